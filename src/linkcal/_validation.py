@@ -1,0 +1,181 @@
+"""Checks of what users pass in. Every public entry calls these once; private functions trust their callers.
+
+Every message reads: name, what was expected, what came.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from linkcal.exceptions import InputError
+
+__all__ = [
+    "check_binary_labels",
+    "check_choice",
+    "check_edge_index",
+    "check_fraction",
+    "check_positive_int",
+    "check_probabilities",
+    "check_sample_weight",
+    "check_scores",
+    "to_numpy",
+]
+
+FloatArray = NDArray[np.float64]
+
+
+def to_numpy(values: Any) -> NDArray[Any]:
+    """Array from a tensor (any device), array, series or list; never a view that is written to."""
+    if isinstance(values, Tensor):
+        return np.asarray(values.detach().cpu().numpy())
+    return np.asarray(values)
+
+
+def check_choice(value: str, name: str, allowed: Iterable[str]) -> str:
+    """Return `value` if it is one of `allowed`; else name the nearest one."""
+    options = list(allowed)
+    if value in options:
+        return value
+    near = difflib.get_close_matches(str(value), options, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise InputError(f"{name} must be one of {', '.join(options)}; got {value!r}{hint}")
+
+
+def check_positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
+    """Return `value` as int if it is a whole number of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise InputError(f"{name} must be a whole number >= {minimum}, got {value!r}")
+    return int(value)
+
+
+def check_fraction(
+    value: Any, name: str, *, zero: bool = False, one: bool = False
+) -> float:
+    """Return `value` as float if it lies in (0, 1); `zero` and `one` close the interval there."""
+    inside = (
+        isinstance(value, Real)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and (value > 0 or (zero and value == 0))
+        and (value < 1 or (one and value == 1))
+    )
+    if not inside:
+        interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
+        raise InputError(f"{name} must be in {interval}, got {value!r}")
+    return float(value)
+
+
+def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_index") -> Tensor:
+    """Return an int64 tensor of shape [2, L] whose entries are node indices below `num_nodes`.
+
+    int32 and int64 input give equal results. The check runs before anything reaches a device kernel.
+    """
+    if not isinstance(edge_index, Tensor):
+        try:
+            edge_index = torch.as_tensor(np.asarray(edge_index))
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{name} must be an integer tensor of shape [2, L], got {type(edge_index).__name__}"
+            ) from error
+    if edge_index.ndim != 2 or edge_index.size(0) != 2:
+        raise InputError(f"{name} must have shape [2, L], got {list(edge_index.shape)}")
+    if edge_index.dtype.is_floating_point or edge_index.dtype in (torch.bool, torch.complex64):
+        if edge_index.size(1) == 0:
+            return edge_index.to(torch.int64)
+        raise InputError(f"{name} must hold integers, got {edge_index.dtype}")
+    edge_index = edge_index.to(torch.int64)
+    if edge_index.numel():
+        low, high = (int(v) for v in edge_index.aminmax())
+        if low < 0:
+            raise InputError(f"{name} must hold node indices >= 0, got {low}")
+        if num_nodes is not None and high >= num_nodes:
+            raise InputError(
+                f"{name} must hold node indices < num_nodes = {num_nodes}, got {high}"
+            )
+    return edge_index
+
+
+def _require_finite(values: FloatArray, name: str) -> None:
+    bad = int(values.size - np.isfinite(values).sum())
+    if bad:
+        verb = "value is" if bad == 1 else "values are"
+        raise InputError(f"{name} must be finite, {bad} {verb} not")
+
+
+def _as_float(values: Any, name: str) -> FloatArray:
+    try:
+        return np.asarray(to_numpy(values), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numeric, got {type(values).__name__}") from error
+
+
+def check_scores(score: Any, name: str = "score") -> FloatArray:
+    """Return finite scores (logits or any order-equivalent value) as float64 of shape (n,).
+
+    (n, 1) is accepted and flattened.
+    """
+    array = _as_float(score, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InputError(f"{name} must have shape (n,), got {array.shape}")
+    _require_finite(array, name)
+    return array
+
+
+def check_probabilities(y_prob: Any, name: str = "y_prob") -> FloatArray:
+    """Return link probabilities as float64 of shape (n,), from (n,), (n, 1) or (n, 2).
+
+    Two columns are ``(1 - p, p)`` and each row must sum to 1 within 1e-6.
+    """
+    array = _as_float(y_prob, name)
+    if array.ndim == 2 and array.shape[1] == 2:
+        _require_finite(array, name)
+        off = np.abs(array.sum(axis=1) - 1.0) > 1e-6
+        if off.any():
+            row = int(np.flatnonzero(off)[0])
+            raise InputError(
+                f"{name} with two columns must have rows (1 - p, p) that sum to 1 within 1e-6, "
+                f"got row {row} = {array[row].tolist()}"
+            )
+        array = array[:, 1]
+    array = check_scores(array, name)
+    outside = (array < 0.0) | (array > 1.0)
+    if outside.any():
+        worst = float(array[outside][0])
+        raise InputError(f"{name} must be in [0, 1], got {worst!r}")
+    return array
+
+
+def check_binary_labels(y: Any, n: int | None = None, name: str = "y_true") -> FloatArray:
+    """Return labels in {0, 1} as float64 of shape (n,)."""
+    array = check_scores(y, name)
+    if not np.isin(array, (0.0, 1.0)).all():
+        other = float(array[~np.isin(array, (0.0, 1.0))][0])
+        raise InputError(f"{name} must hold only 0 and 1, got {other!r}")
+    if n is not None and array.shape[0] != n:
+        raise InputError(f"{name} must have one label per link, {n}, got {array.shape[0]}")
+    return array
+
+
+def check_sample_weight(weight: Any, n: int, name: str = "sample_weight") -> FloatArray:
+    """Return non-negative weights of shape (n,), not all zero; None becomes ones."""
+    if weight is None:
+        return np.ones(n)
+    array = check_scores(weight, name)
+    if array.shape[0] != n:
+        raise InputError(f"{name} must have one weight per link, {n}, got {array.shape[0]}")
+    if (array < 0.0).any():
+        raise InputError(f"{name} must be >= 0, got {float(array.min())!r}")
+    if n and not array.any():
+        raise InputError(f"{name} must not be zero everywhere, got {n} zeros")
+    return array

@@ -1,0 +1,184 @@
+"""The graph that every part of linkcal works on: simple, with an explicit node count and direction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from linkcal._validation import check_edge_index, check_positive_int
+from linkcal.exceptions import InputError
+
+__all__ = ["EdgeTruth", "Graph", "pair_keys"]
+
+
+class EdgeTruth(Protocol):
+    """Known edge probabilities of a simulated graph."""
+
+    def edge_probability(self, edge_label_index: Tensor) -> Tensor:
+        """Probability [L] (float64, in [0, 1]) that each pair [2, L] is an edge."""
+        ...
+
+
+def pair_keys(edge_label_index: Tensor, num_nodes: int, *, directed: bool) -> Tensor:
+    """One int64 key per pair; equal keys mean the same pair.
+
+    In an undirected graph a pair is unordered: (u, v) and (v, u) share the key ``min * N + max``.
+
+    Parameters
+    ----------
+    edge_label_index : Tensor [2, L], int64
+    num_nodes : int
+        N, at most 3,037,000,499 so that N squared fits into int64.
+    directed : bool
+
+    Returns
+    -------
+    Tensor [L], int64
+    """
+    row, col = edge_label_index[0], edge_label_index[1]
+    if not directed:
+        row, col = torch.minimum(row, col), torch.maximum(row, col)
+    return row * num_nodes + col
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A simple graph: no self-loops, no repeated edges, indices sorted by (row, column).
+
+    Build one with :meth:`from_edges`, which cleans any edge list; the constructor trusts its caller.
+
+    Parameters
+    ----------
+    edge_index : Tensor [2, E], int64
+        Message-passing edges, source row first. An undirected graph stores both directions.
+    num_nodes : int
+        N. Never taken from the largest index: isolated nodes count.
+    x : Tensor [N, F], float, optional
+        Node features. Without them models learn an embedding of each node.
+    directed : bool
+        Whether (u, v) and (v, u) are different pairs.
+    name : str
+    truth : EdgeTruth, optional
+        Known edge probabilities, for simulated graphs.
+    num_self_loops, num_duplicates : int
+        Columns that :meth:`from_edges` left out.
+
+    Examples
+    --------
+    >>> import torch
+    >>> graph = Graph.from_edges(torch.tensor([[0, 0, 1, 0, 1, 2, 3], [0, 1, 0, 1, 2, 1, 3]]), num_nodes=5)
+    >>> graph.num_pairs, graph.num_self_loops, graph.num_possible_pairs
+    (2, 2, 10)
+    """
+
+    edge_index: Tensor
+    num_nodes: int
+    x: Tensor | None = None
+    directed: bool = False
+    name: str = "graph"
+    truth: EdgeTruth | None = None
+    num_self_loops: int = 0
+    num_duplicates: int = 0
+
+    @classmethod
+    def from_edges(
+        cls,
+        edge_index: Any,
+        num_nodes: int,
+        *,
+        x: Tensor | None = None,
+        directed: bool = False,
+        name: str = "graph",
+        truth: EdgeTruth | None = None,
+    ) -> Graph:
+        """Make a simple graph from any edge list [2, E'] (self-loops, repeats, one or both directions).
+
+        ``num_duplicates`` counts the stored columns beyond the first of each pair; in an undirected graph
+        the reverse of an edge is the same pair and is not counted as a duplicate.
+
+        Raises
+        ------
+        InputError
+            If `edge_index` is no integer [2, E'] tensor, an index is not below `num_nodes`, or `x` has not
+            N finite rows.
+        """
+        num_nodes = check_positive_int(num_nodes, "num_nodes")
+        edge_index = check_edge_index(edge_index, num_nodes)
+        if x is not None:
+            x = _check_features(x, num_nodes)
+        loops = edge_index[0] == edge_index[1]
+        edge_index = edge_index[:, ~loops]
+        ordered = torch.unique(pair_keys(edge_index, num_nodes, directed=True))
+        duplicates = edge_index.size(1) - ordered.numel()
+        keys = ordered
+        if not directed:
+            row, col = ordered // num_nodes, ordered % num_nodes
+            keys = torch.unique(torch.cat([ordered, col * num_nodes + row]))
+        return cls(
+            edge_index=torch.stack([keys // num_nodes, keys % num_nodes]),
+            num_nodes=num_nodes,
+            x=x,
+            directed=directed,
+            name=name,
+            truth=truth,
+            num_self_loops=int(loops.sum()),
+            num_duplicates=duplicates,
+        )
+
+    @property
+    def pairs(self) -> Tensor:
+        """Each pair once, [2, P]: u < v in an undirected graph, every edge in a directed one."""
+        if self.directed:
+            return self.edge_index
+        return self.edge_index[:, self.edge_index[0] < self.edge_index[1]]
+
+    @property
+    def num_pairs(self) -> int:
+        """P: edges, an undirected one counted once."""
+        return self.edge_index.size(1) if self.directed else self.edge_index.size(1) // 2
+
+    @property
+    def num_possible_pairs(self) -> int:
+        """Pairs of two different nodes: N(N-1), halved in an undirected graph."""
+        ordered = self.num_nodes * (self.num_nodes - 1)
+        return ordered if self.directed else ordered // 2
+
+    @property
+    def node_input(self) -> Tensor:
+        """What a model's ``encode`` gets as `x`: the features, or node ids [N] for a learned embedding."""
+        if self.x is not None:
+            return self.x
+        return torch.arange(self.num_nodes, device=self.edge_index.device)
+
+    def counts(self) -> dict[str, int]:
+        """Counts for reports: nodes, pairs, non-edges, features, and what was cleaned away."""
+        return {
+            "nodes": self.num_nodes,
+            "edges": self.num_pairs,
+            "non_edges": self.num_possible_pairs - self.num_pairs,
+            "features": 0 if self.x is None else self.x.size(1),
+            "self_loops_removed": self.num_self_loops,
+            "duplicates_removed": self.num_duplicates,
+        }
+
+    def to(self, device: torch.device | str) -> Graph:
+        """Copy of the graph with its tensors on `device`."""
+        x = None if self.x is None else self.x.to(device)
+        return replace(self, edge_index=self.edge_index.to(device), x=x)
+
+
+def _check_features(x: Tensor, num_nodes: int) -> Tensor:
+    if x.ndim != 2 or x.size(0) != num_nodes:
+        raise InputError(
+            f"x must have shape [num_nodes, F] with num_nodes = {num_nodes}, got {list(x.shape)}"
+        )
+    if not x.dtype.is_floating_point:
+        x = x.to(torch.get_default_dtype())
+    bad = ~torch.isfinite(x)
+    if bool(bad.any()):
+        row = int(bad.any(dim=1).nonzero()[0])
+        raise InputError(f"x must be finite, {int(bad.sum())} values are not, the first in row {row}")
+    return x

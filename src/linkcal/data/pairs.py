@@ -1,0 +1,131 @@
+"""Labelled pairs and the train / validation / test split that holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from linkcal._validation import check_choice, check_edge_index
+from linkcal.data.graph import Graph
+from linkcal.exceptions import InputError
+
+__all__ = ["LinkPairs", "LinkSplit"]
+
+
+@dataclass(frozen=True, eq=False)
+class LinkPairs:
+    """Candidate links with labels.
+
+    Parameters
+    ----------
+    edge_label_index : Tensor [2, L], int64
+        Pairs; in an undirected graph each stands once, smaller index first.
+    edge_label : Tensor [L], float32
+        1 for a link, 0 for a non-link.
+    positive_rate, negative_rate : float, optional
+        Shares of all edges and of all non-edges of the full graph that were drawn into this set. They turn a
+        pair's edge probability into its probability of being positive HERE (:meth:`label_probability`).
+    """
+
+    edge_label_index: Tensor
+    edge_label: Tensor
+    positive_rate: float | None = None
+    negative_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        check_edge_index(self.edge_label_index, None, "edge_label_index")
+        if self.edge_label.shape != self.edge_label_index.shape[1:]:
+            raise InputError(
+                f"edge_label must have shape [{self.edge_label_index.size(1)}], "
+                f"got {list(self.edge_label.shape)}"
+            )
+
+    def __len__(self) -> int:
+        return self.edge_label_index.size(1)
+
+    @property
+    def num_positives(self) -> int:
+        """Number of links."""
+        return int(self.edge_label.sum())
+
+    @property
+    def num_negatives(self) -> int:
+        """Number of non-links."""
+        return len(self) - self.num_positives
+
+    def label_probability(self, edge_probability: Tensor) -> Tensor:
+        """Probability [L] that each pair is positive given that it was drawn into this set.
+
+        With edge probability q, an edge drawn with rate a and a non-edge with rate b:
+        ``q a / (q a + (1 - q) b)`` (Bayes).
+
+        Raises
+        ------
+        InputError
+            If the rates are not known.
+        """
+        if self.positive_rate is None or self.negative_rate is None:
+            raise InputError("label_probability needs positive_rate and negative_rate, got None")
+        weighted = edge_probability * self.positive_rate
+        return weighted / (weighted + (1 - edge_probability) * self.negative_rate)
+
+    def to(self, device: torch.device | str) -> LinkPairs:
+        """Copy with tensors on `device`."""
+        return replace(
+            self,
+            edge_label_index=self.edge_label_index.to(device),
+            edge_label=self.edge_label.to(device),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LinkSplit:
+    """Message graph and labelled pairs of one run.
+
+    `graph` holds the TRAINING edges only; every score, also of validation and test pairs, is computed on it.
+    Training positives are edges of it, validation and test positives are not. Positives and negatives of the
+    three parts are pairwise disjoint and no negative is an edge of the full graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    train, val, test : LinkPairs
+    seed : int, optional
+        Seed the split was drawn with; None for a split from elsewhere.
+    counts_full : dict
+        Counts of the graph before the split.
+    """
+
+    graph: Graph
+    train: LinkPairs
+    val: LinkPairs
+    test: LinkPairs
+    seed: int | None = None
+    counts_full: dict[str, int] = field(default_factory=dict)
+
+    def part(self, name: str) -> LinkPairs:
+        """``train``, ``val`` or ``test`` by name."""
+        parts = {"train": self.train, "val": self.val, "test": self.test}
+        return parts[check_choice(name, "part", parts)]
+
+    def counts(self) -> dict[str, int]:
+        """Counts for reports: the full graph's, and positives and negatives of each part."""
+        out = dict(self.counts_full) or self.graph.counts()
+        out["message_edges"] = self.graph.num_pairs
+        for name in ("train", "val", "test"):
+            part = self.part(name)
+            out[f"{name}_positives"] = part.num_positives
+            out[f"{name}_negatives"] = part.num_negatives
+        return out
+
+    def to(self, device: torch.device | str) -> LinkSplit:
+        """Copy with tensors on `device`."""
+        return replace(
+            self,
+            graph=self.graph.to(device),
+            train=self.train.to(device),
+            val=self.val.to(device),
+            test=self.test.to(device),
+        )

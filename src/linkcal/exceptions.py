@@ -1,0 +1,82 @@
+"""Errors and warnings of linkcal; each is also the standard error that a caller would expect.
+
+An error's text is one line: the name of the argument, what was expected, what came.
+"""
+
+from __future__ import annotations
+
+from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
+from sklearn.exceptions import NotFittedError as SklearnNotFittedError
+
+__all__ = [
+    "ArtifactError",
+    "BaseRateWarning",
+    "BoundReachedWarning",
+    "ConvergenceWarning",
+    "DataNotFoundError",
+    "FewNegativesWarning",
+    "InputError",
+    "LinkcalError",
+    "LinkcalWarning",
+    "NotFittedError",
+    "RareClassWarning",
+    "ShortageError",
+    "SymmetricDecoderWarning",
+    "UnsupportedModelError",
+]
+
+
+class LinkcalError(Exception):
+    """Base of all errors raised on purpose by linkcal."""
+
+
+class InputError(LinkcalError, ValueError):
+    """An argument or a file has the wrong shape, type, range or content."""
+
+
+class ShortageError(InputError):
+    """More distinct non-edges were asked for than the graph has."""
+
+
+class ArtifactError(InputError):
+    """A saved artifact is incomplete, damaged or of another version."""
+
+
+class DataNotFoundError(LinkcalError, FileNotFoundError):
+    """A data set's raw file is not there and cannot be fetched."""
+
+
+class NotFittedError(LinkcalError, SklearnNotFittedError):
+    """A calibrator or wrapper was used before ``fit``."""
+
+
+class UnsupportedModelError(LinkcalError, TypeError):
+    """A model has state or structure with which the asked operation would be wrong."""
+
+
+class LinkcalWarning(UserWarning):
+    """Base of all warnings given by linkcal."""
+
+
+class ConvergenceWarning(LinkcalWarning, SklearnConvergenceWarning):
+    """An iterative fit stopped before it reached its tolerance."""
+
+
+class BoundReachedWarning(LinkcalWarning):
+    """The optimum lies at infinity (or zero); the fit stopped at a stated bound."""
+
+
+class BaseRateWarning(LinkcalWarning):
+    """The mean probability differs from the share of links and this calibrator cannot move it."""
+
+
+class RareClassWarning(LinkcalWarning):
+    """One of the two classes has so few members that the fit says little."""
+
+
+class FewNegativesWarning(LinkcalWarning):
+    """Hits@K was asked for with fewer negatives than K."""
+
+
+class SymmetricDecoderWarning(LinkcalWarning):
+    """A directed graph is scored by a decoder that gives (u, v) and (v, u) the same logit."""

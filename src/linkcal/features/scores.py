@@ -1,0 +1,126 @@
+"""The seam between graphs and calibrators: a frozen record of scored links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from linkcal._validation import check_choice
+from linkcal.data.graph import Graph
+from linkcal.data.pairs import LinkPairs
+from linkcal.exceptions import InputError
+from linkcal.toggle import ToggledEmbeddings, toggle_edges
+
+__all__ = ["FEATURE_KINDS", "LinkScores", "OwnEdge", "score_links"]
+
+#: State of a pair's own edge when its logit is taken: ``"absent"`` removes it first (leave-one-out for
+#: edges of the graph), ``"as-given"`` leaves the graph as it is.
+OwnEdge = Literal["absent", "as-given"]
+
+#: Link features by name: what a calibrator may ask for beside the logit (its ``link_features``).
+FEATURE_KINDS: dict[str, Callable[[ToggledEmbeddings], Tensor]] = {
+    "none": lambda toggled: toggled.absent[:, :0],
+    # The paper's ablation: temperature from the link embedding alone.
+    "embedding": lambda toggled: toggled.absent,
+    # gamma = h - h+ of the paper; its norm is the distance form, which calibrators derive themselves.
+    "difference": lambda toggled: toggled.absent - toggled.present,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LinkScores:
+    """Logits, toggled embeddings and labels of L links; converts to the arrays that calibrators take.
+
+    Parameters
+    ----------
+    toggled : ToggledEmbeddings
+    own_edge : {"absent", "as-given"}
+        Which logit is the one to calibrate.
+    label : Tensor [L], optional
+        1 for a link, 0 for a non-link.
+    """
+
+    toggled: ToggledEmbeddings
+    own_edge: OwnEdge = "absent"
+    label: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.toggled)
+
+    @property
+    def logit(self) -> Tensor:
+        """Uncalibrated logits [L]."""
+        toggled = self.toggled
+        if self.own_edge == "absent":
+            return toggled.logit_absent
+        return torch.where(toggled.in_graph, toggled.logit_present, toggled.logit_absent)
+
+    def features(self, kind: str) -> Tensor:
+        """Link features [L, k] of a kind in ``FEATURE_KINDS``."""
+        return FEATURE_KINDS[check_choice(kind, "kind", FEATURE_KINDS)](self.toggled)
+
+    def to_matrix(self, kind: str = "none") -> NDArray[np.float64]:
+        """X (L, 1 + k), float64: the logit in column 0, then the features of `kind`."""
+        columns = torch.cat([self.logit[:, None], self.features(kind)], dim=1)
+        return columns.detach().cpu().numpy().astype(np.float64)
+
+    def to_arrays(self, kind: str = "none") -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """X as in :meth:`to_matrix` and labels y (L,).
+
+        Raises
+        ------
+        InputError
+            If the links have no labels.
+        """
+        if self.label is None:
+            raise InputError("label must be given to make (X, y), got None")
+        return self.to_matrix(kind), self.label.detach().cpu().numpy().astype(np.int64)
+
+
+def score_links(
+    model: nn.Module,
+    graph: Graph,
+    pairs: LinkPairs | Tensor,
+    *,
+    own_edge: OwnEdge = "absent",
+    **toggle_options: Any,
+) -> LinkScores:
+    """Score links on `graph` and record their toggled embeddings.
+
+    Runs in evaluation mode without gradients and restores the model's mode.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
+    graph : Graph
+        The message graph.
+    pairs : LinkPairs or Tensor [2, L]
+    own_edge : {"absent", "as-given"}
+    **toggle_options
+        Passed to :func:`linkcal.toggle_edges` (`method`, `decode_returns`, ...).
+
+    Returns
+    -------
+    LinkScores
+    """
+    check_choice(own_edge, "own_edge", ("absent", "as-given"))
+    if isinstance(pairs, LinkPairs):
+        edge_label_index, label = pairs.edge_label_index, pairs.edge_label
+    else:
+        edge_label_index, label = pairs, None
+    toggled = toggle_edges(
+        model,
+        graph.node_input,
+        graph.edge_index,
+        edge_label_index,
+        undirected=not graph.directed,
+        **toggle_options,
+    )
+    return LinkScores(toggled=toggled, own_edge=own_edge, label=label)

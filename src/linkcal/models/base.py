@@ -1,0 +1,86 @@
+"""The interface of a link predictor: encode nodes, embed links, score them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from linkcal.exceptions import InputError
+
+__all__ = ["LinkPredictor"]
+
+
+class LinkPredictor(nn.Module, ABC):
+    """Base of linkcal's own models; a model from elsewhere needs only ``encode`` and ``decode``.
+
+    The route of a pair: ``z = encode(x, edge_index)`` [N, d], ``h = link_embedding(z, edge_label_index)``
+    [L, d], ``logit = head(h)`` [L]; ``decode`` is the last two. ``h`` depends on `z` only through the rows of
+    the pair's two endpoints.
+
+    Parameters
+    ----------
+    in_channels : int
+        F, the number of node features; with `num_nodes`, the width of the learned node embedding.
+    num_nodes : int, optional
+        For a graph without features: ``encode`` then takes node ids [N] and looks up a learned embedding.
+    """
+
+    #: What ``decode`` returns. Read, never guessed from values.
+    decode_returns = "logits"
+
+    def __init__(self, in_channels: int, *, num_nodes: int | None = None) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        self.num_nodes = num_nodes
+        self.embedding = None if num_nodes is None else nn.Embedding(num_nodes, in_channels)
+
+    @abstractmethod
+    def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Node embeddings z [N, d] from features [N, F] (or node ids [N]) and edges [2, E]."""
+
+    @abstractmethod
+    def reset_parameters(self) -> None:
+        """Draw all weights anew from torch's global generator."""
+
+    @property
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """Constructor arguments as JSON values; ``type(self)(**config)`` builds an equal model."""
+
+    def node_features(self, x: Tensor) -> Tensor:
+        """Features [N, F]: `x` itself, or the learned embedding's rows if `x` holds node ids [N]."""
+        if self.embedding is None:
+            if x.ndim != 2 or x.size(1) != self.in_channels:
+                raise InputError(
+                    f"x must have shape [N, {self.in_channels}], got {list(x.shape)}"
+                )
+            return x
+        if x.ndim != 1 or x.dtype != torch.int64:
+            raise InputError(
+                f"x must hold int64 node ids [N] for a model with a learned node embedding, "
+                f"got {x.dtype} {list(x.shape)}"
+            )
+        return self.embedding(x)  # type: ignore[no-any-return]
+
+    def link_embedding(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
+        """Link embeddings h = z_u * z_v, [L, d]; the order of the endpoints does not matter."""
+        return z[edge_label_index[0]] * z[edge_label_index[1]]
+
+    def head(self, h: Tensor) -> Tensor:
+        """Logits [L] of link embeddings [L, d]: their sum, the inner product of the endpoints."""
+        return h.sum(dim=-1)
+
+    def decode(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
+        """Logits [L] of pairs [2, L]."""
+        return self.head(self.link_embedding(z, edge_label_index))
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
+        """Logits [L] of pairs [2, L] on the graph `edge_index`."""
+        return self.decode(self.encode(x, edge_index), edge_label_index)
+
+    def auxiliary_loss(self) -> Tensor | None:
+        """Term added to the training loss after ``encode`` in training mode (VGAE's KL), or None."""
+        return None

@@ -1,0 +1,37 @@
+"""What toggling returns: link embeddings and logits with the pair's own edge absent and present."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+__all__ = ["ToggledEmbeddings"]
+
+
+@dataclass(frozen=True, eq=False)
+class ToggledEmbeddings:
+    """Exact link embeddings of L pairs on the graph without (A-) and with (A+) each pair's own edge.
+
+    Parameters
+    ----------
+    absent, present : Tensor [L, d]
+        Link embeddings h and h+. In an undirected graph both directions of the edge are toggled.
+    logit_absent, logit_present : Tensor [L]
+        The decoder's logits in the two states.
+    in_graph : Tensor [L], bool
+        Whether the pair is an edge of the graph as given. Where it is, `present` is the untouched graph and
+        `absent` is recomputed; elsewhere the other way round.
+    method : str
+        How they were computed: ``"naive"`` or the name of a kernel.
+    """
+
+    absent: Tensor
+    present: Tensor
+    logit_absent: Tensor
+    logit_present: Tensor
+    in_graph: Tensor
+    method: str
+
+    def __len__(self) -> int:
+        return self.absent.size(0)
