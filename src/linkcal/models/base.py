@@ -54,9 +54,7 @@ class LinkPredictor(nn.Module, ABC):
         """Features [N, F]: `x` itself, or the learned embedding's rows if `x` holds node ids [N]."""
         if self.embedding is None:
             if x.ndim != 2 or x.size(1) != self.in_channels:
-                raise InputError(
-                    f"x must have shape [N, {self.in_channels}], got {list(x.shape)}"
-                )
+                raise InputError(f"x must have shape [N, {self.in_channels}], got {list(x.shape)}")
             return x
         if x.ndim != 1 or x.dtype != torch.int64:
             raise InputError(
