@@ -12,8 +12,16 @@ from linkcal.models.adapter import (
     unwrap_link_predictor,
 )
 from linkcal.models.base import LinkPredictor
+from linkcal.models.gcn import GCN
+from linkcal.models.gin import GIN
+from linkcal.models.sage import SAGE
+from linkcal.models.vgae import VGAE
 
 __all__ = [
+    "GCN",
+    "GIN",
+    "SAGE",
+    "VGAE",
     "AdaptedLinkPredictor",
     "DecodeReturns",
     "LinkPredictor",

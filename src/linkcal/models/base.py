@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn.inits import reset
 
+from linkcal._validation import check_positive_int
 from linkcal.exceptions import InputError
 
 __all__ = ["LinkPredictor"]
@@ -26,6 +29,29 @@ class LinkPredictor(nn.Module, ABC):
         F, the number of node features; with `num_nodes`, the width of the learned node embedding.
     num_nodes : int, optional
         For a graph without features: ``encode`` then takes node ids [N] and looks up a learned embedding.
+
+    Raises
+    ------
+    InputError
+        If `in_channels` or `num_nodes` is no positive whole number.
+
+    Notes
+    -----
+    A subclass stores each constructor argument under its own name, unchanged (scikit-learn's rule); then
+    :attr:`config` and :meth:`reset_parameters` need not be written again.
+
+    Examples
+    --------
+    >>> import torch
+    >>> class Identity(LinkPredictor):
+    ...     def encode(self, x, edge_index):
+    ...         return self.node_features(x)
+    >>> model = Identity(in_channels=2)
+    >>> z = model.encode(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.empty(2, 0, dtype=torch.int64))
+    >>> model.decode(z, torch.tensor([[0], [1]]))
+    tensor([11.])
+    >>> model.config
+    {'in_channels': 2, 'num_nodes': None}
     """
 
     #: What ``decode`` returns. Read, never guessed from values.
@@ -33,22 +59,23 @@ class LinkPredictor(nn.Module, ABC):
 
     def __init__(self, in_channels: int, *, num_nodes: int | None = None) -> None:
         super().__init__()
-        self.in_channels = in_channels
-        self.num_nodes = num_nodes
+        self.in_channels = check_positive_int(in_channels, "in_channels")
+        self.num_nodes = None if num_nodes is None else check_positive_int(num_nodes, "num_nodes")
         self.embedding = None if num_nodes is None else nn.Embedding(num_nodes, in_channels)
 
     @abstractmethod
     def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Node embeddings z [N, d] from features [N, F] (or node ids [N]) and edges [2, E]."""
 
-    @abstractmethod
     def reset_parameters(self) -> None:
         """Draw all weights anew from torch's global generator."""
+        for child in self.children():
+            reset(child)
 
     @property
-    @abstractmethod
     def config(self) -> dict[str, Any]:
         """Constructor arguments as JSON values; ``type(self)(**config)`` builds an equal model."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def node_features(self, x: Tensor) -> Tensor:
         """Features [N, F]: `x` itself, or the learned embedding's rows if `x` holds node ids [N]."""

@@ -1,0 +1,103 @@
+"""Variational graph auto-encoder: GCN mean and spread of each node, inner-product decoder."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn.conv import GCNConv
+
+from linkcal._validation import check_fraction, check_positive_int
+from linkcal.models.base import LinkPredictor
+
+__all__ = ["VGAE"]
+
+# As in PyG's VGAE: keeps exp(2 log sigma) finite in float32.
+_MAX_LOGSTD = 10.0
+
+
+class VGAE(LinkPredictor):
+    """Variational graph auto-encoder, inner-product decoder: ``logit_uv = <z_u, z_v>``.
+
+    ``z = mu`` in evaluation mode, so scores are repeatable; ``z = mu + sigma * noise`` in training mode.
+
+    Parameters
+    ----------
+    in_channels : int
+        F, the number of node features; with `num_nodes`, the width of the learned node embedding.
+    hidden_channels, out_channels : int
+        Widths of the hidden layers and of z.
+    num_layers : int
+        ``GCNConv`` layers, the last one being the two heads `conv_mu` and `conv_logstd`; ReLU between layers,
+        nothing after the last.
+    dropout : float in [0, 1)
+        Dropout after each hidden layer, in training mode.
+    num_nodes : int, optional
+        For a graph without features: ``encode`` then takes node ids [N].
+
+    Raises
+    ------
+    InputError
+        If a width or `num_layers` is no positive whole number, or `dropout` is outside [0, 1).
+
+    Notes
+    -----
+    Training adds ``KL(q(z) || N(0, I)) / N``, the mean over nodes of
+    ``-1/2 sum_k (1 + 2 log sigma_k - mu_k^2 - sigma_k^2)`` divided by N once more, as the original does
+    (:meth:`auxiliary_loss`). log sigma is capped at 10.
+
+    References
+    ----------
+    Kipf and Welling, arXiv 1611.07308.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = VGAE(in_channels=3, hidden_channels=4, out_channels=2)
+    >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+    >>> model(torch.eye(3), edge_index, torch.tensor([[0, 0], [1, 2]])).shape
+    torch.Size([2])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int = 32,
+        out_channels: int = 16,
+        num_layers: int = 2,
+        *,
+        dropout: float = 0.0,
+        num_nodes: int | None = None,
+    ) -> None:
+        super().__init__(in_channels, num_nodes=num_nodes)
+        self.hidden_channels = check_positive_int(hidden_channels, "hidden_channels")
+        self.out_channels = check_positive_int(out_channels, "out_channels")
+        self.num_layers = check_positive_int(num_layers, "num_layers")
+        self.dropout = check_fraction(dropout, "dropout", zero=True)
+        widths = [in_channels] + [hidden_channels] * (num_layers - 1)
+        self.convs = nn.ModuleList(GCNConv(a, b) for a, b in pairwise(widths))
+        self.conv_mu = GCNConv(widths[-1], out_channels)
+        self.conv_logstd = GCNConv(widths[-1], out_channels)
+        self._kl: Tensor | None = None
+
+    def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Node embeddings z [N, out_channels]: the mean, or a sample in training mode."""
+        hidden = self.node_features(x)
+        for conv in self.convs:
+            hidden = functional.dropout(conv(hidden, edge_index).relu(), self.dropout, self.training)
+        mu: Tensor = self.conv_mu(hidden, edge_index)
+        if not self.training:
+            self._kl = None
+            return mu
+        logstd: Tensor = self.conv_logstd(hidden, edge_index).clamp(max=_MAX_LOGSTD)
+        per_node = -0.5 * (1 + 2 * logstd - mu**2 - (2 * logstd).exp()).sum(dim=1)
+        self._kl = per_node.mean() / mu.size(0)
+        return mu + torch.randn_like(mu) * logstd.exp()
+
+    def auxiliary_loss(self) -> Tensor | None:
+        """Return ``KL / N`` of the last ``encode`` in training mode, once; None otherwise."""
+        # Handed out once: a kept tensor would keep its graph alive and forbid deep copies of the model.
+        kl, self._kl = self._kl, None
+        return kl
