@@ -1,0 +1,182 @@
+"""The noise floor: the calibration error of a perfectly calibrated predictor on as many links."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linkcal._validation import check_fraction, check_positive_int
+from linkcal.metrics._binning import (
+    Strategy,
+    Variant,
+    assign_bins,
+    check_binning,
+    event_probability,
+)
+from linkcal.metrics._inputs import check_generator, unlabelled_links
+
+__all__ = ["CalibrationFloor", "NullBand", "calibration_floor", "calibration_null_band"]
+
+FloatArray = NDArray[np.float64]
+
+# Random numbers per chunk: 1 MB of float64, which stays in a core's cache and bounds the memory.
+_CHUNK = 1 << 17
+
+
+class CalibrationFloor(NamedTuple):
+    """Mean and 95 % quantile of the ECE that the same probabilities have when they are right."""
+
+    mean: float
+    q95: float
+
+
+class NullBand(NamedTuple):
+    """Mean and two-sided band of the ECE that the same probabilities have when they are right."""
+
+    mean: float
+    lower: float
+    upper: float
+
+    def is_consistent(self, ece: float) -> bool:
+        """Whether an observed ECE gives no evidence against calibration: it is at most `upper`.
+
+        A value below `lower` is no sign of miscalibration either, but of labels that the probabilities were
+        fitted to.
+        """
+        return bool(ece <= self.upper)
+
+
+def _null_errors(
+    y_prob: Any,
+    n_bins: int,
+    variant: str,
+    strategy: str,
+    sample_weight: Any,
+    n_resamples: int,
+    random_state: Any,
+) -> FloatArray:
+    """ECE (R,) of R label vectors drawn as y_i ~ Bernoulli(p_i), independently."""
+    n_bins = check_binning(n_bins, variant, strategy)
+    n_resamples = check_positive_int(n_resamples, "n_resamples")
+    rng = check_generator(random_state)
+    _, prob, weight = unlabelled_links(y_prob, sample_weight)
+    # For the top label: if y ~ Bernoulli(p), the prediction is right with probability max(p, 1 - p).
+    confidence = event_probability(prob, variant)
+    bins = assign_bins(confidence, weight, n_bins, strategy)
+    order = np.argsort(bins.bin_of, kind="stable")
+    confidence, weight = confidence[order], weight[order]
+    starts = np.searchsorted(bins.bin_of[order], np.arange(bins.lower.size))
+    expected = np.add.reduceat(weight * confidence, starts)
+
+    errors = np.empty(n_resamples)
+    rows = max(1, _CHUNK // confidence.size)
+    for first in range(0, n_resamples, rows):
+        last = min(first + rows, n_resamples)
+        # A uniform number in [0, 1) is below p with probability p: exact also for p = 0 and p = 1.
+        happened = rng.random((last - first, confidence.size)) < confidence
+        observed = np.add.reduceat(happened * weight, starts, axis=1)
+        errors[first:last] = np.abs(observed - expected).sum(axis=1)
+    errors /= weight.sum()
+    return errors
+
+
+def calibration_floor(
+    y_prob: Any,
+    *,
+    n_bins: int = 15,
+    variant: Variant = "positive",
+    strategy: Strategy = "uniform",
+    sample_weight: Any = None,
+    n_resamples: int = 1000,
+    random_state: int | np.random.Generator | None = 0,
+) -> CalibrationFloor:
+    """ECE that these probabilities would have if they were perfectly calibrated.
+
+    An ECE means something only beside this number. An ECE above `q95` is evidence of miscalibration at the 5
+    % level; one near `mean` cannot be told from calibrated with so few links.
+
+    Parameters
+    ----------
+    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
+        Link probability; two columns are ``(1 - p, p)``.
+    n_bins, variant, strategy, sample_weight
+        As in :func:`linkcal.metrics.expected_calibration_error`; give the same ones. A weighted link counts
+        as one observation here, not as several.
+    n_resamples : int
+        R, number of label vectors drawn. The standard error of `mean` is about 1 % of it for 1,000.
+    random_state : int, Generator or None
+        Seed. None draws a fresh one, so that the result cannot be repeated.
+
+    Returns
+    -------
+    CalibrationFloor
+        Unpacks as ``(mean, q95)``.
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong shape, range or content, or there is no link.
+
+    Notes
+    -----
+    Draws ``y_i ~ Bernoulli(p_i)`` independently R times and takes the ECE of each draw. The floor falls when
+    the probabilities are sharper or fewer bins are occupied, so it has to be computed for each predictor.
+
+    References
+    ----------
+    Vaicenavicius et al.: Evaluating model calibration in classification, 2019, arXiv 1902.06977 (consistency
+    resampling).
+
+    Examples
+    --------
+    >>> mean, q95 = calibration_floor([(i + 0.5) / 200 for i in range(200)])
+    >>> round(mean, 2), round(q95, 2)
+    (0.09, 0.12)
+    """
+    errors = _null_errors(y_prob, n_bins, variant, strategy, sample_weight, n_resamples, random_state)
+    return CalibrationFloor(float(errors.mean()), float(np.quantile(errors, 0.95)))
+
+
+def calibration_null_band(
+    y_prob: Any,
+    *,
+    level: float = 0.95,
+    n_bins: int = 15,
+    variant: Variant = "positive",
+    strategy: Strategy = "uniform",
+    sample_weight: Any = None,
+    n_resamples: int = 1000,
+    random_state: int | np.random.Generator | None = 0,
+) -> NullBand:
+    """Band in which the ECE of these probabilities lies with probability `level` if they are right.
+
+    Parameters
+    ----------
+    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
+    level : float in (0, 1)
+        Probability of the band; half of the rest lies on each side.
+    n_bins, variant, strategy, sample_weight, n_resamples, random_state
+        As in :func:`calibration_floor`.
+
+    Returns
+    -------
+    NullBand
+        Unpacks as ``(mean, lower, upper)``; ``is_consistent(ece)`` compares an observed ECE with it.
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong shape, range or content, or there is no link.
+
+    Examples
+    --------
+    >>> band = calibration_null_band([(i + 0.5) / 200 for i in range(200)])
+    >>> round(band.lower, 2), round(band.upper, 2), band.is_consistent(0.087)
+    (0.06, 0.12, True)
+    """
+    tail = (1.0 - check_fraction(level, "level")) / 2.0
+    errors = _null_errors(y_prob, n_bins, variant, strategy, sample_weight, n_resamples, random_state)
+    lower, upper = np.quantile(errors, [tail, 1.0 - tail])
+    return NullBand(float(errors.mean()), float(lower), float(upper))

@@ -1,0 +1,121 @@
+"""Proper scores (best in expectation only for the true probabilities) and accuracy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import log_loss, mean_squared_error
+
+from linkcal._math import clip_probability
+from linkcal.metrics._inputs import labelled_links
+
+__all__ = ["accuracy", "brier_score", "negative_log_likelihood"]
+
+
+def negative_log_likelihood(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
+    """Mean negative log-likelihood (log loss) of link probabilities, in nats.
+
+    A strictly proper score: it pays for calibration and for sharpness, and punishes certainty in the wrong.
+
+    Parameters
+    ----------
+    y_true : array-like (L,), values 0 and 1
+        One class is enough.
+    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
+        Link probability; two columns are ``(1 - p, p)``.
+    sample_weight : array-like (L,), >= 0, optional
+        Weight k counts a link k times; weight 0 leaves it out.
+
+    Returns
+    -------
+    float in [0, 36.05]
+        Smaller is better; 0.693 for the constant 0.5.
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong shape, range or content, or there is no link.
+
+    Notes
+    -----
+    ``-sum_i w_i [y_i log p_i + (1 - y_i) log(1 - p_i)] / sum_i w_i`` by scikit-learn's ``log_loss``, with p
+    clipped to ``[eps, 1 - eps]``, eps = 2.2e-16: a wrong certainty (p = 0 for a link) costs 36.04, not
+    infinity. Isotonic regression and histogram binning give such zeros and ones.
+
+    Examples
+    --------
+    >>> round(negative_log_likelihood([1, 0], [0.8, 0.4]), 4)  # -(log 0.8 + log 0.6) / 2
+    0.367
+    """
+    links = labelled_links(y_true, y_prob, sample_weight)
+    prob = clip_probability(links.value)
+    return float(log_loss(links.label, prob, sample_weight=links.weight, labels=[0.0, 1.0]))
+
+
+def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
+    """Brier score: mean squared difference between probability and label.
+
+    A strictly proper score that, unlike the log loss, stays bounded for wrong certainties.
+
+    Parameters
+    ----------
+    y_true : array-like (L,), values 0 and 1
+        One class is enough.
+    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
+    sample_weight : array-like (L,), >= 0, optional
+        Weight k counts a link k times; weight 0 leaves it out.
+
+    Returns
+    -------
+    float in [0, 1]
+        Smaller is better; 0.25 for the constant 0.5.
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong shape, range or content, or there is no link.
+
+    Notes
+    -----
+    ``sum_i w_i (p_i - y_i)^2 / sum_i w_i``, by scikit-learn's ``mean_squared_error``: its
+    ``brier_score_loss`` is the same number but refuses a single class in some releases.
+
+    Examples
+    --------
+    >>> round(brier_score([1, 0], [0.8, 0.4]), 4)
+    0.1
+    """
+    links = labelled_links(y_true, y_prob, sample_weight)
+    return float(mean_squared_error(links.label, links.value, sample_weight=links.weight))
+
+
+def accuracy(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
+    """Share of links predicted right, where p >= 0.5 predicts a link.
+
+    Parameters
+    ----------
+    y_true : array-like (L,), values 0 and 1
+        One class is enough.
+    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
+    sample_weight : array-like (L,), >= 0, optional
+        Weight k counts a link k times; weight 0 leaves it out.
+
+    Returns
+    -------
+    float in [0, 1]
+        Larger is better. Not a proper score: it looks only at the side of 0.5.
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong shape, range or content, or there is no link.
+
+    Examples
+    --------
+    >>> accuracy([1, 0, 0], [0.5, 0.4, 0.6])
+    0.6666666666666666
+    """
+    links = labelled_links(y_true, y_prob, sample_weight)
+    right = (links.value >= 0.5) == (links.label == 1.0)
+    return float(np.sum(links.weight[right]) / np.sum(links.weight))

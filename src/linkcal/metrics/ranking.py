@@ -1,0 +1,154 @@
+"""Ranking metrics: do links score higher than non-links? Increasing maps of the score change none of them.
+
+Give them logits where you have them. A probability in floating point is 1.0 for every logit above 37, and
+such ties count against the predictor.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from linkcal._validation import check_positive_int
+from linkcal.exceptions import FewNegativesWarning
+from linkcal.metrics._inputs import ranked_links
+
+__all__ = ["average_precision", "hits_at_k", "roc_auc"]
+
+
+def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
+    """Area under the ROC curve: probability that a link scores higher than a non-link, ties counting half.
+
+    Does not depend on the ratio of links to non-links.
+
+    Parameters
+    ----------
+    y_true : array-like (L,), values 0 and 1, both present
+    score : array-like (L,), finite
+        Logit, probability or any increasing map of them.
+    sample_weight : array-like (L,), >= 0, optional
+        Weight k counts a link k times; weight 0 leaves it out.
+
+    Returns
+    -------
+    float in [0, 1]
+        Larger is better; 0.5 for a score that knows nothing.
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong shape or content, or only one class is present.
+
+    Notes
+    -----
+    scikit-learn's ``roc_auc_score``.
+
+    Examples
+    --------
+    >>> roc_auc([1, 1, 0, 0], [2.0, -1.0, 0.0, -3.0])
+    0.75
+    """
+    links = ranked_links(y_true, score, sample_weight)
+    return float(roc_auc_score(links.label, links.value, sample_weight=links.weight))
+
+
+def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
+    """Average precision: mean over the links of the precision at their rank.
+
+    Depends on the ratio of links to non-links, unlike :func:`roc_auc`.
+
+    Parameters
+    ----------
+    y_true : array-like (L,), values 0 and 1, both present
+    score : array-like (L,), finite
+    sample_weight : array-like (L,), >= 0, optional
+        Weight k counts a link k times; weight 0 leaves it out.
+
+    Returns
+    -------
+    float in (0, 1]
+        Larger is better; the share of links for a score that knows nothing.
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong shape or content, or only one class is present.
+
+    Notes
+    -----
+    ``sum_n (R_n - R_{n-1}) P_n`` over distinct scores, without interpolation: scikit-learn's
+    ``average_precision_score``.
+
+    Examples
+    --------
+    >>> round(average_precision([1, 0, 1, 0], [3.0, 2.0, 1.0, 0.0]), 4)  # (1/1 + 2/3) / 2
+    0.8333
+    """
+    links = ranked_links(y_true, score, sample_weight)
+    return float(average_precision_score(links.label, links.value, sample_weight=links.weight))
+
+
+def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> float:
+    """Hits@K: share of links that score strictly above the K-th highest non-link.
+
+    Ties count against the predictor, as in the Open Graph Benchmark: a constant score has 0. The value falls
+    as more non-links are sampled, so compare it only at equal numbers of them.
+
+    Parameters
+    ----------
+    y_true : array-like (L,), values 0 and 1, both present
+    score : array-like (L,), finite
+        Logit, probability or any increasing map of them.
+    k : int
+        K, at least 1.
+    sample_weight : array-like (L,), >= 0, optional
+        Weight w counts a link or non-link w times: the threshold is the highest score at which the non-links
+        of that score or more weigh K. Weight 0 leaves it out.
+
+    Returns
+    -------
+    float in [0, 1]
+        Larger is better. 1.0 if there are fewer than K non-links (with a warning): all links are then above
+        a K-th non-link that does not exist.
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong shape or content, or only one class is present.
+
+    Warns
+    -----
+    FewNegativesWarning
+        If there are fewer than K non-links, so that the value says nothing.
+
+    References
+    ----------
+    Hu et al.: Open Graph Benchmark, 2020, arXiv 2005.00687.
+
+    Examples
+    --------
+    >>> y = [1, 1, 1, 1, 1, 0, 0, 0, 0, 0]
+    >>> hits_at_k(y, [0.8, 0.9, 0.4, 0.5, 0.3, 0.7, 0.45, 0.2, 0.1, 0.6], 3)
+    0.6
+    """
+    k = check_positive_int(k, "k")
+    links = ranked_links(y_true, score, sample_weight)
+    negative = links.label == 0.0
+    positive_weight = links.weight[~negative]
+    # Scores ascend; from the top down, the first negative at which the weight of negatives reaches K.
+    reached = np.cumsum(links.weight[negative][::-1])
+    if reached[-1] < k:
+        held = f"{reached[-1]:g}"
+        warnings.warn(
+            f"y_true should hold at least k = {k} negatives for hits_at_k, got {held}; the result is 1.0 "
+            "and says nothing",
+            FewNegativesWarning,
+            stacklevel=2,
+        )
+        return 1.0
+    threshold = links.value[negative][::-1][np.searchsorted(reached, k)]
+    above = links.value[~negative] > threshold
+    return float(positive_weight[above].sum() / positive_weight.sum())
