@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from linkcal._validation import check_edge_index, check_positive_int
 from linkcal.exceptions import InputError
 
-__all__ = ["EdgeTruth", "Graph", "pair_keys"]
+__all__ = ["EdgeTruth", "FeatureBuilder", "Graph", "pair_keys"]
+
+#: Makes node features [N, F] from message edges [2, E] and the node count.
+FeatureBuilder = Callable[[Tensor, int], Tensor]
+
+#: Largest N whose square fits into int64, so that every pair has a key.
+_MAX_NODES = 3_037_000_499
 
 
 class EdgeTruth(Protocol):
@@ -63,6 +71,9 @@ class Graph:
     name : str
     truth : EdgeTruth, optional
         Known edge probabilities, for simulated graphs.
+    feature_builder : callable (edge_index [2, E], num_nodes) -> Tensor [N, F], optional
+        For features that follow from the edges: ``split_links`` applies it to the training edges alone, so
+        that no validation or test link leaks into `x`. Only with ``x = None``.
     num_self_loops, num_duplicates : int
         Columns that :meth:`from_edges` left out.
 
@@ -80,6 +91,7 @@ class Graph:
     directed: bool = False
     name: str = "graph"
     truth: EdgeTruth | None = None
+    feature_builder: FeatureBuilder | None = None
     num_self_loops: int = 0
     num_duplicates: int = 0
 
@@ -93,6 +105,7 @@ class Graph:
         directed: bool = False,
         name: str = "graph",
         truth: EdgeTruth | None = None,
+        feature_builder: FeatureBuilder | None = None,
     ) -> Graph:
         """Make a simple graph from any edge list [2, E'] (self-loops, repeats, one or both directions).
 
@@ -102,12 +115,16 @@ class Graph:
         Raises
         ------
         InputError
-            If `edge_index` is no integer [2, E'] tensor, an index is not below `num_nodes`, or `x` has not
-            N finite rows.
+            If `edge_index` is no integer [2, E'] tensor, an index is not below `num_nodes`, `x` has not
+            N finite rows, or both `x` and `feature_builder` are given.
         """
         num_nodes = check_positive_int(num_nodes, "num_nodes")
+        if num_nodes > _MAX_NODES:
+            raise InputError(f"num_nodes must be at most {_MAX_NODES}, got {num_nodes}")
         edge_index = check_edge_index(edge_index, num_nodes)
         if x is not None:
+            if feature_builder is not None:
+                raise InputError("x must be None with a feature_builder, got both")
             x = _check_features(x, num_nodes)
         loops = edge_index[0] == edge_index[1]
         edge_index = edge_index[:, ~loops]
@@ -124,6 +141,7 @@ class Graph:
             directed=directed,
             name=name,
             truth=truth,
+            feature_builder=feature_builder,
             num_self_loops=int(loops.sum()),
             num_duplicates=duplicates,
         )
@@ -153,8 +171,19 @@ class Graph:
             return self.x
         return torch.arange(self.num_nodes, device=self.edge_index.device)
 
+    def has_pairs(self, edge_label_index: Tensor) -> Tensor:
+        """Whether each pair [2, L] is an edge: bool [L]. Orientation counts only in a directed graph."""
+        edge_label_index = check_edge_index(edge_label_index, self.num_nodes, "edge_label_index")
+        if self.edge_index.size(1) == 0:
+            return torch.zeros(edge_label_index.size(1), dtype=torch.bool, device=edge_label_index.device)
+        # The columns are sorted by (row, column), so their keys are sorted; both directions are stored.
+        edges = pair_keys(self.edge_index, self.num_nodes, directed=True)
+        asked = pair_keys(edge_label_index, self.num_nodes, directed=True)
+        place = torch.searchsorted(edges, asked).clamp_max(edges.numel() - 1)
+        return edges[place] == asked
+
     def counts(self) -> dict[str, int]:
-        """Counts for reports: nodes, pairs, non-edges, features, and what was cleaned away."""
+        """Return counts for reports: nodes, pairs, non-edges, features, and what was cleaned away."""
         return {
             "nodes": self.num_nodes,
             "edges": self.num_pairs,
@@ -170,7 +199,9 @@ class Graph:
         return replace(self, edge_index=self.edge_index.to(device), x=x)
 
 
-def _check_features(x: Tensor, num_nodes: int) -> Tensor:
+def _check_features(features: Any, num_nodes: int) -> Tensor:
+    # Anything but a tensor is copied: the caller's array may be read-only.
+    x: Tensor = features if isinstance(features, Tensor) else torch.as_tensor(np.array(features))
     if x.ndim != 2 or x.size(0) != num_nodes:
         raise InputError(
             f"x must have shape [num_nodes, F] with num_nodes = {num_nodes}, got {list(x.shape)}"

@@ -111,7 +111,7 @@ class LinkSplit:
         return parts[check_choice(name, "part", parts)]
 
     def counts(self) -> dict[str, int]:
-        """Counts for reports: the full graph's, and positives and negatives of each part."""
+        """Return counts for reports: the full graph's, and positives and negatives of each part."""
         out = dict(self.counts_full) or self.graph.counts()
         out["message_edges"] = self.graph.num_pairs
         for name in ("train", "val", "test"):

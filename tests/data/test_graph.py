@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+import torch
+
+from linkcal.data import Graph, pair_keys
+from linkcal.exceptions import InputError
+
+# Public case 28: self-loops, a repeat, both directions and an isolated node.
+MESSY = [[0, 0, 1, 0, 1, 2, 3], [0, 1, 0, 1, 2, 1, 3]]
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_messy_edge_list_becomes_simple(dtype):
+    graph = Graph.from_edges(torch.tensor(MESSY, dtype=dtype), num_nodes=5)
+    assert graph.edge_index.dtype == torch.int64
+    assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert graph.pairs.tolist() == [[0, 1], [1, 2]]
+    assert graph.counts() == {
+        "nodes": 5,
+        "edges": 2,
+        "non_edges": 8,
+        "features": 0,
+        "self_loops_removed": 2,
+        "duplicates_removed": 1,
+    }
+
+
+def test_directed_graph_keeps_direction():
+    graph = Graph.from_edges(torch.tensor(MESSY), num_nodes=5, directed=True)
+    assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert graph.num_pairs == 4
+    assert graph.num_possible_pairs == 20
+
+
+def test_pair_keys_of_unordered_pairs():
+    pairs = torch.tensor([[0, 3, 2], [3, 0, 2]])
+    assert pair_keys(pairs, 5, directed=False).tolist() == [3, 3, 12]
+    assert pair_keys(pairs, 5, directed=True).tolist() == [3, 15, 12]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_has_pairs(directed):
+    graph = Graph.from_edges(torch.tensor([[0, 2], [1, 1]]), num_nodes=4, directed=directed)
+    asked = torch.tensor([[0, 1, 1, 2, 3, 0, 2], [1, 0, 2, 1, 3, 3, 2]])
+    both = not directed
+    assert graph.has_pairs(asked).tolist() == [True, both, both, True, False, False, False]
+
+
+def test_has_pairs_of_edgeless_graph():
+    graph = Graph.from_edges(torch.empty(2, 0), num_nodes=3)
+    assert graph.has_pairs(torch.tensor([[0, 1], [1, 2]])).tolist() == [False, False]
+
+
+def test_index_beyond_node_count_is_named():
+    with pytest.raises(InputError, match="edge_index must hold node indices < num_nodes = 3, got 7"):
+        Graph.from_edges(torch.tensor([[0, 7], [1, 2]]), num_nodes=3)
+
+
+def test_negative_index_is_named():
+    with pytest.raises(InputError, match="edge_index must hold node indices >= 0, got -1"):
+        Graph.from_edges(torch.tensor([[0, -1], [1, 2]]), num_nodes=3)
+
+
+def test_node_count_limit_is_the_largest_with_int64_keys():
+    limit = 3_037_000_499
+    assert limit**2 < 2**63 <= (limit + 1) ** 2
+    with pytest.raises(InputError, match=f"num_nodes must be at most {limit}, got {limit + 1}"):
+        Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=limit + 1)
+
+
+def test_features_must_fit():
+    edges = torch.tensor([[0], [1]])
+    with pytest.raises(
+        InputError, match=r"x must have shape \[num_nodes, F\] with num_nodes = 3, got \[2, 4\]"
+    ):
+        Graph.from_edges(edges, 3, x=torch.zeros(2, 4))
+    bad = torch.zeros(3, 4)
+    bad[1, 2] = bad[2, 0] = float("nan")
+    with pytest.raises(InputError, match="x must be finite, 2 values are not, the first in row 1"):
+        Graph.from_edges(edges, 3, x=bad)
+
+
+def test_integer_and_array_features_become_float():
+    x = np.arange(6).reshape(3, 2)
+    graph = Graph.from_edges([[0], [1]], 3, x=x)
+    assert graph.x is not None
+    assert graph.x.dtype == torch.float32
+    assert graph.node_input.tolist() == x.tolist()
+    assert Graph.from_edges([[0], [1]], 3).node_input.tolist() == [0, 1, 2]
+
+
+def test_features_and_builder_exclude_each_other():
+    with pytest.raises(InputError, match="x must be None with a feature_builder"):
+        Graph.from_edges([[0], [1]], 2, x=torch.zeros(2, 1), feature_builder=lambda e, n: torch.zeros(n, 1))
+
+
+def test_input_is_not_modified():
+    edges = torch.tensor(MESSY)
+    copy = edges.clone()
+    Graph.from_edges(edges, num_nodes=5)
+    assert torch.equal(edges, copy)
+
+
+def test_to_keeps_everything():
+    graph = Graph.from_edges([[0], [1]], 2, x=torch.ones(2, 1), name="pair").to("cpu")
+    assert graph.name == "pair"
+    assert graph.counts()["features"] == 1
