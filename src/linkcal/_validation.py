@@ -21,8 +21,10 @@ from linkcal.exceptions import InputError
 __all__ = [
     "check_binary_labels",
     "check_choice",
+    "check_device",
     "check_edge_index",
     "check_fraction",
+    "check_positive_float",
     "check_positive_int",
     "check_probabilities",
     "check_sample_weight",
@@ -179,3 +181,27 @@ def check_sample_weight(weight: Any, n: int, name: str = "sample_weight") -> Flo
     if n and not array.any():
         raise InputError(f"{name} must not be zero everywhere, got {n} zeros")
     return array
+
+
+def check_positive_float(value: Any, name: str, *, zero: bool = False) -> float:
+    """Return `value` as float if it is finite and above 0; `zero` allows 0 too."""
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not (math.isfinite(number) and (number > 0.0 or (zero and number == 0.0))):
+        raise InputError(f"{name} must be a finite number {'>=' if zero else '>'} 0, got {value!r}")
+    return number
+
+
+def check_device(device: torch.device | str, name: str = "device") -> torch.device:
+    """Return the torch device; ``"auto"`` takes CUDA if there is one, a named CUDA device must exist."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"{name} must be auto, cpu, cuda or cuda:<index>, got {device!r}") from error
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise InputError(
+            f"{name} must be a device of this machine, which has {torch.cuda.device_count()} CUDA devices, "
+            f"got {str(found)!r}"
+        )
+    return found
