@@ -1,4 +1,4 @@
-"""What every metric does first: check its arguments, drop links of weight zero, bring the rest into one order.
+"""What every metric does first: check its arguments, drop links of weight zero, put the rest into one order.
 
 The order is a function of the rows' values alone. Floating-point sums depend on the order of their terms, so
 this is what makes every metric *exactly* the same whatever order the links come in.
