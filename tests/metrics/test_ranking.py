@@ -44,7 +44,7 @@ def test_case_14_auc_is_the_same_at_every_ratio() -> None:
 
 
 def test_weighted_hits_by_hand() -> None:
-    # Negatives with their copies: 0.7, 0.7, 0.6, 0.45, 0.2, 0.1. Positives 0.8, 0.9, 0.4, 0.5 and three at 0.3.
+    # With copies: negatives 0.7, 0.7, 0.6, 0.45, 0.2, 0.1; positives 0.8, 0.9, 0.4, 0.5 and three at 0.3.
     weight = [1, 1, 1, 1, 3, 2, 1, 1, 1, 1]
     hits = [hits_at_k(CASE_16_Y, CASE_16_SCORE, k, sample_weight=weight) for k in range(1, 7)]
     assert hits == pytest.approx([2 / 7, 2 / 7, 2 / 7, 3 / 7, 1.0, 1.0])

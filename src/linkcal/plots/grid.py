@@ -1,0 +1,179 @@
+"""One figure of many predictors: a reliability diagram for each, on the same links and axes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from linkcal._files import written_whole
+from linkcal._validation import check_positive_int
+from linkcal.exceptions import InputError
+from linkcal.metrics import ReliabilityCurve, calibration_floor, reliability_curve
+from linkcal.plots import _style
+from linkcal.plots.reliability import ReliabilityArtists, plot_counts, plot_reliability
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["reliability_figure"]
+
+
+def reliability_figure(
+    y_true: Any,
+    probabilities: Mapping[str, Any],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    title: str | None = None,
+    n_bins: int = 15,
+    level: float = 0.95,
+    sample_weight: Any = None,
+    n_columns: int = 3,
+    dpi: int = 150,
+) -> Figure:
+    """Draw one small reliability diagram for each predictor, all on the same links and axes.
+
+    Under each diagram stands the share of links in each bin, on one scale for all. Each panel gives the ECE
+    and the value that a perfectly calibrated predictor with the same probabilities stays below in 95 of 100
+    test sets of this size (:func:`linkcal.metrics.calibration_floor` with its default draws and seed).
+
+    Parameters
+    ----------
+    y_true : array-like (L,), values 0 and 1
+    probabilities : dict of str to array-like (L,), in [0, 1]
+        Link probabilities by name of the predictor, at least one; drawn in this order.
+    path : path-like, optional
+        File to write; its suffix gives the format (png, svg, pdf). Written whole or not at all.
+    title : str, optional
+        Heading above all panels.
+    n_bins : int
+        Bins of equal width.
+    level : float in (0, 1)
+        Probability of the noise band, bin by bin.
+    sample_weight : array-like (L,), >= 0, optional
+    n_columns : int
+        Panels in a row.
+    dpi : int
+        Resolution of a raster file.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Raises
+    ------
+    InputError
+        If there is no predictor, or an array or option is wrong; nothing is written then.
+    """
+    if not probabilities:
+        raise InputError("probabilities must hold at least one predictor, got none")
+    columns = min(check_positive_int(n_columns, "n_columns"), len(probabilities))
+    options: dict[str, Any] = {"n_bins": n_bins, "sample_weight": sample_weight}
+    curves = {name: reliability_curve(y_true, prob, **options) for name, prob in probabilities.items()}
+    floors = {name: calibration_floor(prob, **options).q95 for name, prob in probabilities.items()}
+    figure, panels = _panel_grid(len(curves), columns, titled=title is not None)
+    highest = max(float((c.weight / c.weight.sum()).max()) for c in curves.values())
+    for (index, (name, curve)), (main, strip) in zip(enumerate(curves.items()), panels, strict=True):
+        artists = plot_reliability(curve, main, level=level, axis_labels=False)
+        plot_counts(curve, strip)
+        _label_panel(main, strip, name, curve, floors[name], highest, first_column=index % columns == 0)
+    _label_figure(figure, columns, artists, title, level)
+    if path is not None:
+        with written_whole(path) as temporary:
+            figure.savefig(
+                temporary, dpi=check_positive_int(dpi, "dpi"), metadata=_metadata(temporary.suffix)
+            )
+    return figure
+
+
+def _metadata(suffix: str) -> dict[str, Any] | None:
+    """Leave dates and versions out of the file, so that equal figures are equal files."""
+    by_suffix: dict[str, dict[str, Any]] = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None},
+        ".pdf": {"CreationDate": None},
+    }
+    return by_suffix.get(suffix)
+
+
+def _panel_grid(n_panels: int, columns: int, *, titled: bool) -> tuple[Figure, list[tuple[Axes, Axes]]]:
+    """Return a figure and the axes of diagram and strip of each panel. Margins are inches, not fractions."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows = math.ceil(n_panels / columns)
+    left, right, top, bottom = 0.72, 0.2, 0.95 if titled else 0.6, 0.8 + _footer_height(columns)
+    size = (left + right + 2.75 * columns, top + bottom + 3.2 * rows)
+    figure = Figure(figsize=size, facecolor="white")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(
+        rows, columns, wspace=0.2, hspace=0.34,
+        left=left / size[0], right=1 - right / size[0], top=1 - top / size[1], bottom=bottom / size[1],
+    )  # fmt: skip
+    panels = []
+    for index in range(n_panels):
+        inner = grid[index // columns, index % columns].subgridspec(2, 1, height_ratios=(5, 1), hspace=0.1)
+        main = figure.add_subplot(inner[0])
+        panels.append((main, figure.add_subplot(inner[1], sharex=main)))
+    return figure, panels
+
+
+def _label_panel(
+    main: Axes,
+    strip: Axes,
+    name: str,
+    curve: ReliabilityCurve,
+    floor: float,
+    highest: float,
+    *,
+    first_column: bool,
+) -> None:
+    main.set_title(name, loc="left", fontsize=10.5, fontweight="bold", color=_style.TEXT, pad=19)
+    main.annotate(
+        f"ECE {100 * curve.expected_calibration_error:.1f} %   (noise: up to {100 * floor:.1f} %)",
+        (0, 1), xytext=(0, 6), xycoords="axes fraction", textcoords="offset points",
+        fontsize=8.5, color=_style.TEXT,
+    )  # fmt: skip
+    main.tick_params(labelbottom=False, labelleft=first_column)
+    top = min(1.0, math.ceil(highest * 10) / 10)
+    strip.set(ylim=(0, top), yticks=[0, top])
+    strip.set_yticklabels(["0", f"{100 * top:.0f} %"] if first_column else [])
+
+
+def _legend_columns(columns: int) -> int:
+    """Legend entries in a row: as many as the figure's width holds."""
+    return 4 if columns >= 3 else columns
+
+
+def _footer_height(columns: int) -> float:
+    """Inches that legend and footnote need."""
+    return 0.22 * 4 / _legend_columns(columns) + (0.3 if columns > 1 else 0.5)
+
+
+def _label_figure(
+    figure: Figure, columns: int, artists: ReliabilityArtists, title: str | None, level: float
+) -> None:
+    width, height = figure.get_figwidth(), figure.get_figheight()
+    words: dict[str, Any] = {"ha": "center", "va": "center", "color": _style.TEXT}
+    if title is not None:
+        figure.text(0.5, 1 - 0.28 / height, title, fontsize=13, **words)
+    footer = _footer_height(columns)
+    figure.text(0.5, (footer + 0.35) / height, "Mean predicted probability", fontsize=10, **words)
+    side = "Observed share of links   (strips: share of all pairs)"
+    figure.text(0.16 / width, 0.5, side, rotation=90, fontsize=10, **words)
+    handles: list[Any] = [artists.inside, artists.outside, artists.band, artists.diagonal]
+    names = [
+        "bin inside the noise band",
+        "bin outside it",
+        f"where {100 * level:g} % of calibrated predictors fall",
+        "perfect calibration",
+    ]
+    figure.legend(
+        handles, names, loc="upper center", bbox_to_anchor=(0.5, (footer + 0.2) / height),
+        ncols=_legend_columns(columns), frameon=False, fontsize=9, labelcolor=_style.TEXT,
+        columnspacing=1.6, handletextpad=0.5, borderaxespad=0.0,
+    )  # fmt: skip
+    note = "noise: ECE that a calibrated predictor stays below" + (" " if columns > 1 else "\n")
+    figure.text(0.5, 0.2 / height, note + "in 95 of 100 test sets of this size", fontsize=8, **words)

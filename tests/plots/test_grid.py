@@ -1,0 +1,84 @@
+"""The figure of all predictors: one panel each, true captions, whole files."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from linkcal.exceptions import InputError
+from linkcal.metrics import calibration_floor, expected_calibration_error
+from linkcal.plots import reliability_figure
+
+RNG = np.random.default_rng(0)
+TRUTH = RNG.random(300)
+Y = (RNG.random(300) < TRUTH).astype(int)
+
+
+def predictors(n: int) -> dict[str, np.ndarray]:
+    return {f"method-{i}": TRUTH ** (1 + i / 2) for i in range(n)}
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 9])
+def test_one_diagram_and_one_strip_for_each_predictor(n: int) -> None:
+    figure = reliability_figure(Y, predictors(n))
+    titles = [axes.get_title(loc="left") for axes in figure.axes[::2]]
+    assert titles == list(predictors(n))
+    assert len(figure.axes) == 2 * n
+    assert len(figure.legends) == 1
+
+
+def test_captions_hold_the_values_of_the_metrics() -> None:
+    figure = reliability_figure(Y, predictors(2), n_bins=10)
+    for axes, p in zip(figure.axes[::2], predictors(2).values(), strict=True):
+        ece = 100 * expected_calibration_error(Y, p, n_bins=10)
+        noise = 100 * calibration_floor(p, n_bins=10).q95
+        assert axes.texts[0].get_text() == f"ECE {ece:.1f} %   (noise: up to {noise:.1f} %)"
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 9])
+def test_nothing_written_lies_outside_the_figure_or_on_other_words(n: int) -> None:
+    figure = reliability_figure(Y, predictors(n), title="Simulated: 300 test pairs")
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in figure.texts] + [figure.legends[0].get_window_extent()]
+    for axes in figure.axes[::2]:
+        boxes.append(axes.texts[0].get_window_extent())
+        boxes.append(axes._left_title.get_window_extent())
+    page = figure.bbox
+    for i, box in enumerate(boxes):
+        assert page.x0 <= box.x0 < box.x1 <= page.x1
+        assert page.y0 <= box.y0 < box.y1 <= page.y1
+        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+
+
+def test_file_is_a_png_of_the_asked_resolution_and_repeatable(tmp_path) -> None:
+    figure = reliability_figure(Y, predictors(3), tmp_path / "a.png", dpi=50)
+    reliability_figure(Y, predictors(3), tmp_path / "b.png", dpi=50)
+    data = (tmp_path / "a.png").read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", data[16:24])
+    assert (width, height) == pytest.approx(figure.get_size_inches() * 50, abs=1)
+    assert data == (tmp_path / "b.png").read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "b.png"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path) -> None:
+    path = tmp_path / "a.nonsense"
+    path.write_text("old")
+    with pytest.raises(ValueError, match="nonsense"):
+        reliability_figure(Y, predictors(1), path)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.nonsense"]
+
+
+def test_nothing_is_written_for_bad_input(tmp_path) -> None:
+    with pytest.raises(InputError, match="probabilities must hold at least one predictor, got none"):
+        reliability_figure(Y, {}, tmp_path / "a.png")
+    with pytest.raises(InputError, match="y_true must have one label per link, 2, got 300"):
+        reliability_figure(Y, {"a": [0.1, 0.2]}, tmp_path / "a.png")
+    with pytest.raises(InputError, match="n_columns must be a whole number >= 1, got 0"):
+        reliability_figure(Y, predictors(1), tmp_path / "a.png", n_columns=0)
+    with pytest.raises(InputError, match="dpi must be a whole number >= 1, got 0"):
+        reliability_figure(Y, predictors(1), tmp_path / "a.png", dpi=0)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,40 @@
+"""Files appear whole or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from linkcal._files import written_whole
+
+
+def test_success_replaces_the_file(tmp_path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with written_whole(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_inside_leaves_everything_as_it_was(tmp_path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def write_half() -> None:
+        with written_whole(path) as temporary:
+            temporary.write_text("ne")
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        write_half()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_file_has_the_permissions_of_an_ordinary_one(tmp_path) -> None:
+    ordinary, path = tmp_path / "b.txt", tmp_path / "a.txt"
+    ordinary.write_text("x")
+    with written_whole(path) as temporary:
+        temporary.write_text("x")
+    assert path.stat().st_mode == ordinary.stat().st_mode
