@@ -1,0 +1,29 @@
+"""Calibrators: scikit-learn classifiers from a link's logit (and features) to its probability."""
+
+from linkcal.calibrators.base import Calibrator
+from linkcal.calibrators.bbq import BBQ
+from linkcal.calibrators.beta import Beta
+from linkcal.calibrators.embedding_mlp import EmbeddingMLP
+from linkcal.calibrators.histogram import Histogram
+from linkcal.calibrators.identity import Identity
+from linkcal.calibrators.in_n_out import InNOut
+from linkcal.calibrators.isotonic import Isotonic
+from linkcal.calibrators.platt import Platt
+from linkcal.calibrators.registry import CALIBRATORS, CalibratorSpec, make_calibrator
+from linkcal.calibrators.temperature import Temperature
+
+__all__ = [
+    "BBQ",
+    "CALIBRATORS",
+    "Beta",
+    "Calibrator",
+    "CalibratorSpec",
+    "EmbeddingMLP",
+    "Histogram",
+    "Identity",
+    "InNOut",
+    "Isotonic",
+    "Platt",
+    "Temperature",
+    "make_calibrator",
+]

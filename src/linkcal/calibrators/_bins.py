@@ -1,0 +1,54 @@
+"""Bins on [0, 1] that histogram binning and BBQ share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["bin_index", "bin_sums", "quantile_edges", "uniform_edges"]
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
+
+
+def uniform_edges(n_bins: int) -> FloatArray:
+    """Edges (n_bins + 1,) of bins of equal width."""
+    return np.linspace(0.0, 1.0, n_bins + 1)
+
+
+def quantile_edges(values: FloatArray, weight: FloatArray, n_bins: int) -> FloatArray:
+    """Edges of at most `n_bins` occupied bins of about equal weight; equal values stay in one bin.
+
+    Parameters
+    ----------
+    values : ndarray of shape (m,)
+        Different probabilities in increasing order.
+    weight : ndarray of shape (m,)
+        Weight of each.
+    n_bins : int
+
+    Returns
+    -------
+    ndarray of shape (used + 1,)
+        From 0 to 1, halfway between neighbouring values of different bins.
+
+    Notes
+    -----
+    A value belongs to bin ``floor(B W_before / W)``, where W_before is the weight of all smaller values:
+    for distinct values of equal weight the usual split, and k copies equal weight k.
+    """
+    before = np.cumsum(weight) - weight
+    # The small shift keeps sums of fractional weights from falling just short of a whole number.
+    group = np.floor(n_bins * before / weight.sum() + 1e-9)
+    last = np.flatnonzero(np.diff(group))
+    return np.concatenate(([0.0], 0.5 * (values[last] + values[last + 1]), [1.0]))
+
+
+def bin_index(p: FloatArray, edges: FloatArray) -> IndexArray:
+    """Index (n,) of the bin of each p; bins are closed on the right, 0 belongs to the first."""
+    return np.clip(np.searchsorted(edges, p, side="left") - 1, 0, len(edges) - 2)
+
+
+def bin_sums(index: IndexArray, values: FloatArray, n_bins: int) -> FloatArray:
+    """Sum (n_bins,) of `values` in each bin."""
+    return np.asarray(np.bincount(index, weights=values, minlength=n_bins), dtype=np.float64)

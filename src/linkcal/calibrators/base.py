@@ -1,0 +1,346 @@
+"""The interface of a calibrator and the checks that all calibrators share."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal, NoReturn, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError as SklearnNotFittedError
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from linkcal._math import sigmoid
+from linkcal._validation import check_sample_weight, check_scores, to_numpy
+from linkcal.calibrators._state import StateKind, checked, exported
+from linkcal.exceptions import ArtifactError, BaseRateWarning, InputError, NotFittedError
+
+__all__ = ["Calibrator", "FloatArray", "LinkFeatures", "StateKind"]
+
+FloatArray = NDArray[np.float64]
+
+#: Kinds of link features that a calibrator may ask for in columns 1.. of X: nothing, the link embedding
+#: h, or the difference h - h+ between the embedding without and with the pair's own edge.
+LinkFeatures = Literal["none", "embedding", "difference"]
+
+# Gap between mean probability and share of links from which on BaseRateWarning is given; the gap must also
+# exceed this many standard errors, so that small calibration sets stay silent.
+_BASE_RATE_GAP = 0.05
+_BASE_RATE_STANDARD_ERRORS = 4.0
+
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+class Calibrator(ClassifierMixin, BaseEstimator, ABC):
+    """Base of all calibrators: scikit-learn classifiers on ``X (n, 1 + k)`` with the logit in column 0.
+
+    A subclass implements ``_fit`` and either ``_decision`` alone (maps that yield a logit) or
+    ``_probability`` too (binning maps, whose probability is exact and whose logit is derived), and lists its
+    fitted attributes in ``_state``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The two labels, sorted; the second is the positive one ("link").
+    n_features_in_ : int
+        1 + k.
+
+    Notes
+    -----
+    Binary only. Arithmetic is float64. A weight of k equals k copies of the row, a weight of 0 removes it.
+    """
+
+    #: Which kind of link features columns 1.. must hold (``linkcal.features.FEATURE_KINDS``).
+    link_features: ClassVar[LinkFeatures] = "none"
+
+    #: Fitted attributes that make up the state, beside ``classes_`` and ``n_features_in_``.
+    _state: ClassVar[dict[str, StateKind]] = {}
+
+    classes_: NDArray[Any]
+    n_features_in_: int
+
+    @abstractmethod
+    def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        """Set the fitted attributes from checked X (n, 1 + k), y in {0, 1} and positive weights."""
+
+    @abstractmethod
+    def _decision(self, X: FloatArray) -> FloatArray:
+        """Calibrated logit (n,) of checked X."""
+
+    def _probability(self, X: FloatArray) -> FloatArray:
+        """Calibrated probability (n,) of checked X."""
+        return sigmoid(self._decision(X))
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit on calibration links.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1 + k)
+            Uncalibrated logit in column 0, link features after it.
+        y : array-like of shape (n,)
+            Exactly two different labels; the larger one is the positive class.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative counts.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            If X is not finite or not two-dimensional, if y does not hold exactly two classes (rows of
+            weight 0 do not count), or if the weights do not fit.
+        """
+        self._fit(*self._check_fit(X, y, sample_weight))
+        return self
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Calibrated logit, float64 of shape (n,), always finite.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1 + k)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        return self._finite_decision(self._check_predict(X))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities ``(1 - p, p)`` of the two classes, in [0, 1].
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1 + k)
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+        """
+        p = self._bounded_probability(self._check_predict(X))
+        return np.column_stack((1.0 - p, p))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Positive class where the calibrated logit is above 0 (p > 0.5), else the negative one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1 + k)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        positive = self.decision_function(X) > 0.0
+        return np.asarray(self.classes_[positive.astype(np.intp)])
+
+    def calibrate(self, logit: Any, features: Any = None) -> Any:
+        """Link probabilities in the container of the logits.
+
+        Parameters
+        ----------
+        logit : Tensor, ndarray or list, of shape (n,) or (n, 1); n may be 0
+            Uncalibrated logits.
+        features : array-like or Tensor of shape (n, k), optional
+            Link features; calibrators with ``link_features == "none"`` ignore them.
+
+        Returns
+        -------
+        Tensor, ndarray or list
+            p in [0, 1] with the shape of `logit`: a tensor of the same dtype on the same device for a tensor,
+            a list for a list, else an array (of the same dtype if that is floating).
+
+        Raises
+        ------
+        InputError
+            If `logit` has another shape or is not finite, or if `features` do not have the number of columns
+            seen in ``fit``.
+        NotFittedError
+            Before ``fit``.
+
+        Examples
+        --------
+        >>> from linkcal.calibrators import Identity
+        >>> Identity().fit([[-1.0], [1.0]], [0, 1]).calibrate([0.0])
+        [0.5]
+        """
+        self._require_fitted()
+        # bfloat16 has no NumPy type; it must be widened first.
+        values = logit.detach().double() if isinstance(logit, torch.Tensor) else logit
+        column = check_scores(values, "logit")
+        p = self._bounded_probability(np.column_stack((column, self._check_features(features, len(column)))))
+        p = p.reshape(to_numpy(values).shape)
+        if isinstance(logit, torch.Tensor):
+            dtype = logit.dtype if logit.dtype.is_floating_point else torch.get_default_dtype()
+            return torch.as_tensor(p, dtype=dtype, device=logit.device)
+        if isinstance(logit, list):
+            return p.tolist()
+        dtype_in = to_numpy(logit).dtype
+        return p.astype(dtype_in) if np.issubdtype(dtype_in, np.floating) else p
+
+    def get_state(self) -> dict[str, Any]:
+        """Fitted attributes as float64 arrays and JSON values, by name.
+
+        Together with the hyper-parameters (``get_params``) the state is the whole calibrator; nothing has
+        to be pickled.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> from linkcal.calibrators import Identity
+        >>> Identity().fit([[-1.0], [1.0]], [0, 1]).get_state()
+        {'classes_': [0, 1], 'n_features_in_': 1}
+        """
+        self._require_fitted()
+        head = {"classes_": self.classes_.tolist(), "n_features_in_": int(self.n_features_in_)}
+        return head | exported({name: getattr(self, name) for name in self._state}, self._state)
+
+    def set_state(self, state: dict[str, Any]) -> Self:
+        """Restore what :meth:`get_state` returned; afterwards the calibrator is fitted.
+
+        Parameters
+        ----------
+        state : dict
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ArtifactError
+            If a key is missing or unknown, or a value has the wrong type, dimension or content. The
+            calibrator is then left as it was.
+        """
+        kinds: dict[str, StateKind] = {"classes_": list, "n_features_in_": int, **self._state}
+        fitted = checked(state, kinds, type(self).__name__)
+        if len(fitted["classes_"]) != 2:
+            raise ArtifactError(f"classes_ must be a list of two labels, got {fitted['classes_']!r}")
+        fitted["classes_"] = np.asarray(fitted["classes_"])
+        before = dict(self.__dict__)
+        self.__dict__.update(fitted)
+        try:
+            # One row through the map: shapes that do not belong together show here, not at the first use.
+            self._finite_decision(np.zeros((1, max(self.n_features_in_, 1))))
+        except (ValueError, IndexError) as error:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise ArtifactError(f"state of {type(self).__name__} is inconsistent: {error}") from error
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        # A calibrator maps a given score; it is not meant to learn classes from arbitrary features.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _require_fitted(self) -> None:
+        try:
+            check_is_fitted(self)
+        except SklearnNotFittedError as error:
+            raise NotFittedError(f"{type(self).__name__} must be fitted first, call fit") from error
+
+    def _finite_decision(self, X: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):
+            decision = self._decision(X)
+        return np.clip(decision, -_LARGEST, _LARGEST)
+
+    def _bounded_probability(self, X: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):
+            p = self._probability(X)
+        # An average of numbers in [0, 1] can round to 1.0000000000000002.
+        return np.clip(p, 0.0, 1.0)
+
+    def _check_fit(self, X: Any, y: Any, sample_weight: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Check and return X, y as 0/1 and weights, without the rows of weight 0; set ``classes_``."""
+        X, y = self._validated(X, y, reset=True)
+        try:
+            check_classification_targets(y)
+        except ValueError as error:
+            _raise_input_error(error)
+        weight = check_sample_weight(sample_weight, len(y))
+        kept = weight > 0.0
+        X, y, weight = X[kept], y[kept], weight[kept]
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) == 1:
+            raise InputError(f"y must hold two classes, got 1 class: {classes.tolist()[0]!r}")
+        if len(classes) > 2:
+            raise InputError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y)}: y must hold two classes, got {len(classes)}"
+            )
+        self.classes_ = classes
+        return X, codes.astype(np.float64), weight
+
+    def _check_predict(self, X: Any) -> FloatArray:
+        self._require_fitted()
+        return self._validated(X, reset=False)[0]
+
+    def _check_features(self, features: Any, n: int) -> FloatArray:
+        """Columns 1.. for :meth:`calibrate`, (n, k); none for score-only calibrators."""
+        expected = 0 if self.link_features == "none" else self.n_features_in_ - 1
+        if expected == 0:
+            return np.empty((n, 0))
+        values = features.detach().double() if isinstance(features, torch.Tensor) else features
+        array = np.asarray([] if values is None else to_numpy(values), dtype=np.float64)
+        if array.shape != (n, expected):
+            got = "None" if features is None else str(array.shape)
+            raise InputError(f"features ({self.link_features}) must have shape ({n}, {expected}), got {got}")
+        _require_finite(array, "features")
+        return array
+
+    def _validated(self, X: Any, y: Any = "no_validation", *, reset: bool) -> tuple[FloatArray, Any]:
+        """scikit-learn's checks with linkcal's error type and a count of the non-finite values."""
+        options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
+        if not isinstance(y, str) or y != "no_validation":
+            options["y"] = y
+        try:
+            checked = validate_data(self, X, **options)
+        except ValueError as error:
+            _raise_input_error(error)
+        X, y = checked if isinstance(checked, tuple) else (checked, None)
+        _require_finite(X, "X")
+        return X, y
+
+    def _warn_base_rate(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        """Name a base-rate error that a temperature cannot repair, if there clearly is one.
+
+        Clearly: mean p and the share of links differ by more than 0.05 and by more than four standard
+        errors of the mean of ``y - p``; with weights n is Kish's effective number of rows.
+        """
+        p = self._bounded_probability(X)
+        mean_p, share = np.average(p, weights=weight), np.average(y, weights=weight)
+        effective_n = weight.sum() ** 2 / (weight**2).sum()
+        standard_error = np.sqrt(np.average((y - p) ** 2, weights=weight) / effective_n)
+        gap = abs(mean_p - share)
+        if gap > _BASE_RATE_GAP and gap > _BASE_RATE_STANDARD_ERRORS * standard_error:
+            warnings.warn(
+                f"the average probability {mean_p:.3g} differs from the observed share of links {share:.3g}: "
+                f"{type(self).__name__} keeps the sign of every logit and cannot move the base rate; "
+                "a calibrator with an intercept or bins (Platt, Beta, Isotonic, Histogram, BBQ) can",
+                BaseRateWarning,
+                stacklevel=4,
+            )
+
+
+def _raise_input_error(error: ValueError) -> NoReturn:
+    raise InputError(" ".join(str(error).split())) from error
+
+
+def _require_finite(array: FloatArray, name: str) -> None:
+    bad = int(array.size - np.count_nonzero(np.isfinite(array)))
+    if bad:
+        verb = "value is" if bad == 1 else "values are"
+        raise InputError(f"{name} must be finite, {bad} {verb} not (NaN or infinity)")

@@ -1,0 +1,101 @@
+"""Calibrators by the names of the command line, with search ranges for their hyper-parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from linkcal._validation import check_choice
+from linkcal.calibrators.base import Calibrator
+from linkcal.calibrators.bbq import BBQ
+from linkcal.calibrators.beta import Beta
+from linkcal.calibrators.embedding_mlp import EmbeddingMLP
+from linkcal.calibrators.histogram import Histogram
+from linkcal.calibrators.identity import Identity
+from linkcal.calibrators.in_n_out import InNOut
+from linkcal.calibrators.isotonic import Isotonic
+from linkcal.calibrators.platt import Platt
+from linkcal.calibrators.temperature import Temperature
+
+__all__ = ["CALIBRATORS", "CalibratorSpec", "make_calibrator"]
+
+
+@dataclass(frozen=True)
+class CalibratorSpec:
+    """A calibrator's class, what it does in one line, and where to search.
+
+    Parameters
+    ----------
+    cls : type of Calibrator
+    description : str
+    search : dict of str to list
+        Values of hyper-parameters for ``GridSearchCV`` or ``RandomizedSearchCV``; empty if there are none.
+    """
+
+    cls: type[Calibrator]
+    description: str
+    search: dict[str, list[Any]] = field(default_factory=dict)
+
+
+_NET_SEARCH: dict[str, list[Any]] = {
+    "hidden_channels": [8, 16, 32, 64],
+    "learning_rate": [1e-4, 1e-3, 1e-2],
+    "ece_weights": [(0.0,), (1.0,), (10.0,), (0.0, 1.0, 10.0)],
+}
+
+#: All calibrators in the order in which tables show them.
+CALIBRATORS: dict[str, CalibratorSpec] = {
+    "uncalibrated": CalibratorSpec(Identity, "the predictor's own probability, sigmoid(s)"),
+    "temperature": CalibratorSpec(Temperature, "sigmoid(s / T), one temperature for all links"),
+    "platt": CalibratorSpec(Platt, "sigmoid(a s + b)"),
+    "beta": CalibratorSpec(Beta, "beta calibration: both tails stretched, three parameters"),
+    "isotonic": CalibratorSpec(Isotonic, "best increasing map of the logit"),
+    "histogram": CalibratorSpec(
+        Histogram,
+        "share of links in each bin of the probability",
+        {"n_bins": [5, 10, 15, 20, 30], "strategy": ["uniform", "quantile"]},
+    ),
+    "bbq": CalibratorSpec(
+        BBQ,
+        "Bayesian average of histograms (binning into quantiles)",
+        {"strategy": ["quantile", "uniform"], "criterion": ["bayes", "bic"]},
+    ),
+    "embedding-mlp": CalibratorSpec(
+        EmbeddingMLP, "temperature of each link from its embedding (ablation of in-n-out)", _NET_SEARCH
+    ),
+    "in-n-out": CalibratorSpec(
+        InNOut,
+        "temperature of each link from its embedding with and without its own edge",
+        {"gamma": ["difference", "distance"], **_NET_SEARCH},
+    ),
+}
+
+
+def make_calibrator(name: str, **params: Any) -> Calibrator:
+    """Unfitted calibrator of a name in ``CALIBRATORS``.
+
+    Parameters
+    ----------
+    name : str
+    **params
+        Its hyper-parameters.
+
+    Returns
+    -------
+    Calibrator
+
+    Raises
+    ------
+    InputError
+        If the name or a hyper-parameter is unknown; the message names the nearest one.
+
+    Examples
+    --------
+    >>> make_calibrator("histogram", n_bins=10)
+    Histogram(n_bins=10)
+    """
+    cls = CALIBRATORS[check_choice(name, "calibrator", CALIBRATORS)].cls
+    known = cls().get_params()
+    for key in params:
+        check_choice(key, f"parameter of {name}", known)
+    return cls(**params)
