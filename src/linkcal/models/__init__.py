@@ -14,6 +14,15 @@ from linkcal.models.adapter import (
 from linkcal.models.base import LinkPredictor
 from linkcal.models.gcn import GCN
 from linkcal.models.gin import GIN
+from linkcal.models.io import load_model, save_model
+from linkcal.models.registry import (
+    MODELS,
+    NODE_EMBEDDING_CHANNELS,
+    ModelSpec,
+    Preset,
+    make_model,
+    make_training_config,
+)
 from linkcal.models.sage import SAGE
 from linkcal.models.training import (
     EpochReport,
@@ -26,20 +35,28 @@ from linkcal.models.vgae import VGAE
 __all__ = [
     "GCN",
     "GIN",
+    "MODELS",
+    "NODE_EMBEDDING_CHANNELS",
     "SAGE",
     "VGAE",
     "AdaptedLinkPredictor",
     "DecodeReturns",
     "EpochReport",
     "LinkPredictor",
+    "ModelSpec",
+    "Preset",
     "TrainingConfig",
     "TrainingResult",
     "as_link_predictor",
     "auxiliary_loss_of",
     "check_link_predictor",
     "link_embedding_of",
+    "load_model",
     "logits_of",
+    "make_model",
+    "make_training_config",
     "resolve_decode_returns",
+    "save_model",
     "train_link_predictor",
     "unwrap_link_predictor",
 ]

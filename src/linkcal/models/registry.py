@@ -1,0 +1,208 @@
+"""Models by the names of the command line: presets, search ranges, and seeded construction."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from typing import Any
+
+from linkcal._random import torch_streams_forked
+from linkcal._validation import check_choice, check_positive_int
+from linkcal.models.base import LinkPredictor
+from linkcal.models.gcn import GCN
+from linkcal.models.gin import GIN
+from linkcal.models.sage import SAGE
+from linkcal.models.training import TrainingConfig
+from linkcal.models.vgae import VGAE
+
+__all__ = ["MODELS", "NODE_EMBEDDING_CHANNELS", "ModelSpec", "Preset", "make_model", "make_training_config"]
+
+#: Width of the learned node embedding of a graph without features, where nothing else is asked for.
+NODE_EMBEDDING_CHANNELS = 32
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Hyper-parameters that belong together.
+
+    Parameters
+    ----------
+    model : dict
+        Arguments of the model's constructor.
+    training : TrainingConfig
+    """
+
+    model: dict[str, Any]
+    training: TrainingConfig
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model's class, what it is in one line, its presets, and where to search.
+
+    Parameters
+    ----------
+    cls : type of LinkPredictor
+    description : str
+    presets : dict of str to Preset
+        ``"default"``: chosen by validation AUC on Cora. ``"paper"``: the paper's table, no early stopping.
+    search : dict of str to list
+        Values of constructor arguments and of :class:`TrainingConfig` fields: the paper's grid.
+    """
+
+    cls: type[LinkPredictor]
+    description: str
+    presets: dict[str, Preset]
+    search: dict[str, list[Any]] = field(default_factory=dict)
+
+
+# Appendix of the paper; dropout and weight decay are not in its grid.
+_SEARCH: dict[str, list[Any]] = {
+    "hidden_channels": [16, 32, 64, 128],
+    "out_channels": [16, 32, 64, 128],
+    "num_layers": [1, 2, 3],
+    "dropout": [0.0, 0.25, 0.5],
+    "lr": [0.1, 0.01, 0.001],
+    "weight_decay": [0.0, 5e-4],
+    "epochs": [400, 600, 800, 1000],
+}
+
+
+def _paper_presets() -> dict[str, Preset]:
+    """Read the paper's hyper-parameters, by lower-case model name."""
+    text = (files("linkcal.models") / "paper_hyperparameters.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return {
+        row["model"]: Preset(
+            model={
+                "hidden_channels": int(row["hidden"]),
+                "out_channels": int(row["out"]),
+                "num_layers": int(row["layers"]),
+            },
+            training=TrainingConfig(epochs=int(row["epochs"]), lr=float(row["lr"]), patience=None),
+        )
+        for row in rows
+    }
+
+
+_PAPER = _paper_presets()
+
+
+def _spec(name: str, cls: type[LinkPredictor], description: str, default: Preset) -> ModelSpec:
+    return ModelSpec(cls, description, {"default": default, "paper": _PAPER[name]}, _SEARCH)
+
+
+#: All models in the order in which tables show them.
+MODELS: dict[str, ModelSpec] = {
+    "gcn": _spec(
+        "gcn",
+        GCN,
+        "graph convolutional network, inner product",
+        Preset({"hidden_channels": 32}, TrainingConfig(epochs=200, lr=0.01, patience=50)),
+    ),
+    "sage": _spec(
+        "sage",
+        SAGE,
+        "GraphSAGE with mean aggregation, linear layer on the endpoints' product",
+        Preset({"hidden_channels": 64}, TrainingConfig(epochs=200, lr=0.01, patience=50)),
+    ),
+    "gin": _spec(
+        "gin",
+        GIN,
+        "graph isomorphism network with batch normalisation, inner product",
+        Preset({"hidden_channels": 64}, TrainingConfig(epochs=200, lr=0.01, patience=50)),
+    ),
+    "vgae": _spec(
+        "vgae",
+        VGAE,
+        "variational graph auto-encoder, inner product",
+        Preset({"hidden_channels": 32}, TrainingConfig(epochs=200, lr=0.01, patience=50)),
+    ),
+}
+
+
+def make_model(
+    name: str,
+    in_channels: int,
+    *,
+    num_nodes: int | None = None,
+    preset: str = "default",
+    seed: int = 0,
+    **overrides: Any,
+) -> LinkPredictor:
+    """Untrained model of a name in ``MODELS``, its weights drawn from a stream of their own.
+
+    Parameters
+    ----------
+    name : str
+    in_channels : int
+        F, the number of node features; with `num_nodes`, the width of the learned node embedding.
+    num_nodes : int, optional
+        For a graph without features.
+    preset : {"default", "paper"}
+    seed : int
+        The weights follow the stream ``"initialisation"`` of this seed; torch's global generators are left as
+        they were.
+    **overrides
+        Constructor arguments that replace the preset's (`hidden_channels`, `dropout`, ...).
+
+    Returns
+    -------
+    LinkPredictor
+
+    Raises
+    ------
+    InputError
+        If a name is unknown (the message names the nearest one) or a value is out of range.
+
+    Examples
+    --------
+    >>> make_model("gcn", 8, hidden_channels=4).config["hidden_channels"]
+    4
+    """
+    spec = MODELS[check_choice(name, "model", MODELS)]
+    arguments = {**_preset(spec, preset).model, **overrides}
+    known = [key for key in inspect.signature(spec.cls).parameters if key not in ("in_channels", "num_nodes")]
+    for key in arguments:
+        check_choice(key, f"argument of {name}", known)
+    seed = check_positive_int(seed, "seed", minimum=0)
+    with torch_streams_forked(seed, "initialisation"):
+        return spec.cls(in_channels, num_nodes=num_nodes, **arguments)
+
+
+def make_training_config(name: str, *, preset: str = "default", **overrides: Any) -> TrainingConfig:
+    """Training settings of a model's preset.
+
+    Parameters
+    ----------
+    name : str
+        In ``MODELS``.
+    preset : {"default", "paper"}
+    **overrides
+        Fields that replace the preset's (`epochs`, `lr`, ...).
+
+    Returns
+    -------
+    TrainingConfig
+
+    Raises
+    ------
+    InputError
+        If a name is unknown or a value is out of range.
+
+    Examples
+    --------
+    >>> make_training_config("vgae", epochs=10).epochs
+    10
+    """
+    training = _preset(MODELS[check_choice(name, "model", MODELS)], preset).training
+    settings = asdict(training)
+    for key in overrides:
+        check_choice(key, "training setting", settings)
+    return TrainingConfig(**{**settings, **overrides})
+
+
+def _preset(spec: ModelSpec, preset: str) -> Preset:
+    return spec.presets[check_choice(preset, "preset", spec.presets)]
