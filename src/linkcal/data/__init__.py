@@ -1,18 +1,28 @@
-"""Graphs and their labelled pairs: the simple graph, exact negatives, leak-proof splits."""
+"""Graphs and their labelled pairs: data sets, simulation, exact negatives, leak-proof splits."""
 
 from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
+from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
 from linkcal.data.negatives import NegativeSampler, sample_negatives
 from linkcal.data.pairs import LinkPairs, LinkSplit
+from linkcal.data.simulated import BlockModelTruth, simulate_graph
 from linkcal.data.split import split_links
+from linkcal.data.structural import STRUCTURAL_FEATURES, structural_node_features
 
 __all__ = [
+    "DATASETS",
+    "STRUCTURAL_FEATURES",
+    "BlockModelTruth",
+    "DatasetInfo",
     "EdgeTruth",
     "FeatureBuilder",
     "Graph",
     "LinkPairs",
     "LinkSplit",
     "NegativeSampler",
+    "load_dataset",
     "pair_keys",
     "sample_negatives",
+    "simulate_graph",
     "split_links",
+    "structural_node_features",
 ]

@@ -1,0 +1,210 @@
+"""Data sets by name.
+
+The raw files of Cora, CiteSeer and PubMed are Python pickles, which can run code when they are read. They
+are opened by PyG's own class only, from the data root only, and only if their SHA-256 is that of the
+published file. PyG's ``processed`` folder, pickles again, is made in a temporary folder for each load and
+never kept or read back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from linkcal._validation import check_choice
+from linkcal.data.bitcoin import bitcoin_files, read_bitcoin
+from linkcal.data.graph import Graph
+from linkcal.data.raw import RawFiles, find_data_root
+from linkcal.data.simulated import simulate_graph
+from linkcal.exceptions import InputError
+
+__all__ = ["DATASETS", "DatasetInfo", "load_dataset"]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known about a named data set before it is loaded.
+
+    Parameters
+    ----------
+    name, description : str
+    source : str
+        The class or site that its files come from.
+    num_nodes, num_edges, num_features : int
+        N, unordered pairs, F. Of ``simulated``: the defaults (the number of edges is then an expectation).
+    """
+
+    name: str
+    description: str
+    source: str
+    num_nodes: int
+    num_edges: int
+    num_features: int
+
+
+DATASETS: dict[str, DatasetInfo] = {
+    info.name: info
+    for info in (
+        DatasetInfo(
+            "simulated",
+            "degree-corrected block model with known link probabilities",
+            "linkcal.data.simulate_graph",
+            2708,
+            5278,
+            1433,
+        ),
+        DatasetInfo("cora", "citations, bag of words", "PyG Planetoid", 2708, 5278, 1433),
+        DatasetInfo("citeseer", "citations, bag of words", "PyG Planetoid", 3327, 4552, 3703),
+        DatasetInfo("pubmed", "citations, TF-IDF", "PyG Planetoid", 19717, 44324, 500),
+        DatasetInfo("twitch-pt", "mutual follows of Twitch streamers", "PyG Twitch", 1912, 31299, 128),
+        DatasetInfo(
+            "chameleon", "links between Wikipedia articles", "PyG WikipediaNetwork", 2277, 31371, 2325
+        ),
+        DatasetInfo("bitcoin-alpha", "who-trusts-whom, structural features", "SNAP", 3783, 14124, 8),
+        DatasetInfo("bitcoin-otc", "who-trusts-whom, structural features", "SNAP", 5881, 21492, 8),
+    )
+}
+
+
+def load_dataset(name: str, *, data_root: str | os.PathLike[str] | None = None, **simulation: Any) -> Graph:
+    """Load a named data set as a simple undirected graph.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``DATASETS``.
+    data_root : path, optional
+        Folder that holds the raw files in PyG's layout (``Cora/raw/...``). Default: the environment variable
+        ``LINKCAL_DATA_ROOT``, else the user's cache folder. Missing files are fetched into it; apart from
+        that nothing is written to it, and it may be read-only.
+    **simulation
+        For ``simulated`` only: arguments of :func:`~linkcal.data.simulate_graph`.
+
+    Returns
+    -------
+    Graph
+        The Bitcoin graphs have a ``feature_builder`` instead of ``x``: eight structural features, which
+        ``split_links`` computes from the training edges.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown (the message names the nearest one) or a file is not the published one.
+    DataNotFoundError
+        If a raw file is missing and cannot be fetched.
+
+    Examples
+    --------
+    >>> graph = load_dataset("simulated", num_nodes=100, num_edges=300, seed=1)
+    >>> graph.num_nodes
+    100
+    """
+    check_choice(name, "dataset", DATASETS)
+    if name == "simulated":
+        return simulate_graph(**simulation)
+    if simulation:
+        raise InputError(
+            f"{', '.join(simulation)} must not be given for dataset {name!r}, only for 'simulated'"
+        )
+    files, build = _SOURCES[name]
+    root = find_data_root(data_root)
+    files.ensure(root)
+    return build(root, name)
+
+
+# --- PyG's own classes ------------------------------------------------------------------------------------
+
+
+def _pyg_dataset(root: Path, name: str, *, download_only: bool = False) -> Any:
+    """Instance of PyG's class for `name` on the folder `root`."""
+    from torch_geometric import datasets  # slow to import, and needed by these data sets only
+
+    class_name, argument, options = _PYG[name]
+    cls = getattr(datasets, class_name)
+    if download_only:
+        # Keeps PyG from opening what it has just fetched: the files' checksums come first.
+        cls = type(f"Download{class_name}", (cls,), {"process": _do_nothing, "load": _do_nothing})
+    return cls(str(root), argument, **options)
+
+
+def _do_nothing(*_: Any) -> None:
+    """Stand in for a method."""
+
+
+def _build_from_pyg(root: Path, name: str) -> Graph:
+    files = _SOURCES[name][0]
+    # PyG writes `processed` beside `raw`. In a temporary copy, a read-only root works, two runs never race,
+    # and no stale pickle is read.
+    with TemporaryDirectory(prefix="linkcal-") as folder:
+        copy = Path(folder, files.folder)
+        copy.mkdir(parents=True)
+        for file_name in files.names:
+            shutil.copyfile(root / files.folder / file_name, copy / file_name)
+            if file_name.endswith(".npz"):
+                _refuse_pickled_arrays(root / files.folder / file_name)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            data = _pyg_dataset(Path(folder), name)[0]
+    return Graph.from_edges(data.edge_index, int(data.num_nodes), x=data.x, name=name)
+
+
+def _refuse_pickled_arrays(path: Path) -> None:
+    """Raise if an npz file holds objects: PyG's Twitch class would unpickle them."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            for key in arrays.files:
+                arrays[key]
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"file {path} must hold plain arrays, got {str(error).splitlines()[0]}") from error
+
+
+def _pyg_files(name: str, folder: str, names: tuple[str, ...]) -> RawFiles:
+    return RawFiles(folder, names, lambda staging: _pyg_dataset(staging, name, download_only=True))
+
+
+def _planetoid_files(name: str, folder: str) -> RawFiles:
+    parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+    return _pyg_files(name, folder, tuple(f"ind.{name}.{part}" for part in parts))
+
+
+def _build_bitcoin(root: Path, name: str) -> Graph:
+    files = _SOURCES[name][0]
+    return read_bitcoin(root / files.folder / files.names[0], name=name)
+
+
+_PYG: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "cora": ("Planetoid", "Cora", {}),
+    "citeseer": ("Planetoid", "CiteSeer", {}),
+    "pubmed": ("Planetoid", "PubMed", {}),
+    "twitch-pt": ("Twitch", "PT", {}),
+    "chameleon": ("WikipediaNetwork", "chameleon", {"geom_gcn_preprocess": True}),
+}
+
+_SOURCES: dict[str, tuple[RawFiles, Callable[[Path, str], Graph]]] = {
+    "cora": (_planetoid_files("cora", "Cora/raw"), _build_from_pyg),
+    "citeseer": (_planetoid_files("citeseer", "CiteSeer/raw"), _build_from_pyg),
+    "pubmed": (_planetoid_files("pubmed", "PubMed/raw"), _build_from_pyg),
+    "twitch-pt": (_pyg_files("twitch-pt", "PT/raw", ("PT.npz",)), _build_from_pyg),
+    "chameleon": (
+        _pyg_files(
+            "chameleon",
+            "chameleon/geom_gcn/raw",
+            (
+                "out1_node_feature_label.txt",
+                "out1_graph_edges.txt",
+                *(f"chameleon_split_0.6_0.2_{i}.npz" for i in range(10)),
+            ),
+        ),
+        _build_from_pyg,
+    ),
+    "bitcoin-alpha": (bitcoin_files("alpha"), _build_bitcoin),
+    "bitcoin-otc": (bitcoin_files("otc"), _build_bitcoin),
+}

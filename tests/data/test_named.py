@@ -1,0 +1,141 @@
+import io
+import os
+from pathlib import Path
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+import torch
+
+from linkcal.data import DATASETS, load_dataset, split_links
+from linkcal.data.named import _refuse_pickled_arrays
+from linkcal.exceptions import DataNotFoundError, InputError
+
+REAL = [name for name in DATASETS if name != "simulated"]
+
+
+@pytest.fixture
+def real_root():
+    if not os.environ.get("LINKCAL_DATA_ROOT"):
+        pytest.skip("needs the raw data sets: set LINKCAL_DATA_ROOT")
+    return os.environ["LINKCAL_DATA_ROOT"]
+
+
+def test_registry_is_complete():
+    assert list(DATASETS) == [
+        "simulated",
+        "cora",
+        "citeseer",
+        "pubmed",
+        "twitch-pt",
+        "chameleon",
+        "bitcoin-alpha",
+        "bitcoin-otc",
+    ]
+    for name, info in DATASETS.items():
+        assert info.name == name
+        assert info.description
+        assert info.source
+
+
+def test_unknown_name_names_the_nearest():
+    with pytest.raises(
+        InputError, match=r"dataset must be one of simulated, cora, .*got 'coro' \(did you mean 'cora'"
+    ):
+        load_dataset("coro")
+
+
+def test_simulation_arguments_belong_to_the_simulation():
+    assert load_dataset("simulated", num_nodes=30, num_features=0).num_nodes == 30
+    with pytest.raises(InputError, match="num_nodes must not be given for dataset 'cora'"):
+        load_dataset("cora", num_nodes=30)
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("cora", "Cora/raw/ind.cora.x"),
+        ("twitch-pt", "PT/raw/PT.npz"),
+        ("chameleon", "chameleon/geom_gcn/raw/out1_node_feature_label.txt"),
+        ("bitcoin-otc", "bitcoin_otc/raw/soc-sign-bitcoinotc.csv.gz"),
+    ],
+)
+def test_without_network_the_missing_file_is_named(name, first, tmp_path, monkeypatch):
+    def no_network(*args, **kwargs):
+        raise URLError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", no_network)
+    monkeypatch.setattr("torch_geometric.io.fs.cp", no_network)
+    with pytest.raises(DataNotFoundError) as caught:
+        load_dataset(name, data_root=tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"file {tmp_path / first} must exist or be fetched")
+    assert "pass --data-root" in message
+    assert "\n" not in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_downloaded_pickle_is_checked_before_it_is_opened(tmp_path, monkeypatch):
+    def fake_copy(url, folder, **kwargs):
+        # This would end the process if it were unpickled.
+        Path(folder, url.rpartition("/")[2]).write_bytes(b"cbuiltins\nexit\n(tR.")
+
+    monkeypatch.setattr("torch_geometric.io.fs.cp", fake_copy)
+    with pytest.raises(InputError, match="must be the published one"):
+        load_dataset("cora", data_root=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_npz_with_objects_is_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, edges=np.array([{"any": "object"}], dtype=object))
+    with pytest.raises(InputError, match="must hold plain arrays, got Object arrays cannot be loaded"):
+        _refuse_pickled_arrays(path)
+    np.savez(path, edges=np.zeros((2, 2)))
+    _refuse_pickled_arrays(path)
+
+
+def test_twitch_file_is_fetched_once_and_read_by_pyg(tmp_path, monkeypatch, capsys):
+    buffer = io.BytesIO()
+    edges = np.array([[0, 1], [1, 0], [1, 2], [2, 1], [2, 2]])
+    np.savez(buffer, features=np.ones((4, 3), dtype=np.float32), target=np.zeros(4), edges=edges)
+    asked = []
+
+    def urlopen(url, **kwargs):
+        asked.append(url)
+        return io.BytesIO(buffer.getvalue())
+
+    monkeypatch.setattr("urllib.request.urlopen", urlopen)
+    for _ in range(2):
+        graph = load_dataset("twitch-pt", data_root=tmp_path)
+        assert graph.counts()["edges"] == 2
+        assert graph.num_self_loops == 1
+        assert graph.x.shape == (4, 3)
+    assert asked == ["https://graphmining.ai/datasets/ptg/twitch/PT.npz"]
+    # Nothing but the raw file is left in the root, and stdout is clean.
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["PT.npz"]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "chameleon" else n for n in REAL]
+)
+def test_counts_of_the_published_data(name, real_root, capsys):
+    graph, info = load_dataset(name, data_root=real_root), DATASETS[name]
+    counts = graph.counts()
+    assert (counts["nodes"], counts["edges"]) == (info.num_nodes, info.num_edges)
+    assert counts["self_loops_removed"] == {"twitch-pt": 1912, "chameleon": 50}.get(name, 0)
+    assert counts["duplicates_removed"] == 0
+    split = split_links(graph)
+    assert split.graph.x.shape == (info.num_nodes, info.num_features)
+    assert torch.isfinite(split.graph.x).all()
+    assert len(split.test) == 2 * (info.num_edges // 10)
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
+
+
+@pytest.mark.realdata
+def test_citeseer_keeps_its_isolated_nodes(real_root):
+    graph = load_dataset("citeseer", data_root=real_root)
+    assert int((torch.bincount(graph.edge_index[0], minlength=graph.num_nodes) == 0).sum()) == 48
