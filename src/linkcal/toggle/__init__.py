@@ -1,0 +1,6 @@
+"""Exact link embeddings with and without the pair's own edge."""
+
+from linkcal.toggle.api import METHODS, toggle_edges
+from linkcal.toggle.result import ToggledEmbeddings
+
+__all__ = ["METHODS", "ToggledEmbeddings", "toggle_edges"]

@@ -1,0 +1,93 @@
+"""One forward pass of a recognised encoder that keeps what toggling needs of every layer."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from linkcal.toggle.algebra import Layer, receiver_factor, sender_factor
+from linkcal.toggle.graph import ToggleGraph
+
+__all__ = ["LayerCache", "forward_with_cache", "sum_over_senders"]
+
+
+@dataclass(frozen=True, eq=False)
+class LayerCache:
+    """Values of one layer on the graph as given (symbols as in :mod:`linkcal.toggle.algebra`).
+
+    Parameters
+    ----------
+    layer : Layer
+    degree : Tensor [N]
+        ``d``: in-arcs with multiplicity plus the self-loop's weight.
+    self_loop : Tensor [N]
+        ``q_ii``.
+    message : Tensor [N, k]
+        ``m(x_j)``.
+    aggregate : Tensor [N, k]
+        ``sum_{j in N(i)} q_ij b(d_j) m(x_j)``, without factor ``a`` and self-loop.
+    root : Tensor [N, k] or None
+        ``r(x_i)``.
+    pre : Tensor [N, k]
+        ``pre_i``.
+    """
+
+    layer: Layer
+    degree: Tensor
+    self_loop: Tensor
+    message: Tensor
+    aggregate: Tensor
+    root: Tensor | None
+    pre: Tensor
+
+
+def sum_over_senders(graph: ToggleGraph, values: Tensor) -> Tensor:
+    """``sum_{j in N(i)} q_ij values_j`` for every node, [N, k]."""
+    weights = torch.ones(1, dtype=values.dtype, device=values.device).expand(graph.senders.numel())
+    if graph.multiplicity is not None:
+        weights = graph.multiplicity.to(values.dtype)
+    with warnings.catch_warnings():
+        # torch announces on first use that compressed tensors are in beta; only their product is used here.
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support", category=UserWarning)
+        adjacency = torch.sparse_csr_tensor(
+            graph.indptr,
+            graph.senders,
+            weights.contiguous(),
+            size=(graph.num_nodes, graph.num_nodes),
+            check_invariants=False,
+        )
+    return adjacency @ values
+
+
+def forward_with_cache(
+    layers: Sequence[Layer], graph: ToggleGraph, features: Tensor
+) -> tuple[Tensor, list[LayerCache]]:
+    """Node embeddings z [N, d] and each layer's cache, in the dtype of `features`."""
+    caches = []
+    arcs_in = graph.in_degree().to(features.dtype)
+    h = features
+    for layer in layers:
+        self_loop = _self_loop_weight(layer, graph, h.dtype)
+        degree = arcs_in + self_loop
+        message = layer.message(h)
+        sent = sender_factor(layer.kind, degree)[:, None] * message
+        aggregate = sum_over_senders(graph, sent)
+        pre = receiver_factor(layer.kind, degree)[:, None] * (aggregate + self_loop[:, None] * sent)
+        root = None if layer.root is None else layer.root(h)
+        if root is not None:
+            pre = pre + root
+        caches.append(LayerCache(layer, degree, self_loop, message, aggregate, root, pre))
+        h = layer.update(pre)
+    return h, caches
+
+
+def _self_loop_weight(layer: Layer, graph: ToggleGraph, dtype: torch.dtype) -> Tensor:
+    loops = graph.self_loops.to(dtype)
+    if layer.self_loop_fill is None:
+        return loops
+    # PyG's add_remaining_self_loops: a loop that is there keeps weight 1, however often it is repeated.
+    return torch.where(loops > 0, torch.ones_like(loops), torch.full_like(loops, layer.self_loop_fill))

@@ -1,0 +1,289 @@
+"""Toggling by delta propagation: plain torch, any number of recognised layers, any device.
+
+For a block of pairs the method carries a sparse set of rows (pair, node) whose hidden value differs from the
+cached forward pass. A layer moves row (p, i) by what its changed senders send now minus what they sent
+before:
+
+    aggregate'_i = aggregate_i + sum_{j changed} q_ij (b'_j m'_j - b_j m_j) + (toggled arcs' own terms)
+
+so the work per pair is the number of arcs inside its L-hop neighbourhood that can carry a change, not the
+graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from linkcal.toggle.algebra import receiver_factor, sender_factor
+from linkcal.toggle.cache import LayerCache
+from linkcal.toggle.graph import ToggleGraph
+
+__all__ = ["delta_endpoints"]
+
+#: Rows (pair, node) and arcs that one block may hold; with k = 32 in float32 about 0.5 GB at the peak.
+MAX_BLOCK_ARCS = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """A sorted set of (pair, node) rows."""
+
+    key: Tensor  # [R] pair * N + node, increasing
+    num_nodes: int
+
+    @classmethod
+    def of(cls, key: Tensor, num_nodes: int) -> _Rows:
+        return cls(torch.unique(key), num_nodes)
+
+    @property
+    def pair(self) -> Tensor:
+        return torch.div(self.key, self.num_nodes, rounding_mode="floor")
+
+    @property
+    def node(self) -> Tensor:
+        return self.key % self.num_nodes
+
+    def find(self, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether each key is in the set, and its row (clamped where not)."""
+        if not self.key.numel():
+            return torch.zeros_like(key, dtype=torch.bool), torch.zeros_like(key)
+        row = torch.searchsorted(self.key, key).clamp(max=self.key.numel() - 1)
+        return self.key[row] == key, row
+
+    def within(self, other: _Rows) -> _Rows:
+        """The rows that are in `other` too."""
+        return _Rows(self.key[other.find(self.key)[0]], self.num_nodes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A block of P pairs and the A arcs that toggle.
+
+    Arc a belongs to pair `pair`, runs `source` -> `target` and changes its multiplicity by `change`.
+    """
+
+    graph: ToggleGraph  # rows list senders
+    receivers: ToggleGraph  # rows list receivers
+    endpoints: _Rows
+    pair: Tensor  # [A]
+    source: Tensor  # [A]
+    target: Tensor  # [A]
+    change: Tensor  # [A], int64: +1 inserted, -multiplicity removed
+
+    @property
+    def source_key(self) -> Tensor:
+        return self.pair * self.graph.num_nodes + self.source
+
+    @property
+    def target_key(self) -> Tensor:
+        return self.pair * self.graph.num_nodes + self.target
+
+
+def delta_endpoints(
+    caches: Sequence[LayerCache],
+    graph: ToggleGraph,
+    pairs: Tensor,
+    insert: Tensor,
+    *,
+    max_block_arcs: int = MAX_BLOCK_ARCS,
+) -> tuple[Tensor, Tensor]:
+    """Node embeddings of both endpoints of each pair after its edge is toggled.
+
+    Parameters
+    ----------
+    caches : sequence of LayerCache
+        From :func:`linkcal.toggle.cache.forward_with_cache` on the graph as given.
+    graph : ToggleGraph
+    pairs : Tensor [2, L], int64
+    insert : Tensor [L], bool
+    max_block_arcs : int
+        Bound on the arcs held at once; a single pair may exceed it.
+
+    Returns
+    -------
+    z_source, z_target : Tensor [L, d]
+    """
+    receivers = graph.transposed()
+    sources, targets = [], []
+    for block in _split_by_cost(_arcs_per_pair(graph, receivers, pairs, len(caches)), max_block_arcs):
+        z_source, z_target = _toggle_block(caches, graph, receivers, pairs[:, block], insert[block])
+        sources.append(z_source)
+        targets.append(z_target)
+    return torch.cat(sources), torch.cat(targets)
+
+
+def _toggle_block(
+    caches: Sequence[LayerCache], graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, insert: Tensor
+) -> tuple[Tensor, Tensor]:
+    block = _make_block(graph, receivers, pairs, insert)
+    changed, hidden = _Rows(block.endpoints.key[:0], graph.num_nodes), None
+    for index, rows in enumerate(_rows_per_layer(block, caches)):
+        hidden = _advance(caches[index], block, changed, hidden, rows, first=index == 0)
+        changed = rows
+    assert hidden is not None
+    number = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes
+    return hidden[changed.find(number + pairs[0])[1]], hidden[changed.find(number + pairs[1])[1]]
+
+
+def _make_block(graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, insert: Tensor) -> _Block:
+    number = torch.arange(pairs.size(1), device=pairs.device)
+    source, target = pairs
+    if graph.undirected:
+        source, target = torch.cat([pairs[0], pairs[1]]), torch.cat([pairs[1], pairs[0]])
+        number, insert = number.repeat(2), insert.repeat(2)
+    change = torch.where(insert, 1, -graph.arc_multiplicity(source, target))
+    base = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes
+    endpoints = _Rows.of(torch.cat([base + pairs[0], base + pairs[1]]), graph.num_nodes)
+    return _Block(graph, receivers, endpoints, number, source, target, change)
+
+
+def _rows_per_layer(block: _Block, caches: Sequence[LayerCache]) -> list[_Rows]:
+    """Rows to recompute at each layer: those that can change and that the endpoints' output can see."""
+    seen = [block.endpoints]
+    for _ in caches[1:]:
+        seen.append(_grow(seen[-1], block.graph))
+    seen.reverse()
+    touched = block.endpoints
+    out = []
+    for index, cache in enumerate(caches):
+        if index > 0:
+            touched = _grow(touched, block.receivers)
+        elif cache.layer.kind == "gcn":
+            # The degree of a toggled arc's target moves what that node sends to all its receivers.
+            targets = _grow(_Rows.of(block.target_key, touched.num_nodes), block.receivers)
+            touched = _Rows.of(torch.cat([targets.key, touched.key]), touched.num_nodes)
+        touched = touched.within(seen[index])
+        out.append(touched)
+    return out
+
+
+def _grow(rows: _Rows, graph: ToggleGraph) -> _Rows:
+    """The rows and every node in their compressed row of `graph`."""
+    owner, position = _expand(graph.indptr, rows.node)
+    key = rows.pair[owner] * rows.num_nodes + graph.senders[position]
+    return _Rows.of(torch.cat([rows.key, key]), rows.num_nodes)
+
+
+def _expand(indptr: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """For each entry of the nodes' compressed rows: which node of the list owns it, and its position."""
+    start = indptr[nodes]
+    count = indptr[nodes + 1] - start
+    owner = torch.repeat_interleave(torch.arange(nodes.numel(), device=nodes.device), count)
+    first = torch.cumsum(count, 0) - count
+    position = torch.arange(owner.numel(), device=nodes.device) + (start - first)[owner]
+    return owner, position
+
+
+def _advance(
+    cache: LayerCache, block: _Block, changed: _Rows, hidden: Tensor | None, rows: _Rows, *, first: bool
+) -> Tensor:
+    """Output [R, c'] of one layer at `rows`, from the changed rows of the layer before."""
+    layer = cache.layer
+    senders, before, after = _sender_values(cache, block, changed, hidden)
+    node = rows.node
+    aggregate = cache.aggregate[node]
+    if senders.key.numel():
+        _add_moved(aggregate, after - before, block, senders, rows, push=first)
+    _add_toggled_arcs(aggregate, cache, block, senders, after, rows)
+    sent = sender_factor(layer.kind, cache.degree[node])[:, None] * cache.message[node]
+    known, row = senders.find(rows.key)
+    sent[known] = after[row[known]]
+    degree = cache.degree[node] + _degree_change(block, rows, cache.degree.dtype)
+    aggregate += cache.self_loop[node][:, None] * sent
+    pre = receiver_factor(layer.kind, degree)[:, None] * aggregate
+    if layer.root is not None:
+        assert cache.root is not None
+        root = cache.root[node]
+        moved, row = changed.find(rows.key)
+        if hidden is not None and bool(moved.any()):
+            root[moved] = layer.root(hidden[row[moved]])
+        pre = pre + root
+    return layer.update(pre)
+
+
+def _sender_values(
+    cache: LayerCache, block: _Block, changed: _Rows, hidden: Tensor | None
+) -> tuple[_Rows, Tensor, Tensor]:
+    """Senders whose value ``b m`` moves, with their values before and after, [S, k] each."""
+    key = changed.key
+    if cache.layer.kind == "gcn":
+        key = torch.cat([key, block.target_key])
+    senders = _Rows.of(key, block.graph.num_nodes)
+    node = senders.node
+    message = cache.message[node]
+    degree = cache.degree[node]
+    before = sender_factor(cache.layer.kind, degree)[:, None] * message
+    if hidden is not None and hidden.size(0):
+        message[senders.find(changed.key)[1]] = cache.layer.message(hidden)
+    degree = degree + _degree_change(block, senders, degree.dtype)
+    return senders, before, sender_factor(cache.layer.kind, degree)[:, None] * message
+
+
+def _degree_change(block: _Block, rows: _Rows, dtype: torch.dtype) -> Tensor:
+    """Change of the in-degree at each row, [R]."""
+    change = torch.zeros(rows.key.numel(), dtype=dtype, device=rows.key.device)
+    found, row = rows.find(block.target_key)
+    return change.index_add_(0, row[found], block.change[found].to(dtype))
+
+
+def _add_moved(
+    aggregate: Tensor, moved: Tensor, block: _Block, senders: _Rows, rows: _Rows, *, push: bool
+) -> None:
+    """Add ``q_ij moved_j`` over the arcs of the graph as given, from `senders` to `rows`, in place.
+
+    Arcs are listed from the smaller side: from the few senders of the first layer (push), from the wanted
+    rows later (pull).
+    """
+    if push:
+        sender, position = _expand(block.receivers.indptr, senders.node)
+        wanted = senders.pair[sender] * rows.num_nodes + block.receivers.senders[position]
+        found, row = rows.find(wanted)
+        multiplicity = block.receivers.multiplicity
+    else:
+        row, position = _expand(block.graph.indptr, rows.node)
+        wanted = rows.pair[row] * rows.num_nodes + block.graph.senders[position]
+        found, sender = senders.find(wanted)
+        multiplicity = block.graph.multiplicity
+    contribution = moved[sender[found]]
+    if multiplicity is not None:
+        contribution = contribution * multiplicity[position[found]].to(moved.dtype)[:, None]
+    aggregate.index_add_(0, row[found], contribution)
+
+
+def _add_toggled_arcs(
+    aggregate: Tensor, cache: LayerCache, block: _Block, senders: _Rows, after: Tensor, rows: _Rows
+) -> None:
+    """Add each toggled arc's own term ``change * b'_source m'_source`` at its target, in place."""
+    found, row = rows.find(block.target_key)
+    source = block.source[found]
+    value = sender_factor(cache.layer.kind, cache.degree[source])[:, None] * cache.message[source]
+    known, sender = senders.find(block.source_key[found])
+    value[known] = after[sender[known]]
+    aggregate.index_add_(0, row[found], value * block.change[found].to(value.dtype)[:, None])
+
+
+def _arcs_per_pair(graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, depth: int) -> Tensor:
+    """Upper bound on the arcs that one pair lists in any layer, [L], int64."""
+    degree = torch.maximum(graph.indptr.diff(), receivers.indptr.diff())
+    reach = degree
+    for _ in range(depth - 2):
+        # In floats: the bound may exceed int64 long before it is used as one.
+        reach = reach + torch.zeros_like(reach).index_add_(0, graph.receivers, reach[graph.senders])
+    return 2 + reach[pairs[0]] + reach[pairs[1]]
+
+
+def _split_by_cost(cost: Tensor, budget: int) -> list[slice]:
+    """Consecutive blocks whose cost stays within the budget; each holds at least one pair."""
+    total = torch.cumsum(cost, 0)
+    blocks, start = [], 0
+    while start < cost.numel():
+        spent = int(total[start - 1]) if start else 0
+        stop = int(torch.searchsorted(total, spent + budget, right=True))
+        stop = max(stop, start + 1)
+        blocks.append(slice(start, stop))
+        start = stop
+    return blocks

@@ -1,0 +1,264 @@
+"""Read a model's encoder as layers of the toggle algebra, or say why that is not possible.
+
+Only encoders whose ``forward`` is known line by line are recognised: linkcal's own models, PyG's ``BasicGNN``
+family, and PyG's ``GAE`` / ``VGAE`` around one of these. A user's own ``encode`` may do anything between its
+layers (skip connections, normalisation over nodes), so looking at its submodules would be guessing.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+from torch_geometric import nn as pyg
+from torch_geometric.nn import GCNConv, GINConv, GraphConv, MessagePassing, SAGEConv
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+
+from linkcal.exceptions import UnsupportedModelError
+from linkcal.models import GCN, GIN, SAGE, VGAE
+from linkcal.toggle.algebra import Elementwise, Layer
+
+__all__ = ["Recognised", "Unrecognised", "recognise", "refuse_stateful"]
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """An encoder as layers.
+
+    Parameters
+    ----------
+    layers : tuple of Layer
+    node_features : callable
+        Turns the `x` given to ``encode`` into features [N, F].
+    """
+
+    layers: tuple[Layer, ...]
+    node_features: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Unrecognised:
+    """Why an encoder has no exact kernel."""
+
+    reason: str
+
+
+def refuse_stateful(model: nn.Module) -> None:
+    """Refuse a model with which toggling would silently do nothing.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If a layer caches its normalised graph (``cached=True``): it would ignore every toggled edge.
+    """
+    for name, module in model.named_modules():
+        if getattr(module, "cached", False) is True:
+            raise UnsupportedModelError(
+                f"model must not cache its graph, got {type(module).__name__}(cached=True) "
+                f"at {name or 'the top'!r}: it would ignore toggled edges; build it with cached=False"
+            )
+
+
+def recognise(model: nn.Module) -> Recognised | Unrecognised:
+    """Layers of the model's encoder, or the reason why they are not known."""
+    try:
+        return _recognise(model)
+    except _NotKnownError as error:
+        return Unrecognised(str(error))
+
+
+class _NotKnownError(Exception):
+    """Raised inside this module where a part of an encoder is not known."""
+
+
+def _recognise(model: Any) -> Recognised:
+    kind = type(model)
+    if kind in (GCN, SAGE, GIN):
+        return Recognised(_basic_gnn_layers(model.gnn), model.node_features)
+    if kind is VGAE:
+        convs = [*model.convs, model.conv_mu]
+        last = len(convs) - 1
+        layers = tuple(_followed_by(_conv_layer(c), _RELU if i < last else ()) for i, c in enumerate(convs))
+        return Recognised(layers, model.node_features)
+    if isinstance(model, pyg.GAE) and kind.encode is pyg.GAE.encode:
+        return Recognised(_basic_gnn_layers(model.encoder), lambda x: x)
+    raise _NotKnownError(f"{kind.__name__}.encode is not known to linkcal")
+
+
+def _basic_gnn_layers(gnn: Any) -> tuple[Layer, ...]:
+    """Layers of PyG's BasicGNN: convolution, then norm and activation in either order."""
+    if not isinstance(gnn, BasicGNN) or type(gnn).forward is not BasicGNN.forward:
+        raise _NotKnownError(f"the encoder {type(gnn).__name__} is not one of PyG's BasicGNN models")
+    if gnn.jk_mode not in (None, "last"):
+        raise _NotKnownError(f"jumping knowledge {gnn.jk_mode!r} mixes the layers' outputs")
+    layers: list[Layer] = []
+    for index, (conv, norm) in enumerate(zip(gnn.convs, gnn.norms, strict=True)):
+        layer = _conv_layer(conv)
+        if index < gnn.num_layers - 1 or gnn.jk_mode is not None:
+            activation = () if gnn.act is None else (gnn.act,)
+            layer = _followed_by(layer, (*activation, norm) if gnn.act_first else (norm, *activation))
+        layers.append(layer)
+    if hasattr(gnn, "lin"):
+        layers[-1] = _followed_by(layers[-1], (gnn.lin,))
+    return tuple(layers)
+
+
+def _conv_layer(conv: nn.Module) -> Layer:
+    """The algebra's form of one PyG convolution, with nothing after it."""
+    kind = type(conv)
+    if not isinstance(conv, MessagePassing) or conv.flow != "source_to_target":
+        raise _NotKnownError(f"the layer {kind.__name__} does not pass messages from source to target")
+    if kind is GCNConv:
+        return _gcn_layer(conv)
+    if kind is SAGEConv and conv.aggr in ("mean", "sum", "add"):
+        message: Callable[[Tensor], Tensor] = _weight_of(conv.lin_l)
+        if conv.project:
+            message = _compose(lambda x: conv.lin(x).relu(), message)
+        layer = _additive(conv.lin_l.bias)
+        return replace(
+            layer,
+            kind="mean" if conv.aggr == "mean" else "sum",
+            message=message,
+            root=conv.lin_r if conv.root_weight else None,
+            message_is_linear=not conv.project,
+            update=_compose(layer.update, _normalised) if conv.normalize else layer.update,
+        )
+    if kind is GraphConv and conv.aggr in ("mean", "sum", "add"):
+        return replace(
+            _additive(conv.lin_rel.bias),
+            kind="mean" if conv.aggr == "mean" else "sum",
+            message=_weight_of(conv.lin_rel),
+            root=conv.lin_root,
+            message_is_linear=True,
+        )
+    if kind is GINConv and conv.aggr in ("sum", "add"):
+        return _gin_layer(conv)
+    raise _NotKnownError(f"the layer {kind.__name__}(aggr={conv.aggr!r}) has no closed form")
+
+
+def _gcn_layer(conv: GCNConv) -> Layer:
+    fill = (2.0 if conv.improved else 1.0) if conv.normalize and conv.add_self_loops else None
+    return replace(
+        _additive(conv.bias, conv.lin.weight),
+        kind="gcn" if conv.normalize else "sum",
+        message=_weight_of(conv.lin),
+        self_loop_fill=fill,
+        message_is_linear=True,
+    )
+
+
+def _gin_layer(conv: GINConv) -> Layer:
+    """GIN with its MLP's first linear map moved before the sum, where it runs once per node, not per pair."""
+    mlp = copy.deepcopy(conv.nn)
+    if isinstance(mlp, pyg.MLP) and len(mlp.lins) > 0:
+        first, mlp.lins[0] = mlp.lins[0], _AddBias(mlp.lins[0].bias)
+    elif isinstance(mlp, nn.Sequential) and isinstance(mlp[0], nn.Linear):
+        first, mlp[0] = mlp[0], _AddBias(mlp[0].bias)
+    elif isinstance(mlp, nn.Linear):
+        first, mlp = mlp, _AddBias(mlp.bias)
+    else:
+        raise _NotKnownError(f"GINConv around {type(mlp).__name__} is not known to be row-wise")
+    _require_row_wise(mlp)
+    mlp.eval()
+    message = _weight_of(first)
+    factor = 1.0 + float(conv.eps)
+    return Layer(
+        kind="sum",
+        message=message,
+        update=mlp,
+        root=lambda x: factor * message(x),
+        message_is_linear=True,
+    )
+
+
+class _AddBias(nn.Module):
+    """What is left of a linear map once its matrix was applied before the sum."""
+
+    def __init__(self, bias: Tensor | None) -> None:
+        super().__init__()
+        self.bias = bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if self.bias is None else x + self.bias
+
+
+def _weight_of(linear: Any) -> Callable[[Tensor], Tensor]:
+    """The linear map without its bias."""
+    return lambda x: F.linear(x, linear.weight)
+
+
+def _normalised(x: Tensor) -> Tensor:
+    return F.normalize(x, p=2.0, dim=-1)
+
+
+def _additive(bias: Tensor | None, like: Tensor | None = None) -> Layer:
+    """A layer whose update only adds a bias; kind and message are filled in by the caller."""
+    elementwise = None
+    if bias is None and like is not None:
+        bias = like.new_zeros(like.size(0))
+    if bias is not None:
+        elementwise = Elementwise(torch.ones_like(bias), bias.detach(), slope=1.0)
+    return Layer(kind="sum", message=lambda x: x, update=_AddBias(bias), elementwise=elementwise)
+
+
+def _compose(*maps: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def composed(x: Tensor) -> Tensor:
+        for each in maps:
+            x = each(x)
+        return x
+
+    return composed
+
+
+#: Modules that treat every row alone in evaluation mode.
+_ROW_WISE = (
+    nn.Identity, nn.Linear, nn.Dropout, nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU,
+    nn.Tanh, nn.Sigmoid, nn.Softplus, nn.LayerNorm, nn.BatchNorm1d, pyg.BatchNorm, pyg.MLP, nn.Sequential,
+    nn.ModuleList, pyg.Linear, _AddBias,
+)  # fmt: skip
+_RELU: tuple[nn.Module, ...] = (nn.ReLU(),)
+
+
+def _require_row_wise(module: nn.Module) -> None:
+    for part in module.modules():
+        if type(part) not in _ROW_WISE:
+            raise _NotKnownError(f"{type(part).__name__} is not known to treat every node alone")
+        if isinstance(part, nn.BatchNorm1d) and part.running_mean is None:
+            raise _NotKnownError("BatchNorm1d without running statistics mixes the nodes")
+
+
+def _followed_by(layer: Layer, modules: tuple[nn.Module, ...]) -> Layer:
+    """The layer with row-wise modules (norm, activation, linear map) appended to its update."""
+    for module in modules:
+        _require_row_wise(module)
+        layer = replace(
+            layer,
+            update=_compose(layer.update, module),
+            elementwise=_fold(layer.elementwise, module),
+        )
+    return layer
+
+
+def _fold(before: Elementwise | None, module: nn.Module) -> Elementwise | None:
+    """The elementwise form after one more module; None where the form cannot hold it."""
+    if before is None or isinstance(module, nn.Identity | nn.Dropout):
+        return before
+    if before.slope != 1.0:
+        return None
+    if isinstance(module, nn.ReLU):
+        return replace(before, slope=0.0)
+    if isinstance(module, nn.LeakyReLU) and 0.0 <= module.negative_slope <= 1.0:
+        return replace(before, slope=float(module.negative_slope))
+    norm = module.module if isinstance(module, pyg.BatchNorm) else module
+    if isinstance(norm, nn.BatchNorm1d) and norm.running_var is not None and norm.running_mean is not None:
+        gain = (norm.running_var + norm.eps).rsqrt()
+        offset = torch.zeros_like(gain)
+        if norm.affine:
+            gain, offset = gain * norm.weight.detach(), norm.bias.detach()
+        return Elementwise(before.scale * gain, (before.shift - norm.running_mean) * gain + offset, 1.0)
+    return None
