@@ -1,0 +1,7 @@
+"""A run as one self-contained HTML page."""
+
+from __future__ import annotations
+
+from linkcal.report.html import write_report
+
+__all__ = ["write_report"]
