@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from linkcal._random import numpy_stream, torch_streams_forked
-from linkcal._validation import check_device, check_positive_float, check_positive_int
+from linkcal._validation import check_device, check_positive_float, check_positive_int, to_numpy
 from linkcal.data.graph import Graph
 from linkcal.data.negatives import NegativeSampler
 from linkcal.data.pairs import LinkPairs, LinkSplit
@@ -289,7 +289,7 @@ class _Run:
         bad = logit[~torch.isfinite(logit)]
         if bad.numel():
             raise self._diverged("validation logits", bad[0].item())
-        auc = float(roc_auc_score(self.val.edge_label.cpu().numpy(), logit.cpu().numpy()))
+        auc = float(roc_auc_score(to_numpy(self.val.edge_label), to_numpy(logit)))
         self.curve.append((self.epoch, auc))
         if auc > self.best_auc:
             self.best_auc, self.best_epoch = auc, self.epoch

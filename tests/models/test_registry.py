@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import csv
+from importlib.resources import files
+
+import pytest
+import torch
+
+from linkcal.exceptions import InputError
+from linkcal.models import MODELS, LinkPredictor, TrainingConfig, make_model, make_training_config
+
+NAMES = list(MODELS)
+
+
+def paper_rows() -> dict[str, dict[str, str]]:
+    lines = (files("linkcal.models") / "paper_hyperparameters.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("#")
+    assert "2403.04605" in lines[0]
+    return {row["model"]: row for row in csv.DictReader(lines[1:])}
+
+
+def test_names():
+    assert NAMES == ["gcn", "sage", "gin", "vgae"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_paper_preset_equals_the_data_file(name):
+    row = paper_rows()[name]
+    preset = MODELS[name].presets["paper"]
+    assert preset.model == {
+        "hidden_channels": int(row["hidden"]),
+        "out_channels": int(row["out"]),
+        "num_layers": int(row["layers"]),
+    }
+    assert preset.training == TrainingConfig(epochs=int(row["epochs"]), lr=float(row["lr"]), patience=None)
+    model = make_model(name, 7, preset="paper")
+    assert model.config["hidden_channels"] == int(row["hidden"])
+    assert make_training_config(name, preset="paper") == preset.training
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_spec_is_complete(name):
+    spec = MODELS[name]
+    assert issubclass(spec.cls, LinkPredictor)
+    assert spec.description
+    assert "\n" not in spec.description
+    assert set(spec.presets) == {"default", "paper"}
+    for preset in spec.presets.values():
+        assert set(preset.model) <= set(spec.cls(1).config)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_search_value_builds(name):
+    settings = set(TrainingConfig.__dataclass_fields__)
+    for key, values in MODELS[name].search.items():
+        for value in values:
+            if key in settings:
+                assert getattr(make_training_config(name, **{key: value}), key) == value
+            else:
+                assert make_model(name, 3, **{key: value}).config[key] == value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_follow_the_seed_and_leave_the_global_generator_alone(name):
+    torch.manual_seed(11)
+    state = torch.get_rng_state()
+    a, b, c = (make_model(name, 5, num_nodes=4, seed=seed).state_dict() for seed in (2, 2, 3))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    weights = [key for key in a if a[key].ndim == 2]
+    assert not any(torch.equal(a[key], c[key]) for key in weights)
+
+
+def test_overrides():
+    model = make_model("sage", 5, hidden_channels=3, num_layers=3, dropout=0.1)
+    assert (model.config["hidden_channels"], model.config["num_layers"]) == (3, 3)
+    assert make_training_config("sage", epochs=3, batch_size=10).batch_size == 10
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: make_model("vage", 3),
+            "gcn, sage, gin, vgae; got 'vage'.*did you mean 'vgae'",
+        ),
+        (lambda: make_model("gcn", 3, preset="papr"), "preset must be one of .*did you mean 'paper'"),
+        (lambda: make_model("gcn", 3, hidden=4), "argument of gcn must be one of hidden_channels"),
+        (lambda: make_model("gcn", 3, seed=-1), "seed must be a whole number >= 0, got -1"),
+        (lambda: make_model("gcn", 0), "in_channels must be a whole number >= 1, got 0"),
+        (lambda: make_training_config("sages"), "did you mean 'sage'"),
+        (
+            lambda: make_training_config("gcn", epoch=3),
+            "setting must be one of .*did you mean 'epochs'",
+        ),
+    ],
+)
+def test_unknown_names(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor, nn
+from torch_geometric.nn import GAE
+from torch_geometric.nn import GCN as PygGCN
+
+from linkcal.data import Graph, LinkPairs, LinkSplit, split_links
+from linkcal.exceptions import InputError, ShortageError, UnsupportedModelError
+from linkcal.models import MODELS, TrainingConfig, make_model, train_link_predictor
+
+NAMES = list(MODELS)
+
+
+def planted_graph(*, features: bool = True) -> Graph:
+    """Two groups of 20 nodes, dense inside and sparse between, with noisy features of the group."""
+    rng = np.random.default_rng(0)
+    group = np.repeat([0, 1], 20)
+    u, v = np.triu_indices(40, 1)
+    edge = rng.random(len(u)) < np.where(group[u] == group[v], 0.5, 0.03)
+    x = None
+    if features:
+        x = torch.from_numpy(np.eye(2)[group] + rng.normal(0, 0.5, (40, 2))).float()
+    return Graph.from_edges(torch.tensor(np.stack([u[edge], v[edge]])), 40, x=x)
+
+
+@pytest.fixture(scope="module")
+def split() -> LinkSplit:
+    return split_links(planted_graph(), seed=0)
+
+
+@pytest.fixture(scope="module")
+def featureless() -> LinkSplit:
+    return split_links(planted_graph(features=False), seed=0)
+
+
+def small(name: str, seed: int = 0, **overrides: object) -> nn.Module:
+    return make_model(name, 2, seed=seed, **{"hidden_channels": 8, "out_channels": 4, **overrides})
+
+
+def auc(model: nn.Module, split: LinkSplit, part: LinkPairs) -> float:
+    with torch.no_grad():
+        logit = model(split.graph.node_input, split.graph.edge_index, part.edge_label_index)
+    return float(roc_auc_score(part.edge_label, logit))
+
+
+class Unreadable:
+    """Stands in for the test pairs: any look at it fails."""
+
+    def __getattribute__(self, name: str) -> object:
+        raise AssertionError(f"the trainer read test.{name}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_learns_a_planted_graph_without_features(name, featureless):
+    model = make_model(name, 8, num_nodes=40, seed=0, hidden_channels=16, out_channels=8)
+    losses = []
+    config = TrainingConfig(epochs=100, lr=0.01, patience=None, eval_every=10)
+    result = train_link_predictor(
+        model, featureless, config, progress=lambda report: losses.append(report.loss)
+    )
+    assert np.mean(losses[-10:]) < np.mean(losses[:10])
+    assert result.best_val_auc > 0.6
+    assert auc(model, featureless, featureless.test) > 0.55
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_learns_a_planted_graph_with_features(name, split):
+    model = small(name)
+    result = train_link_predictor(model, split, TrainingConfig(epochs=60, lr=0.02, patience=None))
+    assert result.best_val_auc > 0.6
+    assert auc(model, split, split.test) > 0.55
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_same_seed_same_numbers(name, split):
+    config = TrainingConfig(epochs=8, eval_every=2)
+    models = [small(name, dropout=0.5) for _ in range(3)]
+    results = [
+        train_link_predictor(model, split, config, seed=seed)
+        for model, seed in zip(models, (4, 4, 5), strict=True)
+    ]
+    assert results[0] == results[1]
+    assert results[0].final_loss != results[2].final_loss
+    states = [model.state_dict() for model in models]
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+def test_random_state_and_the_split_are_left_as_they_were(split):
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    tensors = [split.graph.x, split.graph.edge_index]
+    tensors += [part.edge_label_index for part in (split.train, split.val, split.test)]
+    before = [t.clone() for t in tensors]
+    train_link_predictor(small("vgae", dropout=0.5), split, TrainingConfig(epochs=3, batch_size=16))
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+    assert all(torch.equal(a, b) for a, b in zip(before, tensors, strict=True))
+
+
+@pytest.mark.parametrize("batch_size", [None, 16])
+def test_test_pairs_are_never_read(split, batch_size):
+    blind = dataclasses.replace(split, test=Unreadable())
+    result = train_link_predictor(small("gcn"), blind, TrainingConfig(epochs=4, batch_size=batch_size))
+    assert result.epochs_run == 4
+
+
+def test_validation_pairs_only_choose_the_epoch(split):
+    # Other validation pairs: other AUCs, but the same losses, so no gradient came from them.
+    val, test = split.val, split.test
+    swapped = dataclasses.replace(split, val=test, test=val)
+    losses: list[list[float]] = [[], []]
+    for part, store in zip((split, swapped), losses, strict=True):
+        train_link_predictor(
+            small("gcn"), part, TrainingConfig(epochs=6), progress=lambda r, s=store: s.append(r.loss)
+        )
+    assert losses[0] == losses[1]
+
+
+class Recorder(nn.Module):
+    """Keeps every batch of pairs that it is trained on."""
+
+    decode_returns = "logits"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+        self.seen: list[Tensor] = []
+
+    def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return x
+
+    def decode(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
+        if self.training:
+            self.seen.append(edge_label_index.clone())
+        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1) * self.weight
+
+
+def as_set(pairs: Tensor) -> set[tuple[int, int]]:
+    return {(min(u, v), max(u, v)) for u, v in pairs.t().tolist()}
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_each_epoch_takes_all_positives_once_and_fresh_non_edges(split, batch_size):
+    model = Recorder()
+    config = TrainingConfig(epochs=3, batch_size=batch_size)
+    train_link_predictor(model, split, config)
+    positives = as_set(split.train.edge_label_index[:, split.train.edge_label == 1])
+    steps = 1 if batch_size is None else -(-len(positives) // batch_size)
+    assert len(model.seen) == 3 * steps
+    negatives = []
+    for start in range(0, len(model.seen), steps):
+        pairs = torch.cat(model.seen[start : start + steps], dim=1)
+        unordered = as_set(pairs)
+        assert pairs.size(1) == 2 * len(positives) == len(unordered)
+        assert positives < unordered
+        negatives.append(unordered - positives)
+        assert not negatives[-1] & as_set(split.graph.edge_index)
+    assert negatives[0] != negatives[1] != negatives[2]
+
+
+def test_best_weights_come_back(split):
+    model = small("gcn")
+    config = TrainingConfig(epochs=40, lr=0.05, patience=None, eval_every=1)
+    result = train_link_predictor(model, split, config)
+    best_epoch, best = max(result.val_auc, key=lambda entry: entry[1])
+    assert (result.best_epoch, result.best_val_auc) == (best_epoch, best)
+    assert [epoch for epoch, _ in result.val_auc] == list(range(1, 41))
+    assert auc(model, split, split.val) == best
+    assert not model.training
+
+
+def test_early_stopping(split):
+    class Constant(Recorder):
+        def decode(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
+            return self.weight.expand(edge_label_index.size(1))
+
+    result = train_link_predictor(Constant(), split, TrainingConfig(epochs=100, patience=10, eval_every=4))
+    # Best at epoch 4 (AUC 0.5 throughout); 14 - 4 >= 10 is first seen at the look after epoch 16.
+    assert (result.best_epoch, result.epochs_run, result.stopped_early) == (4, 16, True)
+    assert result.best_val_auc == 0.5
+
+
+def test_last_epoch_is_looked_at(split):
+    result = train_link_predictor(small("gcn"), split, TrainingConfig(epochs=7, eval_every=5))
+    assert [epoch for epoch, _ in result.val_auc] == [5, 7]
+    assert not result.stopped_early
+
+
+def test_progress_reports(split):
+    reports = []
+    result = train_link_predictor(
+        small("gcn"), split, TrainingConfig(epochs=4, eval_every=2), progress=reports.append
+    )
+    assert [(r.epoch, r.epochs) for r in reports] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert [r.val_auc for r in reports] == [None, result.val_auc[0][1], None, result.val_auc[1][1]]
+    assert reports[-1].loss == result.final_loss
+
+
+def test_first_loss_of_a_zero_model_is_log_two(split):
+    losses = []
+    train_link_predictor(
+        Recorder(), split, TrainingConfig(epochs=1), progress=lambda r: losses.append(r.loss)
+    )
+    assert losses[0] == pytest.approx(np.log(2.0), rel=1e-6)
+
+
+def test_pyg_autoencoder_and_probabilities(split):
+    torch.manual_seed(0)
+    gae = GAE(PygGCN(2, 8, 2, 4))
+    assert train_link_predictor(gae, split, TrainingConfig(epochs=40, lr=0.02)).best_val_auc > 0.6
+
+    class Probabilities(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gnn = PygGCN(2, 8, 2, 4)
+
+        def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.gnn(x, edge_index)
+
+        def decode(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
+            return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1).sigmoid()
+
+    config = TrainingConfig(epochs=40, lr=0.02)
+    model = Probabilities()
+    assert train_link_predictor(model, split, config, decode_returns="probabilities").best_val_auc > 0.6
+    with pytest.raises(InputError, match="decode_returns must be declared"):
+        train_link_predictor(model, split, config)
+    with pytest.raises(UnsupportedModelError, match="Linear lacks encode"):
+        train_link_predictor(nn.Linear(2, 2), split, config, decode_returns="logits")
+
+
+def test_diverging_training_stops_with_a_clear_error(split):
+    class Nan(Recorder):
+        def decode(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
+            return super().decode(z, edge_label_index) * float("nan")
+
+    with pytest.raises(InputError, match=r"loss must stay finite, got nan in epoch 1 .* lr = 0.01"):
+        train_link_predictor(Nan(), split)
+
+
+def test_infinite_validation_logits_are_reported(split):
+    class InfiniteInEval(Recorder):
+        def decode(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
+            logit = super().decode(z, edge_label_index)
+            return logit if self.training else logit + float("inf")
+
+    with pytest.raises(InputError, match="validation logits must stay finite, got inf in epoch 2"):
+        train_link_predictor(InfiniteInEval(), split, TrainingConfig(epochs=4, eval_every=2))
+
+
+def test_one_class_validation(split):
+    positive = split.val.edge_label == 1
+    val = LinkPairs(split.val.edge_label_index[:, positive], split.val.edge_label[positive])
+    with pytest.raises(InputError, match=r"split.val must hold links and non-links .* and 0 non-links"):
+        train_link_predictor(small("gcn"), dataclasses.replace(split, val=val))
+
+
+def test_no_training_links(split):
+    negative = split.train.edge_label == 0
+    train = LinkPairs(split.train.edge_label_index[:, negative], split.train.edge_label[negative])
+    with pytest.raises(InputError, match=r"split.train must hold at least one link, got 0"):
+        train_link_predictor(small("gcn"), dataclasses.replace(split, train=train))
+
+
+def test_complete_message_graph(split):
+    complete = Graph.from_edges(torch.triu_indices(5, 5, offset=1), 5, x=torch.rand(5, 2))
+    pairs = LinkPairs(complete.pairs, torch.ones(10))
+    with pytest.raises(ShortageError, match=r"split.graph must have non-edges .*, got all pairs of 5"):
+        train_link_predictor(small("gcn"), dataclasses.replace(split, graph=complete, train=pairs))
+
+
+def test_dense_graph_trains_with_the_non_edges_that_there_are():
+    # 6 nodes, 15 pairs, 12 training links: 3 non-edges of the message graph.
+    graph = Graph.from_edges(torch.triu_indices(6, 6, offset=1)[:, 3:], 6)
+    everything = LinkPairs(graph.pairs, torch.ones(12))
+    val = LinkPairs(torch.tensor([[0, 1], [1, 2]]), torch.tensor([0.0, 1.0]))
+    split = LinkSplit(graph=graph, train=everything, val=val, test=val)
+    model = make_model("gcn", 4, num_nodes=6)
+    result = train_link_predictor(model, split, TrainingConfig(epochs=3, batch_size=2))
+    assert result.epochs_run == 3
+    assert np.isfinite(result.final_loss)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number >= 1, got 0"),
+        ({"lr": 0.0}, "lr must be a finite number > 0, got 0.0"),
+        ({"lr": float("nan")}, "lr must be a finite number > 0, got nan"),
+        ({"weight_decay": -1.0}, "weight_decay must be a finite number >= 0, got -1.0"),
+        ({"patience": 0}, "patience must be a whole number >= 1, got 0"),
+        ({"eval_every": 1.5}, "eval_every must be a whole number >= 1, got 1.5"),
+        ({"batch_size": 0}, "batch_size must be a whole number >= 1, got 0"),
+    ],
+)
+def test_bad_settings(options, message):
+    with pytest.raises(InputError, match=message):
+        TrainingConfig(**options)
+
+
+def test_unknown_and_missing_devices(split):
+    with pytest.raises(InputError, match=r"device must be auto, cpu, cuda .*, got 'gpu'"):
+        train_link_predictor(small("gcn"), split, device="gpu")
+    absent = f"cuda:{torch.cuda.device_count()}"
+    with pytest.raises(InputError, match=rf"device must be a device of this machine.*got '{absent}'"):
+        train_link_predictor(small("gcn"), split, device=absent)
+    assert train_link_predictor(small("gcn"), split, TrainingConfig(epochs=1), device="auto").epochs_run == 1
