@@ -1,8 +1,10 @@
-"""Graphs and their labelled pairs: data sets, simulation, exact negatives, leak-proof splits."""
+"""Graphs and their labelled pairs: data sets, own files, simulation, exact negatives, leak-proof splits."""
 
+from linkcal.data.files import NamedGraph, PairChunk, read_edges, read_features, read_pairs
 from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
 from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
 from linkcal.data.negatives import NegativeSampler, sample_negatives
+from linkcal.data.node_ids import NodeIds
 from linkcal.data.pairs import LinkPairs, LinkSplit
 from linkcal.data.simulated import BlockModelTruth, simulate_graph
 from linkcal.data.split import split_links
@@ -18,9 +20,15 @@ __all__ = [
     "Graph",
     "LinkPairs",
     "LinkSplit",
+    "NamedGraph",
     "NegativeSampler",
+    "NodeIds",
+    "PairChunk",
     "load_dataset",
     "pair_keys",
+    "read_edges",
+    "read_features",
+    "read_pairs",
     "sample_negatives",
     "simulate_graph",
     "split_links",

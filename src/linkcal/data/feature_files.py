@@ -1,0 +1,204 @@
+"""Node features from files, and their alignment with the nodes of a graph."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from linkcal.data.node_ids import IdColumn, NodeIds, is_id_type
+from linkcal.data.tables import (
+    delimiter,
+    first_line,
+    open_npz,
+    place_of,
+    read_header,
+    refuse_missing_ids,
+    table_format,
+)
+from linkcal.exceptions import InputError
+
+__all__ = ["FeatureTable", "read_feature_table"]
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureTable:
+    """Feature rows as they stand in a file.
+
+    Parameters
+    ----------
+    path : Path
+    x : array (M, F), float32, finite
+    ids : pyarrow.Array (M,), optional
+        Node of each row; without them row i belongs to the node with id i.
+    """
+
+    path: Path
+    x: NDArray[np.float32]
+    ids: Any | None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def require_row_numbers(self, node_ids: NodeIds) -> None:
+        """Raise unless every id is a row number ``0 .. M-1`` of this file."""
+        if len(node_ids) == 0:
+            return
+        rule = f"rows of features {self.path} are matched to integer node ids 0 .. {len(self) - 1}"
+        first, last = node_ids.decode([0, len(node_ids) - 1]).to_pylist()
+        if not node_ids.are_integers:
+            raise InputError(
+                f"{rule}, got ids such as {first!r}; give .csv or .parquet with the node id in the first "
+                "column"
+            )
+        if first < 0 or last >= len(self):
+            wrong = first if first < 0 else last
+            raise InputError(f"{rule} (the file has {len(self)} rows), got node id {wrong}")
+
+    def align(self, node_ids: NodeIds) -> Tensor:
+        """Features [N, F] in the order of `node_ids`, float32.
+
+        Raises
+        ------
+        InputError
+            If rows and nodes do not match one to one.
+        """
+        if self.ids is None:
+            self.require_row_numbers(node_ids)
+            if len(node_ids) != len(self):
+                raise InputError(
+                    f"features must have one row per node, {len(node_ids)}, got {len(self)} in {self.path}"
+                )
+            return torch.from_numpy(self.x)
+        index = node_ids.lookup(self.ids)
+        self._refuse_bad_ids(index)
+        rows = np.full(len(node_ids), -1, dtype=np.int64)
+        rows[index] = np.arange(len(index))
+        missing = np.flatnonzero(rows < 0)
+        if len(missing):
+            some = ", ".join(repr(v) for v in node_ids.decode(missing[:5]).to_pylist())
+            raise InputError(
+                f"features must have a row for each of the {len(node_ids)} nodes, got none for "
+                f"{len(missing)} in {self.path}: {some}{', ...' if len(missing) > 5 else ''}"
+            )
+        return torch.from_numpy(self.x[rows])
+
+    def _refuse_bad_ids(self, index: NDArray[np.int64]) -> None:
+        ids: Any = self.ids
+        unknown = np.flatnonzero(index < 0)
+        if len(unknown):
+            some = ", ".join(
+                f"{ids[int(row)].as_py()!r} in {place_of(self.path, int(row))}" for row in unknown[:5]
+            )
+            raise InputError(
+                f"features must name nodes of the graph, got unknown ones in {self.path}: {some}"
+            )
+        order = np.argsort(index, kind="stable")
+        again = order[1:][index[order][1:] == index[order][:-1]]
+        if len(again):
+            row = int(again.min())
+            raise InputError(
+                f"features must have one row per node, got a second one for {ids[row].as_py()!r} in "
+                f"{place_of(self.path, row)} of {self.path}"
+            )
+
+
+def read_feature_table(path: Path) -> FeatureTable:
+    """Read a feature file of any known format; see :func:`linkcal.data.read_features`.
+
+    Raises
+    ------
+    InputError
+        If the file is no such table or a value is missing, not finite or no number.
+    """
+    kind = table_format(path, "features", ("csv", "parquet", "npy", "npz"))
+    try:
+        if kind == "csv":
+            ids, x = _read_csv(path)
+        elif kind == "parquet":
+            ids, x = _split(path, pq.read_table(os.fspath(path)))
+        else:
+            ids, x = _read_arrays(path, kind)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"features must be a valid {kind} file, got {path}: {first_line(error)}") from error
+    bad = ~np.isfinite(x)
+    if bad.any():
+        row = int(np.flatnonzero(bad.any(axis=1))[0])
+        count = int(bad.sum())
+        raise InputError(
+            f"features must be finite numbers, {count} {'values are' if count > 1 else 'value is'} not, the "
+            f"first in {place_of(path, row)} of {path}"
+        )
+    return FeatureTable(path=path, x=x, ids=ids)
+
+
+def _read_csv(path: Path) -> tuple[Any, NDArray[np.float32]]:
+    header = read_header(path, "features")
+    types = {column: pa.float32() for column in header[1:]} | {header[0]: pa.string()}
+    table = pacsv.read_csv(
+        os.fspath(path),
+        parse_options=pacsv.ParseOptions(delimiter=delimiter(path)),
+        convert_options=pacsv.ConvertOptions(column_types=types, strings_can_be_null=False),
+    )
+    return _split(path, table)
+
+
+def _split(path: Path, table: Any) -> tuple[Any, NDArray[np.float32]]:
+    """Ids and numbers of a table whose first column is the node id."""
+    if table.num_columns < 2:
+        raise InputError(
+            f"features must have the node id and at least one number per row, got {table.num_columns} "
+            f"column{'s' if table.num_columns != 1 else ''} in {path}"
+        )
+    x = np.empty((table.num_rows, table.num_columns - 1), dtype=np.float32)
+    for place, field in enumerate(table.schema):
+        if place == 0:
+            continue
+        if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
+            raise InputError(f"column {field.name!r} of {path} must hold numbers, got {field.type}")
+        # A null becomes NaN, which the caller reports with its line.
+        x[:, place - 1] = table.column(place).to_numpy()
+    return _checked_ids(path, table.schema.names[0], table.column(0)), x
+
+
+def _checked_ids(path: Path, column: str, ids: Any) -> Any:
+    if not is_id_type(ids.type):
+        raise InputError(
+            f"column {column!r} of {path} must hold node ids, strings or integers, got {ids.type}"
+        )
+    refuse_missing_ids(path, "features", (column,), [IdColumn.parse(ids)])
+    return ids
+
+
+def _read_arrays(path: Path, kind: str) -> tuple[Any, NDArray[np.float32]]:
+    ids = None
+    if kind == "npz":
+        arrays = open_npz(path, "features")
+        ids = arrays.pop("id", None)
+        if "x" not in arrays and len(arrays) != 1:
+            raise InputError(
+                f"features must be the array 'x' or the only one of {path}, got {', '.join(sorted(arrays))}"
+            )
+        x = arrays["x"] if "x" in arrays else next(iter(arrays.values()))
+    else:
+        try:
+            x = np.load(path, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise InputError(f"features must be a plain array, got {path}: {first_line(error)}") from error
+    if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "fiub":
+        raise InputError(f"features must be numbers of shape [N, F], got {x.dtype} {x.shape} in {path}")
+    if ids is not None and (ids.shape != x.shape[:1] or ids.dtype.kind not in "iuU"):
+        raise InputError(
+            f"array 'id' of {path} must hold one string or integer per row, {len(x)}, "
+            f"got {ids.dtype} {ids.shape}"
+        )
+    return None if ids is None else _checked_ids(path, "id", pa.array(ids)), x.astype(np.float32)

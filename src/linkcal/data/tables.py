@@ -1,0 +1,227 @@
+"""Columns of node ids from CSV, Parquet and npz files, batch by batch, with clear errors.
+
+Ids in CSV files are always read as text: type inference would turn "007" into 7 in one file and leave it in
+the next.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from linkcal.data.node_ids import IdColumn, is_id_type
+from linkcal.exceptions import InputError
+
+__all__ = [
+    "check_header",
+    "delimiter",
+    "first_line",
+    "open_npz",
+    "place_of",
+    "read_header",
+    "refuse_missing_ids",
+    "table_format",
+    "text_batches",
+]
+
+#: File endings by format; a ".gz" after a text format is decompressed.
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npz": "npz",
+    ".npy": "npy",
+}
+
+#: Bytes of a CSV file that are parsed at a time; bounds the memory of streaming.
+_BLOCK = 8 << 20
+
+
+def table_format(path: Path, name: str, allowed: tuple[str, ...]) -> str:
+    """Return the format by the file's ending, after checking that the file is there."""
+    if not path.is_file():
+        raise InputError(f"{name} must be an existing file, got {os.fspath(path)!r}")
+    endings = [s for s in path.suffixes if s != ".gz"]
+    found = _FORMATS.get(endings[-1].lower()) if endings else None
+    if found not in allowed or (found != "csv" and path.suffix == ".gz"):
+        known = ", ".join(ending for ending, kind in _FORMATS.items() if kind in allowed)
+        raise InputError(f"{name} must be a file that ends in {known}, got {os.fspath(path)!r}")
+    return found
+
+
+def delimiter(path: Path) -> str:
+    """Return the separator of a text table: tab for .tsv, else comma."""
+    return "\t" if ".tsv" in path.suffixes else ","
+
+
+def text_batches(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[list[Any]]:
+    """Yield batches of the named columns, each a pyarrow array of strings or integers.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, empty, damaged or lacks a column.
+    """
+    kind = table_format(path, name, ("csv", "parquet", "npz"))
+    try:
+        if kind == "csv":
+            yield from _csv_batches(path, name, columns)
+        elif kind == "parquet":
+            yield from _parquet_batches(path, name, columns)
+        else:
+            yield _npz_columns(path, name, columns)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{name} must be a valid {kind} file, got {path}: {first_line(error)}") from error
+
+
+def _csv_batches(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[list[Any]]:
+    header = read_header(path, name)
+    places = check_header(path, name, header, columns)
+    wanted = [header[i] for i in places]
+    reader = pacsv.open_csv(
+        os.fspath(path),
+        read_options=pacsv.ReadOptions(block_size=_BLOCK),
+        parse_options=pacsv.ParseOptions(delimiter=delimiter(path)),
+        convert_options=pacsv.ConvertOptions(
+            include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
+        ),
+    )
+    for batch in reader:
+        if batch.num_rows:
+            yield list(batch.columns)
+
+
+def _parquet_batches(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[list[Any]]:
+    with pq.ParquetFile(os.fspath(path)) as file:
+        header = list(file.schema_arrow.names)
+        places = check_header(path, name, header, columns)
+        for place in places:
+            _check_id_type(path, header[place], file.schema_arrow.field(place).type)
+        for batch in file.iter_batches(columns=[header[i] for i in places]):
+            if batch.num_rows:
+                yield [batch.column(header[i]) for i in places]
+
+
+def _check_id_type(path: Path, column: str, kind: Any) -> None:
+    if not is_id_type(kind):
+        raise InputError(f"column {column!r} of {path} must hold strings or integers, got {kind}")
+
+
+def _npz_columns(path: Path, name: str, columns: tuple[str, ...]) -> list[Any]:
+    arrays = open_npz(path, name)
+    check_header(path, name, list(arrays), columns)
+    found = [arrays[column] for column in columns]
+    for column, array in zip(columns, found, strict=True):
+        if array.ndim != 1 or array.dtype.kind not in "iuU":
+            raise InputError(
+                f"array {column!r} of {path} must be 1-D and hold strings or integers, "
+                f"got {array.dtype} {array.shape}"
+            )
+    if len({len(array) for array in found}) > 1:
+        lengths = ", ".join(f"{c} {len(a)}" for c, a in zip(columns, found, strict=True))
+        raise InputError(f"arrays of {path} must have equal lengths, got {lengths}")
+    return [pa.array(array) for array in found]
+
+
+def open_npz(path: Path, name: str) -> dict[str, Any]:
+    """Return the arrays of an npz file; objects (pickles) are never loaded."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except (ValueError, OSError, EOFError, AttributeError, KeyError) as error:
+        raise InputError(
+            f"{name} must be an npz file of plain arrays, got {path}: {first_line(error)}"
+        ) from error
+
+
+def open_text(path: Path) -> TextIO:
+    """Open a plain or gzip-compressed text file as UTF-8, without a byte order mark."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def read_header(path: Path, name: str) -> list[str]:
+    """Return the column names of a CSV file, as they stand there."""
+    try:
+        with open_text(path) as file:
+            for row in csv.reader(file, delimiter=delimiter(path)):
+                if row:
+                    return row
+    except (UnicodeDecodeError, csv.Error, OSError, EOFError) as error:
+        raise InputError(f"{name} must be a CSV file in UTF-8, got {path}: {first_line(error)}") from error
+    raise InputError(f"{name} must have a header line, got the empty file {path}")
+
+
+def check_header(path: Path, name: str, header: list[str], columns: tuple[str, ...]) -> list[int]:
+    """Return the place of each of `columns` in `header`, blanks around names aside."""
+    names = [entry.strip() for entry in header]
+    missing = [column for column in columns if column not in names]
+    if missing:
+        hint = ""
+        if any(_is_number(entry) for entry in names):
+            hint = "; the first line looks like data: has the file no header?"
+        raise InputError(
+            f"{name} must have the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}, "
+            f"got {', '.join(map(repr, names))} in {path}{hint}"
+        )
+    repeated = [column for column in columns if names.count(column) > 1]
+    if repeated:
+        raise InputError(f"{name} must have the column {repeated[0]!r} once, got it repeated in {path}")
+    return [names.index(column) for column in columns]
+
+
+def place_of(path: Path, row: int) -> str:
+    """Say where data row `row` (from 0) stands: ``line 17`` of a text file, else ``row 15``.
+
+    Blank lines and quoted line breaks make lines and rows differ, so the text is read again. That is slow,
+    and happens only on the way to an error message.
+    """
+    if _FORMATS.get(next((s for s in reversed(path.suffixes) if s != ".gz"), "")) != "csv":
+        return f"row {row}"
+    with open_text(path) as file:
+        reader = csv.reader(file, delimiter=delimiter(path))
+        rows = -1  # the header is row -1
+        for entry in reader:
+            if entry:
+                if rows == row:
+                    return f"line {reader.line_num}"
+                rows += 1
+    return f"row {row}"
+
+
+def refuse_missing_ids(
+    path: Path, name: str, columns: tuple[str, ...], values: list[IdColumn], row: int = 0
+) -> None:
+    """Raise if an id of the parsed columns is missing; their first row is row `row` of the file."""
+    missing = np.stack([column.missing() for column in values])
+    rows = np.flatnonzero(missing.any(axis=0))
+    if len(rows):
+        column = columns[int(np.flatnonzero(missing[:, rows[0]])[0])]
+        raise InputError(
+            f"{name} must have a node id in every row, got {len(rows)} without one, "
+            f"the first in {place_of(path, row + int(rows[0]))} (column {column!r}) of {path}"
+        )
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or its type where it has none."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

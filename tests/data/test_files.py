@@ -1,0 +1,385 @@
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from linkcal.data import NodeIds, read_edges, read_features, read_pairs
+from linkcal.data import tables as tables_module
+from linkcal.exceptions import InputError
+
+EDGES = "source,target,weight\nbob,alice,1\nalice,carol,2\ncarol,carol,3\nalice,bob,4\n"
+
+
+def _write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _edge_file(folder, ending):
+    """The edges of EDGES in each format."""
+    path = folder / f"edges{ending}"
+    source, target = ["bob", "alice", "carol", "alice"], ["alice", "carol", "carol", "bob"]
+    if ending == ".csv.gz":
+        path.write_bytes(gzip.compress(EDGES.encode()))
+    elif ending == ".tsv":
+        _write(path, EDGES.replace(",", "\t"))
+    elif ending == ".parquet":
+        pq.write_table(pa.table({"target": target, "source": source}), path)
+    elif ending == ".npz":
+        np.savez(path, source=np.array(source), target=np.array(target))
+    else:
+        _write(path, EDGES)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".tsv", ".parquet", ".npz"])
+def test_all_formats_give_the_same_graph(tmp_path, ending):
+    named = read_edges(_edge_file(tmp_path, ending))
+    assert named.node_ids.decode(range(3)).to_pylist() == ["alice", "bob", "carol"]
+    assert named.graph.pairs.tolist() == [[0, 0], [1, 2]]
+    assert named.graph.name == "edges"
+    assert named.graph.num_self_loops == 1
+    assert named.graph.x is None
+    directed = read_edges(_edge_file(tmp_path, ending), directed=True).graph
+    assert directed.edge_index.tolist() == [[0, 0, 1], [1, 2, 0]]
+
+
+def test_other_columns_and_blanks_in_the_header(tmp_path):
+    path = _write(tmp_path / "e.csv", "\ufeffto , from\n1,2\n2,3\n")
+    named = read_edges(path, source="from", target="to", directed=True)
+    assert named.graph.edge_index.tolist() == [[1, 2], [0, 1]]
+
+
+def test_integer_ids_of_csv_and_parquet_are_equal(tmp_path):
+    text = read_edges(_write(tmp_path / "e.csv", "source,target\n10,9\n9,100\n"))
+    pq.write_table(pa.table({"source": [10, 9], "target": [9, 100]}), tmp_path / "e.parquet")
+    number = read_edges(tmp_path / "e.parquet")
+    assert text.node_ids == number.node_ids
+    assert text.node_ids.decode(range(3)).to_pylist() == [9, 10, 100]
+    assert torch.equal(text.graph.edge_index, number.graph.edge_index)
+
+
+def test_leading_zeros_are_kept(tmp_path):
+    named = read_edges(_write(tmp_path / "e.csv", "source,target\n007,7\n7,8\n"))
+    assert named.node_ids.decode(range(3)).to_pylist() == ["007", "7", "8"]
+
+
+def test_row_order_does_not_matter(tmp_path):
+    lines = EDGES.splitlines()
+    shuffled = _write(tmp_path / "s.csv", "\n".join([lines[0], *reversed(lines[1:])]))
+    assert torch.equal(
+        read_edges(shuffled).graph.edge_index, read_edges(_edge_file(tmp_path, ".csv")).graph.edge_index
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("e.csv", "", r"edges must have a header line, got the empty file .*e\.csv"),
+        ("e.csv", "source,target\n", r"edges must have at least one row, got none in .*e\.csv"),
+        (
+            "e.csv",
+            "from,to\na,b\n",
+            r"edges must have the columns 'source', 'target', got 'from', 'to' in .*e\.csv$",
+        ),
+        (
+            "e.csv",
+            "source,to\na,b\n",
+            r"edges must have the column 'target', got 'source', 'to' in .*e\.csv$",
+        ),
+        (
+            "e.csv",
+            "1,2\n2,3\n",
+            r"got '1', '2' in .*e\.csv; the first line looks like data: has the file no header",
+        ),
+        ("e.csv", "source,target,target\na,b,c\n", "edges must have the column 'target' once"),
+        (
+            "e.csv",
+            "source,target\na,b\nc\n",
+            r"edges must be a valid csv file, got .*Expected 2 columns, got 1",
+        ),
+        (
+            "e.csv",
+            "source,target\na,b\n\nc,\n ,d\n",
+            r"edges must have a node id in every row, got 2 without one, the first in line 4 \(column 'ta",
+        ),
+        ("e.parquet", "no parquet", r"edges must be a valid parquet file, got .*e\.parquet"),
+        ("e.npz", "no npz", r"edges must be an npz file of plain arrays, got .*e\.npz"),
+        (
+            "e.json",
+            "{}",
+            r"edges must be a file that ends in \.csv, \.tsv, \.parquet, \.pq, \.npz, got '.*e\.json'",
+        ),
+        ("e.npz.gz", "", "edges must be a file that ends in"),
+        ("noending", "", "edges must be a file that ends in"),
+    ],
+)
+def test_bad_edge_files(tmp_path, name, text, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read_edges(_write(tmp_path / name, text))
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(InputError, match=r"edges must be an existing file, got '.*gone\.csv'"):
+        read_edges(tmp_path / "gone.csv")
+    with pytest.raises(InputError, match="edges must be an existing file"):
+        read_edges(tmp_path)
+
+
+def test_text_that_is_not_utf8(tmp_path):
+    path = tmp_path / "e.csv"
+    path.write_bytes("source,target\nä,b\n".encode("latin-1"))
+    with pytest.raises(InputError, match="edges must be a CSV file in UTF-8, got"):
+        read_edges(path)
+    path.write_bytes("sourcé,target\n".encode("latin-1"))
+    with pytest.raises(InputError, match="edges must be a CSV file in UTF-8"):
+        read_edges(path)
+
+
+def test_damaged_gzip(tmp_path):
+    path = tmp_path / "e.csv.gz"
+    path.write_bytes(gzip.compress(EDGES.encode() * 2000)[:-40])
+    with pytest.raises(InputError, match="edges must be a valid csv file, got"):
+        read_edges(path)
+
+
+def test_parquet_with_other_types_or_nulls(tmp_path):
+    path = tmp_path / "e.parquet"
+    pq.write_table(pa.table({"source": [1.0, 2.0], "target": [1, 2]}), path)
+    with pytest.raises(InputError, match=r"column 'source' of .* must hold strings or integers, got double"):
+        read_edges(path)
+    pq.write_table(pa.table({"source": [1, None, 2], "target": [1, 2, 3]}), path)
+    with pytest.raises(InputError, match=r"got 1 without one, the first in row 1 \(column 'source'\)"):
+        read_edges(path)
+    pq.write_table(pa.table({"source": pa.array(["a"]).dictionary_encode(), "target": ["b"]}), path)
+    assert read_edges(path).graph.num_pairs == 1
+
+
+def test_npz_is_never_unpickled_and_shapes_are_checked(tmp_path):
+    path = tmp_path / "e.npz"
+    np.savez(path, source=np.array([object()], dtype=object), target=np.array([1]))
+    with pytest.raises(
+        InputError, match=r"must be an npz file of plain arrays, got .*Object arrays cannot be loaded"
+    ):
+        read_edges(path)
+    np.savez(path, source=np.zeros((2, 2), dtype=int), target=np.array([1]))
+    with pytest.raises(InputError, match=r"array 'source' of .* must be 1-D and hold strings or integers"):
+        read_edges(path)
+    np.savez(path, source=np.array([1, 2]), target=np.array([1]))
+    with pytest.raises(InputError, match="must have equal lengths, got source 2, target 1"):
+        read_edges(path)
+
+
+# --- features -------------------------------------------------------------------------------------------
+
+
+def _feature_file(folder, ending, ids, x):
+    path = folder / f"x{ending}"
+    if ending == ".csv":
+        rows = [",".join(map(str, [i, *row])) for i, row in zip(ids, x, strict=True)]
+        _write(path, "\n".join([",".join(["node", *(f"f{j}" for j in range(len(x[0])))]), *rows]))
+    elif ending == ".parquet":
+        columns = {"node": ids} | {f"f{j}": [row[j] for row in x] for j in range(len(x[0]))}
+        pq.write_table(pa.table(columns), path)
+    elif ending == ".npz":
+        np.savez(path, x=np.array(x), id=np.array(ids))
+    return path
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz"])
+def test_rows_are_matched_by_id(tmp_path, ending):
+    # Rows out of order; "dave" has features only and is an isolated node.
+    path = _feature_file(
+        tmp_path, ending, ["carol", "bob", "dave", "alice"], [[3.0, 0.5], [2.0, 0.0], [4.0, 0.0], [1.0, 0.0]]
+    )
+    named = read_edges(_edge_file(tmp_path, ".csv"), features=path)
+    assert named.node_ids.decode(range(4)).to_pylist() == ["alice", "bob", "carol", "dave"]
+    assert named.graph.x.dtype == torch.float32
+    assert named.graph.x.tolist() == [[1, 0], [2, 0], [3, 0.5], [4, 0]]
+    assert named.graph.num_pairs == 2
+    assert torch.equal(read_features(path, named.node_ids), named.graph.x)
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz"])
+def test_rows_without_ids_are_matched_by_number(tmp_path, ending):
+    edges = _write(tmp_path / "e.csv", "source,target\n3,1\n1,0\n")
+    x = np.arange(10).reshape(5, 2)
+    path = tmp_path / f"x{ending}"
+    np.save(path, x) if ending == ".npy" else np.savez(path, anything=x)
+    named = read_edges(edges, features=path)
+    assert named.node_ids == NodeIds.range(5)  # nodes 2 and 4 have features only
+    assert named.graph.x.tolist() == x.tolist()
+    assert named.graph.pairs.tolist() == [[0, 1], [1, 3]]
+    assert torch.equal(read_features(path, named.node_ids), named.graph.x)
+
+
+def test_row_numbers_need_integer_ids_in_range(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    with pytest.raises(
+        InputError, match=r"integer node ids 0 \.\. 2, got ids such as 'alice'; give \.csv or"
+    ):
+        read_edges(_edge_file(tmp_path, ".csv"), features=tmp_path / "x.npy")
+    edges = _write(tmp_path / "e.csv", "source,target\n1,2\n2,3\n")
+    with pytest.raises(InputError, match=r"node ids 0 \.\. 2 \(the file has 3 rows\), got node id 3"):
+        read_edges(edges, features=tmp_path / "x.npy")
+    with pytest.raises(InputError, match=r"\(the file has 3 rows\), got node id 4"):
+        read_features(tmp_path / "x.npy", NodeIds.range(5))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "node,f\nalice,1\nbob,2\n",
+            r"features must have a row for each of the 3 nodes, got none for 1 in .*'carol'",
+        ),
+        ("node,f\nalice,1\nbob,2\ncarol,3\nbob,4\n", r"got a second one for 'bob' in line 5 of"),
+        (
+            "node,f\nalice,nan\nbob,\ncarol,inf\n",
+            r"features must be finite numbers, 3 values are not, the first in line 2",
+        ),
+        ("node,f\nalice,1\nbob,2\ncarol,1e39\n", r"1 value is not, the first in line 4"),
+        ("node,f\nalice,1\nbob,high\n", r"features must be a valid csv file, got .*invalid value 'high'"),
+        ("node\nalice\n", r"features must have the node id and at least one number per row, got 1 column in"),
+        (
+            "node,f\nalice,1\n,2\n",
+            r"features must have a node id in every row, got 1 without one, the first in line 3",
+        ),
+        ("", "features must have a header line, got the empty file"),
+    ],
+)
+def test_bad_feature_files(tmp_path, text, message):
+    path = _write(tmp_path / "x.csv", text)
+    with pytest.raises(InputError, match=message) as caught:
+        read_edges(_edge_file(tmp_path, ".csv"), features=path)
+    assert "\n" not in str(caught.value)
+
+
+def test_features_of_unknown_nodes(tmp_path):
+    path = _write(tmp_path / "x.csv", "node,f\nalice,1\nzoe,2\n")
+    with pytest.raises(
+        InputError, match=r"features must name nodes of the graph, got unknown ones in .*'zoe' in line 3"
+    ):
+        read_features(path, NodeIds.from_values(["alice"]))
+
+
+def test_bad_feature_arrays(tmp_path):
+    ids = NodeIds.range(3)
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros(3))
+    with pytest.raises(InputError, match=r"features must be numbers of shape \[N, F\], got float64 \(3,\)"):
+        read_features(path, ids)
+    np.save(path, np.array([[object()]], dtype=object))
+    with pytest.raises(InputError, match=r"features must be a plain array, got .*Object arrays"):
+        read_features(path, ids)
+    np.save(path, np.array([[0.0], [np.nan], [np.inf]]))
+    with pytest.raises(InputError, match="2 values are not, the first in row 1"):
+        read_features(path, ids)
+    np.save(path, np.zeros((4, 1)))
+    with pytest.raises(InputError, match="features must have one row per node, 3, got 4"):
+        read_features(path, ids)
+    np.savez(tmp_path / "x.npz", a=np.zeros((3, 1)), b=np.zeros((3, 1)))
+    with pytest.raises(InputError, match=r"features must be the array 'x' or the only one of .*, got a, b"):
+        read_features(tmp_path / "x.npz", ids)
+    np.savez(tmp_path / "x.npz", x=np.zeros((3, 1)), id=np.array([1, 2]))
+    with pytest.raises(InputError, match=r"array 'id' of .* must hold one string or integer per row, 3"):
+        read_features(tmp_path / "x.npz", ids)
+    pq.write_table(pa.table({"node": [0, 1, 2], "f": ["a", "b", "c"]}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=r"column 'f' of .* must hold numbers, got string"):
+        read_features(tmp_path / "x.parquet", ids)
+    pq.write_table(pa.table({"node": [0.5], "f": [1.0]}), tmp_path / "x.parquet")
+    with pytest.raises(
+        InputError, match=r"column 'node' of .* must hold node ids, strings or integers, got double"
+    ):
+        read_features(tmp_path / "x.parquet", ids)
+
+
+# --- pairs ----------------------------------------------------------------------------------------------
+
+IDS = NodeIds.from_values(["alice", "bob", "carol"])
+
+
+@pytest.mark.parametrize("chunk_size", [1, 2, 100])
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_pairs_come_in_the_asked_order(tmp_path, ending, chunk_size):
+    source, target = ["bob", "alice", "carol", "bob", "bob"], ["carol", "bob", "alice", "alice", "carol"]
+    path = tmp_path / f"p{ending}"
+    if ending == ".csv":
+        _write(path, "target,source\n" + "".join(f"{t},{s}\n" for s, t in zip(source, target, strict=True)))
+    else:
+        pq.write_table(pa.table({"source": source, "target": target}), path)
+    chunks = list(read_pairs(path, IDS, chunk_size=chunk_size))
+    assert max(len(chunk) for chunk in chunks) == min(chunk_size, 5)
+    assert [chunk.first_row for chunk in chunks] == list(range(0, 5, chunk_size))
+    assert torch.cat([c.edge_label_index for c in chunks], dim=1).tolist() == [
+        [1, 0, 2, 1, 1],
+        [2, 1, 0, 0, 2],
+    ]
+    assert [v for c in chunks for v in c.source.to_pylist()] == source
+    assert [v for c in chunks for v in c.target.to_pylist()] == target
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)).filter(lambda p: p[0] != p[1]), max_size=40),
+    st.integers(1, 7),
+)
+def test_streaming_loses_and_reorders_nothing(tmp_path, pairs, chunk_size):
+    path = _write(tmp_path / "p.csv", "source,target\n" + "".join(f"{u},{v}\n" for u, v in pairs))
+    chunks = list(read_pairs(path, NodeIds.range(9), chunk_size=chunk_size))
+    assert [tuple(p) for c in chunks for p in c.edge_label_index.T.tolist()] == pairs
+
+
+def test_small_blocks_stream_many_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables_module, "_BLOCK", 64)
+    text = "source,target\n" + "alice,bob\nbob,carol\n" * 50
+    chunks = list(read_pairs(_write(tmp_path / "p.csv", text), IDS))
+    assert len(chunks) > 10
+    assert sum(map(len, chunks)) == 100
+    assert chunks[-1].first_row + len(chunks[-1]) == 100
+    bad = text + "alice,eve\nmallory,bob\n"
+    with pytest.raises(InputError, match=r"'eve' in line 102, 'mallory' in line 103$"):
+        list(read_pairs(_write(tmp_path / "p.csv", bad), IDS))
+
+
+def test_first_five_unknown_nodes_are_listed_with_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables_module, "_BLOCK", 64)
+    text = "source,target\nalice,bob\nx1,x2\n\nbob,x3\n" + "alice,bob\n" * 20 + "x4,bob\nx5,x6\nx7,bob\n"
+    with pytest.raises(InputError) as caught:
+        list(read_pairs(_write(tmp_path / "p.csv", text), IDS))
+    message = str(caught.value)
+    assert message.startswith("pairs must name nodes of the graph (3 nodes), got unknown ones in ")
+    assert message.endswith(
+        "'x1' in line 3, 'x2' in line 3, 'x3' in line 5, 'x4' in line 26, 'x5' in line 27"
+    )
+    assert "\n" not in message
+
+
+def test_pairs_with_missing_or_equal_nodes(tmp_path):
+    path = _write(tmp_path / "p.csv", "source,target\nalice,bob\nbob,\n")
+    with pytest.raises(
+        InputError, match=r"pairs must have a node id in every row, .* line 3 \(column 'target'\)"
+    ):
+        list(read_pairs(path, IDS))
+    path = _write(tmp_path / "p.csv", 'source,target\nalice,bob\n"carol",carol\n')
+    with pytest.raises(
+        InputError, match=r"pairs must join two different nodes, got 'carol' with itself in line 3"
+    ):
+        list(read_pairs(path, IDS))
+
+
+def test_pairs_file_with_header_only_has_no_chunks(tmp_path):
+    assert list(read_pairs(_write(tmp_path / "p.csv", "source,target\n"), IDS)) == []
+
+
+def test_pairs_file_errors(tmp_path):
+    with pytest.raises(InputError, match="pairs must have the column 'target', got 'source', 'b'"):
+        list(read_pairs(_write(tmp_path / "p.csv", "source,b\n"), IDS))
+    with pytest.raises(InputError, match="chunk_size must be a whole number >= 1, got 0"):
+        list(read_pairs(tmp_path / "p.csv", IDS, chunk_size=0))
