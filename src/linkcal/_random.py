@@ -37,9 +37,7 @@ def numpy_stream(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng(stream_seed(seed, name))
 
 
-def torch_stream(
-    seed: int, name: str, device: torch.device | str = "cpu"
-) -> torch.Generator:
+def torch_stream(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Generator:
     """Torch generator of a named stream."""
     return torch.Generator(device=device).manual_seed(stream_seed(seed, name))
 

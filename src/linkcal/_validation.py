@@ -59,21 +59,22 @@ def check_positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
     return int(value)
 
 
-def check_fraction(
-    value: Any, name: str, *, zero: bool = False, one: bool = False
-) -> float:
+def _number(value: Any) -> float:
+    """The value as float; NaN, which fits no range, for what is no real number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    return float(value)
+
+
+def check_fraction(value: Any, name: str, *, zero: bool = False, one: bool = False) -> float:
     """Return `value` as float if it lies in (0, 1); `zero` and `one` close the interval there."""
-    inside = (
-        isinstance(value, Real)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and (value > 0 or (zero and value == 0))
-        and (value < 1 or (one and value == 1))
-    )
-    if not inside:
+    number = _number(value)
+    above = number > 0.0 or (zero and number == 0.0)
+    below = number < 1.0 or (one and number == 1.0)
+    if not (above and below):
         interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
         raise InputError(f"{name} must be in {interval}, got {value!r}")
-    return float(value)
+    return number
 
 
 def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_index") -> Tensor:
@@ -92,18 +93,17 @@ def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_i
         raise InputError(f"{name} must have shape [2, L], got {list(edge_index.shape)}")
     if edge_index.dtype.is_floating_point or edge_index.dtype in (torch.bool, torch.complex64):
         if edge_index.size(1) == 0:
-            return edge_index.to(torch.int64)
+            empty: Tensor = edge_index.to(torch.int64)
+            return empty
         raise InputError(f"{name} must hold integers, got {edge_index.dtype}")
-    edge_index = edge_index.to(torch.int64)
-    if edge_index.numel():
-        low, high = (int(v) for v in edge_index.aminmax())
+    index: Tensor = edge_index.to(torch.int64)
+    if index.numel():
+        low, high = (int(v) for v in index.aminmax())
         if low < 0:
             raise InputError(f"{name} must hold node indices >= 0, got {low}")
         if num_nodes is not None and high >= num_nodes:
-            raise InputError(
-                f"{name} must hold node indices < num_nodes = {num_nodes}, got {high}"
-            )
-    return edge_index
+            raise InputError(f"{name} must hold node indices < num_nodes = {num_nodes}, got {high}")
+    return index
 
 
 def _require_finite(values: FloatArray, name: str) -> None:
@@ -185,7 +185,7 @@ def check_sample_weight(weight: Any, n: int, name: str = "sample_weight") -> Flo
 
 def check_positive_float(value: Any, name: str, *, zero: bool = False) -> float:
     """Return `value` as float if it is finite and above 0; `zero` allows 0 too."""
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    number = _number(value)
     if not (math.isfinite(number) and (number > 0.0 or (zero and number == 0.0))):
         raise InputError(f"{name} must be a finite number {'>=' if zero else '>'} 0, got {value!r}")
     return number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from linkcal._validation import check_choice
-from linkcal.data.graph import Graph
-from linkcal.data.pairs import LinkPairs
+from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
 from linkcal.toggle import ToggledEmbeddings, toggle_edges
 
-__all__ = ["FEATURE_KINDS", "LinkScores", "OwnEdge", "score_links"]
+__all__ = ["FEATURE_KINDS", "FIT_ON", "FitOn", "LinkScores", "OwnEdge", "calibration_links", "score_links"]
+
+#: Links that a calibrator is fitted on, and the state of their own edge; see :func:`calibration_links`.
+FitOn = Literal["val", "train-loo", "train"]
+FIT_ON: tuple[str, ...] = get_args(FitOn)
 
 #: State of a pair's own edge when its logit is taken: ``"absent"`` removes it first (leave-one-out for
 #: edges of the graph), ``"as-given"`` leaves the graph as it is.
@@ -64,6 +67,12 @@ class LinkScores:
     def features(self, kind: str) -> Tensor:
         """Link features [L, k] of a kind in ``FEATURE_KINDS``."""
         return FEATURE_KINDS[check_choice(kind, "kind", FEATURE_KINDS)](self.toggled)
+
+    def take(self, rows: Any) -> LinkScores:
+        """The links at the given positions, [n], int."""
+        index = torch.as_tensor(rows, device=self.logit.device)
+        label = None if self.label is None else self.label[index]
+        return LinkScores(self.toggled.take(index), self.own_edge, label)
 
     def to_matrix(self, kind: str = "none") -> NDArray[np.float64]:
         """X (L, 1 + k), float64: the logit in column 0, then the features of `kind`."""
@@ -124,3 +133,34 @@ def score_links(
         **toggle_options,
     )
     return LinkScores(toggled=toggled, own_edge=own_edge, label=label)
+
+
+def calibration_links(
+    model: nn.Module, split: LinkSplit, fit_on: FitOn = "val", **toggle_options: Any
+) -> LinkScores:
+    """Score the links that a calibrator is to be fitted on, on the split's message graph.
+
+    Parameters
+    ----------
+    model : nn.Module
+    split : LinkSplit
+    fit_on : {"val", "train-loo", "train"}
+        ``"val"``: validation links, which are no edges of the message graph. ``"train-loo"``: training
+        links, each scored with its own edge removed (leave-one-out). ``"train"``: training links on the
+        graph as given, so that the model sees the edge it scores (the protocol of arXiv 2403.04605).
+    **toggle_options
+        Passed to :func:`linkcal.toggle_edges`.
+
+    Returns
+    -------
+    LinkScores
+
+    Raises
+    ------
+    InputError
+        If `fit_on` is unknown.
+    """
+    check_choice(fit_on, "fit_on", FIT_ON)
+    part = split.val if fit_on == "val" else split.train
+    own_edge: OwnEdge = "as-given" if fit_on == "train" else "absent"
+    return score_links(model, split.graph, part, own_edge=own_edge, **toggle_options)

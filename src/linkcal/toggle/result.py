@@ -35,3 +35,14 @@ class ToggledEmbeddings:
 
     def __len__(self) -> int:
         return self.absent.size(0)
+
+    def take(self, index: Tensor) -> ToggledEmbeddings:
+        """The pairs at the given positions, [n], int64."""
+        return ToggledEmbeddings(
+            absent=self.absent[index],
+            present=self.present[index],
+            logit_absent=self.logit_absent[index],
+            logit_present=self.logit_present[index],
+            in_graph=self.in_graph[index],
+            method=self.method,
+        )

@@ -1,0 +1,41 @@
+# Two commands set everything up: `make demo` and `make test`. See README.md.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+DEMO_OUT ?= runs/demo
+DEMO_ARGS ?=
+
+.PHONY: demo test env lint types unit clean
+
+demo: $(VENV)/.package
+	$(BIN)/linkcal run --dataset simulated --model vgae --seed 0 --out $(DEMO_OUT) $(DEMO_ARGS)
+
+test: lint types unit
+
+# The environment that the tests run in: the package with its dev extra.
+env: $(VENV)/.dev
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+unit: $(VENV)/.dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.package: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[dev]'
+	touch $@ $(VENV)/.package
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,265 @@
+"""A fitted link predictor on disk: weights and arrays as safetensors, the rest as JSON. Nothing is unpickled.
+
+Scores depend on the graph that messages pass over, so the message graph belongs to the artifact. Files:
+
+    artifact.json            format, version, what the calibrators were fitted on, SHA-256 of every other file
+    graph.safetensors        message edges and node features
+    calibrators.json         class, hyper-parameters and scalars of every calibrator
+    calibrators.safetensors  their arrays
+    nodes.parquet            the user's node ids, where they are not 0 .. N-1
+    model.json               how to build the model, if it is one of linkcal's own
+    model.safetensors        its weights
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors import numpy as safetensors_numpy
+from safetensors import torch as safetensors_torch
+from torch import nn
+
+from linkcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
+from linkcal.data import Graph, NodeIds
+from linkcal.exceptions import ArtifactError, InputError, UnsupportedModelError
+from linkcal.models import LinkPredictor, load_model, save_model
+
+__all__ = ["ARTIFACT_FORMAT_VERSION", "Artifact", "load_artifact", "save_artifact"]
+
+#: Raised whenever artifacts of an older version can no longer be read.
+ARTIFACT_FORMAT_VERSION = 1
+
+_FORMAT = "linkcal-artifact"
+_HEAD = "artifact.json"
+_NODES = "nodes.parquet"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What an artifact folder holds.
+
+    Parameters
+    ----------
+    model : nn.Module
+        In evaluation mode, on the CPU.
+    graph : Graph
+        The message graph that the calibrators were fitted with.
+    calibrators : dict of str to Calibrator
+        Fitted, by name.
+    info : dict
+        JSON values: ``fit_on``, ``selected``, ``negatives_per_positive`` and whatever the writer added.
+    node_ids : NodeIds, optional
+        The user's names of the nodes.
+    """
+
+    model: nn.Module
+    graph: Graph
+    calibrators: dict[str, Calibrator]
+    info: dict[str, Any] = field(default_factory=dict)
+    node_ids: NodeIds | None = None
+
+
+def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
+    """Write the artifact; `folder` is replaced as a whole, or left as it was if anything fails.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If a calibrator is not one of linkcal's own.
+    InputError
+        If `folder` exists and is no artifact.
+    """
+    target = Path(folder)
+    if target.exists() and any(target.iterdir()) and not (target / _HEAD).is_file():
+        raise InputError(f"folder must be new, empty or an artifact, got {target} with other files")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        _write_parts(artifact, staging)
+        files = {path.name: _sha256(path.read_bytes()) for path in sorted(staging.iterdir())}
+        head = {
+            "format": _FORMAT,
+            "format_version": ARTIFACT_FORMAT_VERSION,
+            "graph": {
+                "num_nodes": artifact.graph.num_nodes,
+                "directed": artifact.graph.directed,
+                "name": artifact.graph.name,
+            },
+            "info": artifact.info,
+            "files": files,
+        }
+        (staging / _HEAD).write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
+        staging.chmod(0o755)
+        _replace_folder(staging, target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Artifact:
+    """Read an artifact written by :func:`save_artifact`.
+
+    Parameters
+    ----------
+    folder : path
+    model : nn.Module, optional
+        Needed for a model that is not one of linkcal's own: built as it was when saved; its weights are
+        replaced by the saved ones.
+
+    Raises
+    ------
+    ArtifactError
+        If a file is missing, truncated, altered or of another version, or the weights do not fit `model`.
+    """
+    source = Path(folder)
+    head = _read_head(source)
+    for name, digest in head["files"].items():
+        if _sha256(_read(source / name)) != digest:
+            raise ArtifactError(f"{source / name} must be as it was saved, got a truncated or altered file")
+    try:
+        graph_tensors = safetensors_torch.load(_read(source / "graph.safetensors"))
+        graph = Graph(graph_tensors["edge_index"], x=graph_tensors.get("x"), **head["graph"])
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise ArtifactError(f"{source / 'graph.safetensors'} must hold a graph, got {error}") from error
+    return Artifact(
+        model=_load_weights(source, model),
+        graph=graph,
+        calibrators=_read_calibrators(source),
+        info=head["info"],
+        node_ids=NodeIds.load(source / _NODES) if _NODES in head["files"] else None,
+    )
+
+
+def _write_parts(artifact: Artifact, folder: Path) -> None:
+    model = artifact.model
+    if isinstance(model, LinkPredictor):
+        save_model(model, folder)
+    else:
+        state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+        (folder / "model.safetensors").write_bytes(safetensors_torch.save(state))
+    tensors = {"edge_index": artifact.graph.edge_index.cpu().contiguous()}
+    if artifact.graph.x is not None:
+        tensors["x"] = artifact.graph.x.cpu().contiguous()
+    (folder / "graph.safetensors").write_bytes(safetensors_torch.save(tensors))
+    _write_calibrators(artifact.calibrators, folder)
+    if artifact.node_ids is not None:
+        artifact.node_ids.save(folder / _NODES)
+
+
+def _write_calibrators(calibrators: Mapping[str, Calibrator], folder: Path) -> None:
+    names = {spec.cls: name for name, spec in CALIBRATORS.items()}
+    described: dict[str, Any] = {}
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    for name, calibrator in calibrators.items():
+        if type(calibrator) not in names:
+            raise UnsupportedModelError(
+                f"calibrator must be one of linkcal's own to be saved, got {type(calibrator).__name__}"
+            )
+        state = calibrator.get_state()
+        own = {key: value for key, value in state.items() if isinstance(value, np.ndarray)}
+        arrays |= {f"{name}/{key}": np.ascontiguousarray(value) for key, value in own.items()}
+        described[name] = {
+            "calibrator": names[type(calibrator)],
+            "params": calibrator.get_params(),
+            "state": {key: value for key, value in state.items() if key not in own},
+            "arrays": sorted(own),
+        }
+    try:
+        text = json.dumps(described, indent=2)
+    except TypeError as error:
+        raise InputError(
+            f"calibrator must have JSON values as parameters to be saved, got {error}"
+        ) from error
+    (folder / "calibrators.json").write_text(text + "\n", encoding="utf-8")
+    (folder / "calibrators.safetensors").write_bytes(safetensors_numpy.save(arrays))
+
+
+def _read_calibrators(source: Path) -> dict[str, Calibrator]:
+    try:
+        described = json.loads(_read(source / "calibrators.json"))
+        arrays = safetensors_numpy.load(_read(source / "calibrators.safetensors"))
+        out = {}
+        for name, entry in described.items():
+            state = entry["state"] | {key: arrays[f"{name}/{key}"] for key in entry["arrays"]}
+            out[name] = make_calibrator(entry["calibrator"], **entry["params"]).set_state(state)
+    except ArtifactError:
+        raise
+    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ArtifactError(
+            f"{source / 'calibrators.json'} must describe calibrators, got {error}"
+        ) from error
+    return out
+
+
+def _load_weights(source: Path, model: nn.Module | None) -> nn.Module:
+    if model is None:
+        if not (source / "model.json").is_file():
+            raise ArtifactError(
+                f"{source} must be loaded with the model that it was saved with (none of linkcal's own), "
+                "got None"
+            )
+        return load_model(source)
+    try:
+        state = safetensors_torch.load(_read(source / "model.safetensors"))
+        model.load_state_dict(state)
+    except (SafetensorError, RuntimeError) as error:
+        first_line = " ".join(str(error).split())
+        raise ArtifactError(
+            f"{source / 'model.safetensors'} must hold weights of {type(model).__name__}, got {first_line}"
+        ) from error
+    return model.eval()
+
+
+def _read_head(source: Path) -> dict[str, Any]:
+    if not source.is_dir():
+        raise ArtifactError(f"artifact must be a folder, got {source}")
+    try:
+        head = json.loads(_read(source / _HEAD))
+    except ValueError as error:
+        raise ArtifactError(f"{source / _HEAD} must be a JSON file, got {error}") from error
+    if not isinstance(head, dict) or head.get("format") != _FORMAT:
+        raise ArtifactError(f'{source / _HEAD} must have "format": "{_FORMAT}", got another content')
+    if head.get("format_version") != ARTIFACT_FORMAT_VERSION:
+        raise ArtifactError(
+            f"{source / _HEAD} must have format_version {ARTIFACT_FORMAT_VERSION}, "
+            f"got {head.get('format_version')!r}"
+        )
+    for key in ("graph", "info", "files"):
+        if not isinstance(head.get(key), dict):
+            raise ArtifactError(f"{source / _HEAD} must have the object {key!r}, got {sorted(head)}")
+    return head
+
+
+def _replace_folder(new: Path, target: Path) -> None:
+    """Put `new` in the place of `target`; the old content stays until the new one is in place."""
+    if not target.exists():
+        new.rename(target)
+        return
+    old = new.with_name(new.name + "-old")
+    target.rename(old)
+    try:
+        new.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+    shutil.rmtree(old)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{path} must be a readable file, got {error.strerror}") from error
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,5 @@
+"""The command ``linkcal``."""
+
+from linkcal.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,61 @@
+"""Progress and messages on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from linkcal.exceptions import LinkcalWarning
+from linkcal.experiments import Step
+
+__all__ = ["log", "show_warning", "step_progress"]
+
+
+def _stderr() -> Console:
+    # Made anew each time: tests and callers may exchange sys.stderr.
+    return Console(stderr=True)
+
+
+def log(message: str) -> None:
+    """One line on stderr."""
+    _stderr().print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print linkcal's own warnings as one line; others as Python does."""
+    import warnings
+
+    if issubclass(category, LinkcalWarning):
+        log(f"linkcal: warning: {message}")
+    else:
+        (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
+
+
+@contextmanager
+def step_progress() -> Iterator[Callable[[Step], None]]:
+    """Progress bars for a run's stages, one after the other."""
+    columns = (
+        TextColumn("{task.description:>22}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=_stderr(), transient=True) as bars:
+        task = bars.add_task("", total=None)
+
+        def show(step: Step) -> None:
+            bars.update(task, description=step.stage, completed=step.done, total=step.total)
+
+        yield show

@@ -1,0 +1,50 @@
+"""``linkcal fit``: the main job on the user's own graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from linkcal.cli.options import Device, Epochs, FitOnOption, Json, Model, Negatives, Preset, Seed
+from linkcal.cli.run import run_on_graph
+from linkcal.data import read_edges
+from linkcal.experiments import RunConfig
+
+__all__ = ["fit"]
+
+
+def fit(
+    edges: Annotated[Path, typer.Argument(help="Edge list: .csv, .tsv, .parquet or .npz.", metavar="EDGES")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results.")],
+    features: Annotated[
+        Path | None,
+        typer.Option("--features", help="Node features: .npy, .npz, .csv or .parquet; without: learned."),
+    ] = None,
+    model: Model = "sage",
+    directed: Annotated[
+        bool, typer.Option("--directed", help="(u, v) and (v, u) are different links.")
+    ] = False,
+    source: Annotated[str, typer.Option("--source", help="Column of the edges' first node.")] = "source",
+    target: Annotated[str, typer.Option("--target", help="Column of the edges' second node.")] = "target",
+    seed: Seed = 0,
+    fit_on: FitOnOption = "val",
+    device: Device = "auto",
+    epochs: Epochs = None,
+    preset: Preset = "default",
+    negatives: Negatives = 1.0,
+    json: Json = False,
+) -> None:
+    """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
+    config = RunConfig(
+        dataset=edges.name.split(".")[0],
+        model=model,
+        seed=seed,
+        fit_on=fit_on,
+        preset=preset,
+        epochs=epochs,
+        negatives_per_positive=negatives,
+    )
+    named = read_edges(edges, features=features, source=source, target=target, directed=directed)
+    run_on_graph(config, named.graph, out, device=device, json=json, node_ids=named.node_ids)

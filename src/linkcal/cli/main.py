@@ -1,0 +1,80 @@
+"""Entry point: parse, call, turn errors into exit codes.
+
+0 success, 1 user error (one line on stderr, no traceback), 2 wrong usage. Results go to stdout or files,
+logs and progress to stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from linkcal import __version__
+from linkcal.cli.console import show_warning
+from linkcal.cli.fit import fit
+from linkcal.cli.list import list_names
+from linkcal.cli.run import run
+from linkcal.cli.score import score
+from linkcal.exceptions import LinkcalError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="linkcal",
+    help="Calibrated probabilities for the links that a graph neural network predicts.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("run")(run)
+app.command("fit")(fit)
+app.command("score")(score)
+app.command("list")(list_names)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"linkcal {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Calibrated probabilities for the links that a graph neural network predicts."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Without the program's name; by default those of the process.
+
+    Returns
+    -------
+    int
+        0, 1 for a user error, 2 for wrong usage.
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = show_warning
+        try:
+            app(args=None if arguments is None else list(arguments), prog_name="linkcal")
+        except SystemExit as stop:
+            return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        except LinkcalError as error:
+            print(f"linkcal: error: {error}", file=sys.stderr)  # noqa: T201
+            return 1
+        except BrokenPipeError:
+            # The reader of our output went away (`linkcal ... | head`).
+            sys.stderr.close()
+            return 1
+    return 0

@@ -1,0 +1,55 @@
+"""The table of all calibrators on stdout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["print_results"]
+
+_PERCENT = ("ece", "ece_top_label", "ece_floor", "brier", "auc", "hits@20", "hits@50", "acc", "true_error")
+
+
+def print_results(metrics: dict[str, Any]) -> None:
+    """Print one row per calibrator; percentages but for NLL (nats) and seconds."""
+    rows: dict[str, dict[str, float]] = dict(metrics["results"])
+    columns = [name for name in next(iter(rows.values())) if name != "ece_floor_q95"]
+    counts = metrics["counts"]
+    table = Table(
+        title=(
+            f"{metrics['model']} on {metrics['dataset']}, seed {metrics['seed']}, "
+            f"fitted on {metrics['fit_on']}"
+        ),
+        caption=(
+            f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} non-links: "
+            f"probabilities hold for {metrics['negatives_per_positive']:g} non-links per link. In %, "
+            "NLL in nats. * ECE within the 95 % noise band of a calibrated predictor."
+        ),
+    )
+    table.add_column("calibrator", no_wrap=True)
+    for name in columns:
+        table.add_column(name.replace("_", " "), justify="right")
+    for calibrator, row in rows.items():
+        label = f"{calibrator} (selected)" if calibrator == metrics["selected"] else calibrator
+        table.add_row(label, *(_cell(name, row) for name in columns))
+    if "oracle" in metrics:
+        table.add_section()
+        oracle = {**metrics["oracle"], "true_error": 0.0}
+        table.add_row(
+            "true probability", *(_cell(name, oracle) if name in oracle else "" for name in columns)
+        )
+    # Wide enough for all columns wherever the output goes; a terminal narrower than that wraps cells.
+    console = Console(width=None if Console().is_terminal else 160)
+    console.print(table)
+
+
+def _cell(name: str, row: dict[str, float]) -> str:
+    value = row[name]
+    if value != value:
+        return "n/a"
+    text = f"{100 * value:.2f}" if name in _PERCENT else f"{value:.3f}"
+    if name == "ece":
+        text += "*" if value <= row["ece_floor_q95"] else " "
+    return text

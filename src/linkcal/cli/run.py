@@ -1,0 +1,71 @@
+"""``linkcal run``: the main job on a named data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from linkcal.cli.console import log, step_progress
+from linkcal.cli.options import Device, Epochs, FitOnOption, Json, Model, Negatives, Out, Preset, Seed
+from linkcal.cli.results import print_results
+from linkcal.data import Graph, NodeIds, load_dataset
+from linkcal.experiments import RunConfig, run_experiment, to_json, write_outputs
+
+__all__ = ["run", "run_on_graph"]
+
+
+def run(
+    dataset: Annotated[str, typer.Option("--dataset", help="Data set; see `linkcal list datasets`.")],
+    model: Model = "vgae",
+    seed: Seed = 0,
+    fit_on: FitOnOption = "val",
+    data_root: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-root", help="Folder with raw data sets; default: $LINKCAL_DATA_ROOT, else the cache."
+        ),
+    ] = None,
+    out: Out = None,
+    device: Device = "auto",
+    epochs: Epochs = None,
+    preset: Preset = "default",
+    negatives: Negatives = 1.0,
+    json: Json = False,
+) -> None:
+    """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
+    config = RunConfig(
+        dataset=dataset,
+        model=model,
+        seed=seed,
+        fit_on=fit_on,
+        preset=preset,
+        epochs=epochs,
+        negatives_per_positive=negatives,
+    )
+    graph = load_dataset(dataset, data_root=data_root)
+    folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}-seed{seed}"
+    run_on_graph(config, graph, folder, device=device, json=json)
+
+
+def run_on_graph(
+    config: RunConfig,
+    graph: Graph,
+    folder: Path,
+    *,
+    device: str,
+    json: bool,
+    node_ids: NodeIds | None = None,
+) -> None:
+    """Run, write the folder, and print the table (or the JSON) and where things lie."""
+    log(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in graph.counts().items()))
+    with step_progress() as progress:
+        outcome = run_experiment(config, graph, device=device, node_ids=node_ids, progress=progress)
+    paths = write_outputs(outcome, folder)
+    if json:
+        typer.echo(to_json(outcome.metrics))
+    else:
+        print_results(outcome.metrics)
+    for name, path in paths.items():
+        log(f"{name:>9}: {path}")

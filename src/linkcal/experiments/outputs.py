@@ -1,0 +1,137 @@
+"""The folder that a run leaves: metrics, what is needed to repeat it, figure, page, fitted artifact."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numba
+import torch
+
+from linkcal._files import written_whole
+from linkcal.artifact import save_artifact
+from linkcal.experiments.run import RunOutcome
+from linkcal.plots import reliability_figure
+from linkcal.report import write_report
+
+__all__ = ["ARTIFACT_FOLDER", "environment", "to_json", "write_outputs"]
+
+#: Sub-folder of a run that holds the fitted artifact.
+ARTIFACT_FOLDER = "artifact"
+
+_PACKAGES = (
+    "linkcal", "torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow",
+    "safetensors", "matplotlib",
+)  # fmt: skip
+
+
+def write_outputs(outcome: RunOutcome, folder: str | os.PathLike[str]) -> dict[str, Path]:
+    """Write ``artifact/``, ``reliability.png``, ``config.json``, ``report.html`` and, last, ``metrics.json``.
+
+    Each is written whole or not at all; a folder with ``metrics.json`` is a finished run.
+
+    Parameters
+    ----------
+    outcome : RunOutcome
+    folder : path
+        Made if it is not there. An earlier run in it is replaced.
+
+    Returns
+    -------
+    dict of str to Path
+        What was written, by name.
+    """
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    paths = {
+        "artifact": out / ARTIFACT_FOLDER,
+        "figure": out / "reliability.png",
+        "config": out / "config.json",
+        "report": out / "report.html",
+        "metrics": out / "metrics.json",
+    }
+    # An unfinished folder must not look finished.
+    paths["metrics"].unlink(missing_ok=True)
+    save_artifact(outcome.artifact, paths["artifact"])
+    title = f"{outcome.config.model} on {outcome.config.dataset}"
+    reliability_figure(outcome.test_label, outcome.test_probability, paths["figure"], title=title)
+    config = _config_record(outcome)
+    _write_json(config, paths["config"])
+    write_report(
+        paths["report"],
+        title=f"Calibrated link probabilities: {title}",
+        metrics=outcome.metrics,
+        config=config,
+        figure_png=paths["figure"],
+    )
+    _write_json(outcome.metrics, paths["metrics"])
+    return paths
+
+
+def to_json(values: Any) -> str:
+    """JSON text; NaN, which JSON does not have, becomes null."""
+    return json.dumps(_without_nan(values), indent=2, allow_nan=False)
+
+
+def environment() -> dict[str, Any]:
+    """Versions, git commit, platform and thread counts of this process."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: version(name) for name in _PACKAGES},
+        "git_commit": _git_commit(),
+        "torch_threads": torch.get_num_threads(),
+        "numba_threads": numba.get_num_threads(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def _config_record(outcome: RunOutcome) -> dict[str, Any]:
+    """Settings as given, what they resolved to, and where the run happened."""
+    training = asdict(outcome.training)
+    training["val_auc"] = [list(point) for point in outcome.training.val_auc]
+    return {
+        "config": outcome.config.to_dict(),
+        "model": getattr(outcome.artifact.model, "config", {}),
+        "training": asdict(outcome.training_config),
+        "calibrators": {name: c.get_params() for name, c in outcome.artifact.calibrators.items()},
+        "outcome": {
+            "training": training,
+            "toggle_method": outcome.toggle_method,
+            "seconds": outcome.seconds,
+        },
+        "environment": environment(),
+    }
+
+
+def _git_commit() -> str | None:
+    """Commit of the source tree that linkcal runs from; None outside a repository."""
+    here = Path(__file__).resolve().parent
+    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() or None
+
+
+def _write_json(values: Any, path: Path) -> None:
+    with written_whole(path) as temporary:
+        temporary.write_text(to_json(values) + "\n", encoding="utf-8")
+
+
+def _without_nan(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {key: _without_nan(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_without_nan(value) for value in values]
+    if isinstance(values, float) and not math.isfinite(values):
+        return None
+    return values

@@ -1,0 +1,249 @@
+"""A link predictor and a calibrator as one module: pairs in, probabilities out."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+import torch
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
+from torch import Tensor, nn
+
+from linkcal._validation import check_choice, check_edge_index, check_positive_int
+from linkcal.artifact import Artifact, load_artifact, save_artifact
+from linkcal.calibrators import Calibrator
+from linkcal.data import LinkSplit, NodeIds
+from linkcal.exceptions import InputError, NotFittedError
+from linkcal.features import FitOn, LinkScores, calibration_links, score_links
+from linkcal.models import DecodeReturns, as_link_predictor
+
+__all__ = ["CalibratedLinkPredictor"]
+
+
+class CalibratedLinkPredictor(nn.Module):
+    """Calibrated probabilities from any trained link predictor.
+
+    ``fit`` scores the calibration links, each without its own edge, and fits a clone of the calibrator on
+    them. Afterwards every pair is scored on the message graph of the split it was fitted with, again without
+    its own edge: another graph would shift the scores under the calibrator's feet.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Trained, with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
+    calibrator : Calibrator
+        Unfitted; it is cloned, never changed.
+    decode_returns : {"logits", "probabilities"}, optional
+        What ``model.decode`` returns, unless the model's attribute of that name declares it.
+
+    Attributes
+    ----------
+    calibrator_ : Calibrator
+        The fitted clone.
+    graph_ : Graph
+        The message graph.
+    node_ids_ : NodeIds or None
+        The user's names of the nodes, if it was loaded from a folder that has them.
+    info_ : dict
+        ``fit_on``, ``negatives_per_positive`` and counts of the calibration links. Probabilities are valid
+        for the ratio of non-links to links named there.
+
+    Raises
+    ------
+    UnsupportedModelError, InputError
+        If the model lacks a method, or what it decodes to is not declared.
+
+    Examples
+    --------
+    >>> from linkcal import CalibratedLinkPredictor, Platt
+    >>> from linkcal.data import simulate_graph, split_links
+    >>> from linkcal.models import make_model, train_link_predictor, TrainingConfig
+    >>> split = split_links(simulate_graph(300, num_edges=900, num_features=20, seed=0), seed=0)
+    >>> model = make_model("gcn", 20)
+    >>> _ = train_link_predictor(model, split, TrainingConfig(epochs=5))
+    >>> clp = CalibratedLinkPredictor(model, Platt()).fit(split)
+    >>> clp.predict_proba(split.test.edge_label_index).shape == (len(split.test),)
+    True
+    """
+
+    def __init__(
+        self, model: nn.Module, calibrator: Calibrator, *, decode_returns: DecodeReturns | None = None
+    ) -> None:
+        super().__init__()
+        if not isinstance(calibrator, Calibrator):
+            raise InputError(f"calibrator must be a Calibrator, got {type(calibrator).__name__}")
+        self.predictor = as_link_predictor(model, decode_returns)
+        self.model = model
+        self.calibrator = calibrator
+        self.decode_returns = decode_returns
+
+    def fit(self, split: LinkSplit, *, fit_on: FitOn = "val") -> Self:
+        """Fit the calibrator on links of `split`; test links are not read.
+
+        Parameters
+        ----------
+        split : LinkSplit
+        fit_on : {"val", "train-loo", "train"}
+            See :func:`linkcal.features.calibration_links`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            If `split` is no LinkSplit or its calibration links have only one class.
+        """
+        if not isinstance(split, LinkSplit):
+            raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
+        scores = calibration_links(self.predictor, split, fit_on)
+        validation = None
+        if fit_on != "val":
+            validation = score_links(self.predictor, split.graph, split.val)
+        self.calibrator_ = fit_calibrator(self.calibrator, scores, validation)
+        self.graph_ = split.graph
+        self.node_ids_: NodeIds | None = None
+        positives = int(scores.label.sum()) if scores.label is not None else 0
+        self.info_: dict[str, Any] = {
+            "fit_on": fit_on,
+            "calibration_positives": positives,
+            "calibration_negatives": len(scores) - positives,
+            "negatives_per_positive": (len(scores) - positives) / positives,
+        }
+        return self
+
+    def score(self, edge_label_index: Tensor) -> LinkScores:
+        """Uncalibrated logits and toggled embeddings of pairs [2, L] on the message graph."""
+        self._require_fitted()
+        pairs = check_edge_index(edge_label_index, self.graph_.num_nodes, "edge_label_index")
+        return score_links(self.predictor, self.graph_, pairs.to(self.graph_.edge_index.device))
+
+    def forward(self, edge_label_index: Tensor) -> Tensor:
+        """Calibrated logits [L] of pairs [2, L], float64."""
+        scores = self.score(edge_label_index)
+        logit = self.calibrator_.decision_function(scores.to_matrix(self.calibrator_.link_features))
+        return torch.as_tensor(logit, device=scores.logit.device)
+
+    def predict_proba(self, edge_label_index: Tensor, *, batch_size: int = 1 << 18) -> Tensor:
+        """Probability [L] in [0, 1] that each pair [2, L] is a link.
+
+        A pair that is an edge of the message graph is scored with that edge removed.
+
+        Parameters
+        ----------
+        edge_label_index : Tensor [2, L], int
+        batch_size : int
+            Pairs scored at once.
+
+        Returns
+        -------
+        Tensor [L], dtype of the model's logits
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        InputError
+            If a pair is out of range or joins a node to itself.
+        """
+        self._require_fitted()
+        pairs = check_edge_index(edge_label_index, self.graph_.num_nodes, "edge_label_index")
+        size = check_positive_int(batch_size, "batch_size")
+        parts = [
+            self.probability_of(self.score(pairs[:, i : i + size]))
+            for i in range(0, max(pairs.size(1), 1), size)
+        ]
+        return torch.cat(parts)
+
+    def probability_of(self, scores: LinkScores) -> Tensor:
+        """Probability [L] of links that :meth:`score` scored, in the dtype of their logits."""
+        self._require_fitted()
+        features = scores.features(self.calibrator_.link_features)
+        return torch.as_tensor(self.calibrator_.calibrate(scores.logit, features))
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write model weights, message graph and calibrator to `folder`; see :mod:`linkcal.artifact`.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        """
+        self._require_fitted()
+        info = {**self.info_, "selected": "calibrator", "decode_returns": self.decode_returns}
+        save_artifact(
+            Artifact(self.model, self.graph_, {"calibrator": self.calibrator_}, info, self.node_ids_), folder
+        )
+
+    @classmethod
+    def load(
+        cls, folder: str | os.PathLike[str], model: nn.Module | None = None, *, calibrator: str | None = None
+    ) -> Self:
+        """Read what :meth:`save`, ``linkcal run`` or ``linkcal fit`` wrote.
+
+        Parameters
+        ----------
+        folder : path
+        model : nn.Module, optional
+            Needed for a model that is not one of linkcal's own: built as it was when saved; its weights are
+            replaced by the saved ones.
+        calibrator : str, optional
+            Name of one of several saved calibrators; by default the one that was selected when they were
+            fitted.
+
+        Returns
+        -------
+        CalibratedLinkPredictor
+            Fitted, in evaluation mode.
+
+        Raises
+        ------
+        ArtifactError
+            If a file is missing, truncated, altered or of another version.
+        InputError
+            If no calibrator has that name.
+        """
+        artifact = load_artifact(folder, model)
+        name = artifact.info.get("selected") if calibrator is None else calibrator
+        check_choice(str(name), "calibrator", artifact.calibrators)
+        fitted = artifact.calibrators[str(name)]
+        loaded = cls(artifact.model, clone(fitted), decode_returns=artifact.info.get("decode_returns"))
+        loaded.calibrator_ = fitted
+        loaded.graph_ = artifact.graph
+        loaded.node_ids_ = artifact.node_ids
+        loaded.info_ = {
+            key: value for key, value in artifact.info.items() if key not in ("selected", "decode_returns")
+        }
+        return loaded.eval()
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "calibrator_"):
+            raise NotFittedError("CalibratedLinkPredictor must be fitted first, call fit")
+
+
+def fit_calibrator(
+    calibrator: Calibrator, scores: LinkScores, validation: LinkScores | None = None
+) -> Calibrator:
+    """Fit a clone of `calibrator` on labelled scores.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+    scores : LinkScores
+        With labels.
+    validation : LinkScores, optional
+        Labelled links for calibrators that choose something on validation data (``X_val`` of their ``fit``).
+
+    Returns
+    -------
+    Calibrator
+    """
+    fresh: Calibrator = clone(calibrator)
+    kind = fresh.link_features
+    X, y = scores.to_arrays(kind)
+    if validation is not None and has_fit_parameter(fresh, "X_val"):
+        X_val, y_val = validation.to_arrays(kind)
+        return fresh.fit(X, y, X_val=X_val, y_val=y_val)  # type: ignore[call-arg]
+    return fresh.fit(X, y)
