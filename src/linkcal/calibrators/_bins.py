@@ -13,7 +13,8 @@ IndexArray = NDArray[np.intp]
 
 def uniform_edges(n_bins: int) -> FloatArray:
     """Edges (n_bins + 1,) of bins of equal width."""
-    return np.linspace(0.0, 1.0, n_bins + 1)
+    # i / B is the float nearest to the edge, as in linkcal.metrics; linspace can be off by a rounding.
+    return np.arange(n_bins + 1) / n_bins
 
 
 def quantile_edges(values: FloatArray, weight: FloatArray, n_bins: int) -> FloatArray:

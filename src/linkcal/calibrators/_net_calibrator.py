@@ -54,7 +54,7 @@ class NetCalibrator(Calibrator):
         weight_decay: float = 5e-8,
         max_iter: int = 5000,
         early_stopping: bool = True,
-        patience: int = 200,
+        patience: int = 500,
         n_folds: int | None = None,
         random_state: RandomState = 0,
     ) -> None:

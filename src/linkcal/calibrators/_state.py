@@ -19,7 +19,7 @@ _ABSTRACT: dict[type, type] = {float: Real, int: Integral}
 
 
 def exported(attributes: dict[str, Any], kinds: dict[str, StateKind]) -> dict[str, Any]:
-    """Copies of arrays, plain Python values of scalars."""
+    """Return copies of arrays and plain Python values of scalars."""
     return {
         name: np.array(attributes[name]) if isinstance(kind, int) else kind(attributes[name])
         for name, kind in kinds.items()
@@ -48,6 +48,6 @@ def _checked_value(name: str, value: Any, kind: StateKind) -> Any:
     is_stray_bool = isinstance(value, bool) and kind is not bool
     if is_stray_bool or not isinstance(value, _ABSTRACT.get(kind, kind)):
         raise ArtifactError(f"{name} must be {kind.__name__}, got {value!r}")
-    if kind is float and not np.isfinite(value):
+    if isinstance(value, float) and not np.isfinite(value):
         raise ArtifactError(f"{name} must be finite, got {value!r}")
     return kind(value)

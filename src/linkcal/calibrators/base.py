@@ -272,7 +272,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
             _raise_input_error(error)
         weight = check_sample_weight(sample_weight, len(y))
         kept = weight > 0.0
-        X, y, weight = X[kept], y[kept], weight[kept]
+        X, y, weight = np.asfortranarray(X[kept]), y[kept], weight[kept]
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) == 1:
             raise InputError(f"y must hold two classes, got 1 class: {classes.tolist()[0]!r}")
@@ -312,7 +312,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
             _raise_input_error(error)
         X, y = checked if isinstance(checked, tuple) else (checked, None)
         _require_finite(X, "X")
-        return X, y
+        # Columns side by side in memory: sums over column 0 then round alike whatever stands next to it.
+        return np.asfortranarray(X), y
 
     def _warn_base_rate(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         """Name a base-rate error that a temperature cannot repair, if there clearly is one.

@@ -148,9 +148,10 @@ class BBQ(Calibrator):
 
 
 def _binning_sizes(n: float) -> NDArray[np.intp]:
-    root = n ** (1.0 / 3.0)
-    fewest = max(1, int(np.floor(root / _RANGE_FACTOR)))
-    most = max(fewest, int(min(np.ceil(n / 5.0), np.ceil(root * _RANGE_FACTOR))))
+    root = np.cbrt(n)
+    # The small shifts undo roots of cubes that fall a rounding beside the whole number.
+    fewest = max(1, int(np.floor(root / _RANGE_FACTOR + 1e-9)))
+    most = max(fewest, int(min(np.ceil(n / 5.0), np.ceil(root * _RANGE_FACTOR - 1e-9))))
     return np.arange(fewest, most + 1)
 
 

@@ -32,7 +32,7 @@ class EmbeddingMLP(NetCalibrator):
         Most epochs.
     early_stopping : bool, default=True
         End a network when its held-out loss has not fallen for `patience` epochs.
-    patience : int, default=200
+    patience : int, default=500
     n_folds : int, optional
         Folds of the cross-validation that is used where no validation links are given.
     random_state : int, Generator, RandomState or None, default=0

@@ -39,7 +39,7 @@ class InNOut(NetCalibrator):
     early_stopping : bool, default=True
         End a network when its held-out loss has not fallen for `patience` epochs, and keep the weights of its
         best epoch. The paper trains 5,000 epochs; ``False`` does so.
-    patience : int, default=200
+    patience : int, default=500
     n_folds : int, optional
         Folds of the stratified cross-validation inside the calibration set that chooses lambda and the number
         of epochs where no validation links are given. By default three; above 4,000 different links, where
@@ -77,8 +77,8 @@ class InNOut(NetCalibrator):
     ``L = L_NLL + L_Cal + lambda L_ECE`` with ``L_NLL`` the mean negative log-likelihood (a sum in the paper,
     which would tie lambda to the number of links), ``L_Cal = mean(-(2y - 1) p)`` and ``L_ECE`` the
     positive-class ECE with gradient through p and the bins held fixed in each step. Networks start as
-    PyTorch's ``Linear`` does. T has a floor of 1e-4 for arithmetic. Links are sorted and equal ones merged before
-    training, so neither their order nor copies (against weights) change the result.
+    PyTorch's ``Linear`` does. T has a floor of 1e-4 for arithmetic. Links are sorted and equal ones merged
+    before training, so neither their order nor copies (against weights) change the result.
 
     References
     ----------
@@ -110,7 +110,7 @@ class InNOut(NetCalibrator):
         weight_decay: float = 5e-8,
         max_iter: int = 5000,
         early_stopping: bool = True,
-        patience: int = 200,
+        patience: int = 500,
         n_folds: int | None = None,
         random_state: RandomState = 0,
     ) -> None:

@@ -1,0 +1,215 @@
+"""In-n-Out and its ablation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from scipy.special import expit
+
+from linkcal._math import bernoulli_nll
+from linkcal.calibrators import EmbeddingMLP, InNOut
+from linkcal.exceptions import ArtifactError, BaseRateWarning, InputError
+
+from .samples import FAST_NET, groups, overconfident
+
+nets = pytest.mark.parametrize("cls", [InNOut, EmbeddingMLP])
+
+
+@nets
+def test_case_12_logit_zero_stays_one_half(cls):
+    X, y = groups((0.0, 1000, 100))
+    with pytest.warns(
+        BaseRateWarning, match=rf"0.5 differs from the observed share of links 0.1: {cls.__name__}"
+    ):
+        fitted = cls(**FAST_NET).fit(X, y)
+    assert (fitted.predict_proba(X)[:, 1] == 0.5).all()
+
+
+@nets
+def test_temperature_keeps_the_sign_and_divides_the_logit(cls):
+    X, y = overconfident()
+    fitted = cls(**FAST_NET).fit(X, y)
+    temperature = fitted.temperature(X)
+    assert (temperature > 0.0).all()
+    np.testing.assert_allclose(fitted.decision_function(X), X[:, 0] / temperature, rtol=1e-15)
+    assert np.array_equal(np.sign(fitted.decision_function(X)), np.sign(X[:, 0]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("zeros", [0, 3])
+def test_zero_features_reduce_to_a_temperature_per_sign(zeros):
+    # Positive logits three times too large, negative ones half as large as they should be.
+    rng = np.random.default_rng(0)
+    true = rng.normal(size=3000) * 2
+    y = (rng.random(3000) < expit(true)).astype(int)
+    s = np.where(true > 0, 3.0 * true, 0.5 * true)
+    X = np.column_stack((s, np.zeros((3000, zeros))))
+    fitted = InNOut(
+        ece_weights=(0.0,), early_stopping=False, learning_rate=0.02, max_iter=1500, weight_decay=0.0
+    ).fit(X, y)
+    temperature = fitted.temperature(X)
+
+    def loss(t, rows):
+        p = expit(s[rows] / t)
+        return (bernoulli_nll(s[rows] / t, y[rows]) - (2 * y[rows] - 1) * p).mean()
+
+    for rows in (s > 0, s <= 0):
+        assert np.ptp(temperature[rows]) == 0.0
+        best = minimize_scalar(loss, bounds=(0.01, 50), args=(rows,), method="bounded").x
+        assert temperature[rows][0] == pytest.approx(best, rel=0.01)
+
+
+def test_one_network_for_all_links_or_one_per_sign():
+    X, y = overconfident()
+    assert EmbeddingMLP(**FAST_NET).fit(X, y).hidden_weights_.shape == (1, 4, 4)
+    assert InNOut(**FAST_NET).fit(X, y).hidden_weights_.shape == (2, 4, 4)
+    assert InNOut(gamma="distance", **FAST_NET).fit(X, y).hidden_weights_.shape == (2, 4, 2)
+
+
+def test_distance_depends_on_the_norm_alone():
+    X, y = overconfident()
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    turned = np.column_stack((X[:, 0], X[:, 1:] @ rotation))
+    fitted = InNOut(gamma="distance", **FAST_NET).fit(X, y)
+    np.testing.assert_allclose(fitted.temperature(turned), fitted.temperature(X), rtol=1e-12)
+    by_difference = InNOut(**FAST_NET).fit(X, y)
+    assert np.abs(by_difference.temperature(turned) - by_difference.temperature(X)).max() > 1e-3
+
+
+@nets
+def test_same_seed_same_numbers_whatever_the_global_generators(cls):
+    X, y = overconfident()
+    threads = torch.get_num_threads()
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    first = cls(random_state=3, **FAST_NET).fit(X, y)
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    second = cls(random_state=3, **FAST_NET).fit(X, y)
+    assert np.array_equal(first.decision_function(X), second.decision_function(X))
+    assert torch.equal(state, torch.get_rng_state())
+    assert torch.get_num_threads() == threads
+    other = cls(random_state=4, **FAST_NET).fit(X, y)
+    assert not np.array_equal(first.decision_function(X), other.decision_function(X))
+
+
+def test_a_drawn_seed_is_recorded_and_repeats_the_fit():
+    X, y = overconfident()
+    drawn = InNOut(random_state=None, **FAST_NET).fit(X, y)
+    again = InNOut(random_state=drawn.seed_, **FAST_NET).fit(X, y)
+    assert np.array_equal(drawn.decision_function(X), again.decision_function(X))
+    generator = np.random.default_rng(0)
+    seeds = {InNOut(random_state=generator, **FAST_NET).fit(X, y).seed_ for _ in range(2)}
+    assert len(seeds) == 2
+
+
+@nets
+def test_validation_links_choose_the_ece_weight(cls):
+    X, y = overconfident(seed=0)
+    X_val, y_val = overconfident(seed=1)
+    chosen = cls(ece_weights=(0.0, 1.0, 50.0), **FAST_NET).fit(X, y, X_val=X_val, y_val=y_val)
+
+    def ece(fitted):
+        p = fitted.predict_proba(X_val)[:, 1]
+        bins = np.ceil(p * 15).astype(int)
+        return np.abs(np.bincount(bins, y_val - p)).sum() / len(p)
+
+    alone = {
+        w: cls(ece_weights=(w,), **FAST_NET).fit(X, y, X_val=X_val, y_val=y_val) for w in (0.0, 1.0, 50.0)
+    }
+    assert chosen.ece_weight_ == min(alone, key=lambda w: ece(alone[w]))
+    # float32 sums over stacks of other sizes round differently.
+    np.testing.assert_allclose(chosen.temperature(X), alone[chosen.ece_weight_].temperature(X), rtol=1e-4)
+
+
+def test_validation_links_are_not_trained_on():
+    X, y = overconfident(seed=0)
+    options = {"ece_weights": (0.0,), "early_stopping": False, **FAST_NET}
+    plain = InNOut(**options).fit(X, y)
+    flipped = InNOut(**options).fit(X, y, X_val=X, y_val=1 - y)
+    np.testing.assert_allclose(flipped.temperature(X), plain.temperature(X), rtol=1e-4)
+
+
+def test_without_early_stopping_all_epochs_are_trained():
+    X, y = overconfident(n=100)
+    fitted = InNOut(early_stopping=False, **FAST_NET).fit(X, y)
+    assert fitted.n_iter_ == 30
+    assert not fitted.converged_
+    assert len(fitted.loss_curve_) == 4
+
+
+def test_early_stopping_ends_before_the_cap():
+    X, y = overconfident()
+    fitted = InNOut(hidden_channels=4, learning_rate=0.05, max_iter=3000, patience=50).fit(X, y)
+    assert fitted.converged_
+    assert 0 < fitted.n_iter_ < 3000
+    assert fitted.loss_curve_[-1] < fitted.loss_curve_[0]
+
+
+@pytest.mark.slow
+def test_learns_a_temperature_that_depends_on_the_distance():
+    # True T grows with ||h - h+||; a common temperature cannot express that.
+    rng = np.random.default_rng(0)
+    n = 4000
+    delta = rng.normal(size=(n, 4)) * np.exp(rng.normal(size=(n, 1)) * 0.5)
+    distance = np.linalg.norm(delta, axis=1)
+    true = rng.normal(size=n) * 2
+    y = (rng.random(n) < expit(true)).astype(int)
+    X = np.column_stack((true * distance, delta))
+    fitted = InNOut(gamma="distance", learning_rate=0.01, max_iter=1000, ece_weights=(0.0,)).fit(X, y)
+    assert np.corrcoef(fitted.temperature(X), distance)[0, 1] > 0.95
+
+
+@nets
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"hidden_channels": 0}, "hidden_channels must be a whole number >= 1"),
+        ({"max_iter": 0}, "max_iter must be a whole number >= 1"),
+        ({"patience": -1}, "patience must be a whole number >= 1"),
+        ({"n_folds": 1}, "n_folds must be a whole number >= 2"),
+        ({"ece_weights": ()}, "ece_weights must hold at least one"),
+        ({"ece_weights": (-1.0,)}, "ece_weights must be finite and >= 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be > 0"),
+        ({"weight_decay": float("nan")}, "weight_decay must be finite"),
+        ({"random_state": -1}, "random_state must be a whole number >= 0"),
+    ],
+)
+def test_wrong_settings_are_refused(cls, option, message):
+    with pytest.raises(InputError, match=message):
+        cls(**{**FAST_NET, **option}).fit(*overconfident(n=20))
+
+
+@nets
+def test_wrong_validation_links_are_refused(cls):
+    X, y = overconfident(n=50)
+    with pytest.raises(InputError, match="X_val and y_val must be given together"):
+        cls(**FAST_NET).fit(X, y, X_val=X)
+    with pytest.raises(InputError, match="y_val must hold only the labels of y"):
+        cls(**FAST_NET).fit(X, y, X_val=X, y_val=y + 1)
+    with pytest.raises(InputError, match="3 features, but"):
+        cls(**FAST_NET).fit(X, y, X_val=X[:, :3], y_val=y)
+
+
+@nets
+def test_values_beyond_single_precision_are_refused(cls):
+    X, y = overconfident(n=50)
+    assert np.isfinite(cls(**FAST_NET).fit(X * 1e11, y).decision_function(X)).all()
+    with pytest.raises(InputError, match=r"X must be at most 1e\+12 in absolute value"):
+        cls(**FAST_NET).fit(X * 1e200, y)
+
+
+def test_state_of_another_width_is_refused():
+    X, y = overconfident(n=50)
+    state = InNOut(**FAST_NET).fit(X, y).get_state()
+    with pytest.raises(ArtifactError, match="inconsistent"):
+        InNOut().set_state({**state, "n_features_in_": 9})
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_a_handful_of_links_is_enough_to_run(n):
+    X, y = overconfident(n=40)
+    rows = np.r_[np.flatnonzero(y == 0)[:1], np.flatnonzero(y == 1)[: n - 1]]
+    assert np.isfinite(InNOut(**FAST_NET).fit(X[rows], y[rows]).decision_function(X)).all()
