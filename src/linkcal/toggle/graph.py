@@ -104,7 +104,8 @@ class ToggleGraph:
 
     def transposed(self) -> ToggleGraph:
         """The graph with every arc reversed: row i lists the out-neighbours of i."""
-        if self.undirected:
+        # With repeated edges the two directions may occur unequally often.
+        if self.undirected and self.multiplicity is None:
             return self
         reversed_arcs = torch.stack([self.receivers, self.senders])
         if self.multiplicity is not None:

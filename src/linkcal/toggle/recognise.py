@@ -219,7 +219,7 @@ def _compose(*maps: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 _ROW_WISE = (
     nn.Identity, nn.Linear, nn.Dropout, nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU,
     nn.Tanh, nn.Sigmoid, nn.Softplus, nn.LayerNorm, nn.BatchNorm1d, pyg.BatchNorm, pyg.MLP, nn.Sequential,
-    nn.ModuleList, pyg.Linear, _AddBias,
+    nn.ModuleList, pyg.Linear, pyg.LayerNorm, _AddBias,
 )  # fmt: skip
 _RELU: tuple[nn.Module, ...] = (nn.ReLU(),)
 
@@ -230,6 +230,8 @@ def _require_row_wise(module: nn.Module) -> None:
             raise _NotKnownError(f"{type(part).__name__} is not known to treat every node alone")
         if isinstance(part, nn.BatchNorm1d) and part.running_mean is None:
             raise _NotKnownError("BatchNorm1d without running statistics mixes the nodes")
+        if isinstance(part, pyg.LayerNorm) and part.mode != "node":
+            raise _NotKnownError(f"LayerNorm(mode={part.mode!r}) mixes the nodes")
 
 
 def _followed_by(layer: Layer, modules: tuple[nn.Module, ...]) -> Layer:

@@ -1,0 +1,228 @@
+"""The public function: what it refuses, what it leaves alone, and what must not change its result."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric import nn as pyg
+
+from linkcal.exceptions import InputError, UnsupportedModelError
+from linkcal.models import GCN, GIN, SAGE, VGAE
+from linkcal.toggle import ToggledEmbeddings, toggle_edges
+
+from .cases import assert_same, build_case, features, seeded
+
+CASE = build_case(30, ["random", "star", "clique", "twins"], 11, undirected=True, loops=False, repeats=False)
+X = features(30, 4, torch.float32)
+FAST = [GCN, SAGE, GIN, VGAE]
+
+
+def model_of(cls: type, **options) -> nn.Module:
+    return seeded(lambda: cls(4, hidden_channels=5, out_channels=3, **options), 5)
+
+
+def toggle(model: nn.Module, pairs: torch.Tensor = CASE.pairs, **options) -> ToggledEmbeddings:
+    return toggle_edges(model, X, CASE.edge_index, pairs, **options)
+
+
+def assert_identical(a: ToggledEmbeddings, b: ToggledEmbeddings) -> None:
+    for name in ("absent", "present", "logit_absent", "logit_present", "in_graph"):
+        assert torch.equal(getattr(a, name), getattr(b, name)), name
+
+
+# --- refusals ---------------------------------------------------------------------------------------------
+
+
+def test_refuses_self_pairs():
+    with pytest.raises(InputError, match=r"edge_label_index must join two different nodes, got \(3, 3\)"):
+        toggle(model_of(GCN), torch.tensor([[0, 3], [1, 3]]))
+
+
+def test_refuses_an_edge_in_one_direction_only():
+    one_way = torch.tensor([[0, 1, 1], [1, 0, 2]])
+    with pytest.raises(InputError, match=r"got \(1, 2\) without \(2, 1\); pass undirected=False"):
+        toggle_edges(model_of(GCN), X, one_way, CASE.pairs)
+    assert len(toggle_edges(model_of(GCN), X, one_way, CASE.pairs, undirected=False)) == len(CASE.pairs.T)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("edge_index", torch.zeros(3, 2, dtype=torch.int64), r"edge_index must have shape \[2, L\]"),
+        ("edge_index", torch.tensor([[0], [30]]), r"edge_index must hold node indices < num_nodes = 30, got 30"),
+        ("pairs", torch.zeros(4, 2, dtype=torch.int64), r"edge_label_index must have shape \[2, L\], got \[4, 2\]"),
+        ("pairs", torch.tensor([[0], [-1]]), r"edge_label_index must hold node indices >= 0, got -1"),
+        ("pairs", torch.tensor([[0.5], [1.0]]), r"edge_label_index must hold integers"),
+        ("x", torch.zeros(30, 2, 2), r"x must be a tensor of shape \[N, F\] or \[N\], got \[30, 2, 2\]"),
+        ("x", [[1.0]], r"x must be a tensor .* got list"),
+    ],
+)
+def test_refuses_wrong_shapes(field, value, message):
+    given = {"x": X, "edge_index": CASE.edge_index, "pairs": CASE.pairs, field: value}
+    with pytest.raises(InputError, match=message):
+        toggle_edges(model_of(GCN), given["x"], given["edge_index"], given["pairs"])
+
+
+def test_refuses_unknown_method():
+    with pytest.raises(InputError, match="method must be one of auto, naive, .* got 'fats'.*did you mean 'fast'"):
+        toggle(model_of(GCN), method="fats")
+
+
+def test_refuses_a_model_that_caches_its_graph():
+    model = seeded(lambda: pyg.GAE(pyg.GCN(4, 5, 2, 3, cached=True)), 0)
+    for method in ("auto", "naive"):
+        with pytest.raises(UnsupportedModelError, match=r"GCNConv\(cached=True\) at .*convs\.0"):
+            toggle(model, method=method)
+
+
+def test_refuses_a_module_without_encode():
+    with pytest.raises(UnsupportedModelError, match=r"lacks encode\(x, edge_index\)"):
+        toggle(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("method", ["fast", "delta"])
+def test_fast_methods_say_why_a_model_is_not_theirs(method):
+    model = seeded(lambda: pyg.GAE(pyg.GAT(4, 6, 2, 3, heads=1)), 0)
+    with pytest.raises(UnsupportedModelError, match=f"got '{method}': the layer GATConv"):
+        toggle(model, method=method)
+
+
+# --- what is left alone -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", FAST)
+def test_inputs_and_model_are_unchanged(cls):
+    model = model_of(cls)
+    inputs = (X, CASE.edge_index, CASE.pairs)
+    before = [tensor.clone() for tensor in inputs]
+    state = copy.deepcopy(model.state_dict())
+    for method in ("auto", "delta", "naive"):
+        toggle(model, method=method)
+    assert all(torch.equal(a, b) for a, b in zip(inputs, before, strict=True))
+    assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())
+
+
+def test_the_mode_of_every_submodule_is_restored():
+    model = model_of(GIN).train()
+    model.gnn.norms[0].eval()
+    modes = [module.training for module in model.modules()]
+    toggle(model)
+    assert [module.training for module in model.modules()] == modes
+    with pytest.raises(InputError):
+        toggle(model, torch.tensor([[1], [1]]))
+    assert [module.training for module in model.modules()] == modes
+
+
+@pytest.mark.parametrize("cls", FAST)
+@pytest.mark.parametrize("method", ["auto", "delta", "naive"])
+def test_training_mode_makes_no_difference(cls, method):
+    """Dropout, sampling (VGAE) and batch statistics (GIN) are off while toggling."""
+    model = model_of(cls, dropout=0.5)
+    assert_identical(toggle(model.eval(), method=method), toggle(model.train(), method=method))
+
+
+def test_no_gradients_are_recorded():
+    assert not toggle(model_of(GCN)).logit_absent.requires_grad
+
+
+def test_untouched_state_is_the_models_own_output():
+    model = model_of(GCN).eval()
+    with torch.no_grad():
+        plain = model(X, CASE.edge_index, CASE.pairs)
+    toggled = toggle(model)
+    as_given = torch.where(toggled.in_graph, toggled.logit_present, toggled.logit_absent)
+    torch.testing.assert_close(as_given, plain, atol=1e-6, rtol=1e-6)
+
+
+# --- what must not change the result ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", FAST)
+@pytest.mark.parametrize("method", ["fast", "delta"])
+def test_order_and_repeats_of_pairs(cls, method):
+    order = torch.tensor([5, 0, 3, 3, 1, 7, 2, 4, 6, 0])
+    all_at_once = toggle(model_of(cls), method=method)
+    assert_same(toggle(model_of(cls), CASE.pairs[:, order], method=method), all_at_once.take(order))
+
+
+@pytest.mark.parametrize("cls", FAST)
+def test_order_of_endpoints(cls):
+    assert_same(toggle(model_of(cls), CASE.pairs.flip(0)), toggle(model_of(cls)))
+
+
+@pytest.mark.parametrize("cls", FAST)
+@pytest.mark.parametrize("method", ["fast", "delta"])
+def test_relabelled_nodes(cls, method):
+    model, new = model_of(cls), torch.randperm(30, generator=torch.Generator().manual_seed(1))
+    x = torch.empty_like(X)
+    x[new] = X
+    relabelled = toggle_edges(model, x, new[CASE.edge_index], new[CASE.pairs], method=method)
+    assert_same(relabelled, toggle(model, method=method))
+
+
+@pytest.mark.parametrize("cls", FAST)
+def test_order_of_edges(cls):
+    order = torch.randperm(CASE.edge_index.size(1), generator=torch.Generator().manual_seed(2))
+    shuffled = toggle_edges(model_of(cls), X, CASE.edge_index[:, order], CASE.pairs)
+    assert_same(shuffled, toggle(model_of(cls)))
+
+
+@pytest.mark.parametrize("cls", FAST)
+def test_number_of_threads(cls):
+    """Bit for bit."""
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            results.append(toggle(model_of(cls)))
+    finally:
+        torch.set_num_threads(before)
+    assert_identical(*results)
+
+
+def test_int32_indices():
+    narrow = toggle_edges(model_of(GCN), X, CASE.edge_index.int(), CASE.pairs.int())
+    assert_identical(narrow, toggle(model_of(GCN)))
+
+
+# --- other people's models --------------------------------------------------------------------------------
+
+
+class Halved(nn.Module):
+    """A user's model with a link embedding of its own, that decodes to probabilities."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.GCNConv(4, 3)
+
+    def encode(self, x, edge_index):
+        return self.conv(x, edge_index)
+
+    def link_embedding(self, z, edge_label_index):
+        return (z[edge_label_index[0]] - z[edge_label_index[1]]).abs()
+
+    def decode(self, z, edge_label_index):
+        return torch.sigmoid(self.link_embedding(z, edge_label_index).sum(dim=-1) / 2)
+
+
+def test_probabilities_become_logits():
+    toggled = toggle(seeded(Halved, 3), decode_returns="probabilities")
+    torch.testing.assert_close(toggled.logit_absent, toggled.absent.sum(dim=-1) / 2, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(toggled.logit_present, toggled.present.sum(dim=-1) / 2, atol=1e-5, rtol=1e-5)
+
+
+def test_what_decode_returns_must_be_declared():
+    with pytest.raises(InputError, match="decode_returns must be declared"):
+        toggle(seeded(Halved, 3))
+
+
+def test_take_keeps_every_field():
+    toggled = toggle(model_of(SAGE))
+    some = toggled.take(torch.tensor([2, 0]))
+    assert len(some) == 2
+    assert torch.equal(some.logit_present, toggled.logit_present[[2, 0]])
+    assert some.method == toggled.method

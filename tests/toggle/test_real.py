@@ -1,0 +1,69 @@
+"""Real graphs, 300 random pairs each: fast methods equal one forward pass per pair."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from linkcal._random import torch_stream
+from linkcal.data import Graph, load_dataset, structural_node_features
+from linkcal.toggle import toggle_edges
+
+from .cases import MODELS, assert_same, seeded
+
+pytestmark = [pytest.mark.realdata, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def data_root() -> Path:
+    if not os.environ.get("LINKCAL_DATA_ROOT"):
+        pytest.skip("needs the raw data sets: set LINKCAL_DATA_ROOT")
+    return Path(os.environ["LINKCAL_DATA_ROOT"])
+
+
+@lru_cache(maxsize=1)
+def _graph(name: str, root: Path) -> tuple[Graph, torch.Tensor]:
+    if name == "ogbl-ddi":
+        table = pd.read_csv(root / "ogbl_ddi" / "raw" / "edge.csv.gz", header=None)
+        graph = Graph.from_edges(torch.from_numpy(table.to_numpy().T.copy()), 4267, name=name)
+    else:
+        graph = load_dataset(name, data_root=root)
+    x = graph.x
+    if x is None:
+        x = structural_node_features(graph.edge_index, graph.num_nodes).float()
+    return graph, x
+
+
+def _pairs(graph: Graph, count: int) -> torch.Tensor:
+    """Half edges, half uniform pairs."""
+    generator = torch_stream(0, "toggle test pairs")
+    edges = graph.pairs[:, torch.randint(graph.num_pairs, (count // 2,), generator=generator)]
+    others = torch.randint(graph.num_nodes, (2, count), generator=generator)
+    others = others[:, others[0] != others[1]][:, : count - count // 2]
+    return torch.cat([edges, others], dim=1)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("dataset", ["cora", "pubmed", "chameleon", "bitcoin-alpha", "bitcoin-otc"])
+def test_real_graph(dataset, name, data_root):
+    graph, x = _graph(dataset, data_root)
+    pairs = _pairs(graph, 300 if dataset != "pubmed" else 60)
+    model = seeded(lambda: MODELS[name](x.size(1), 32, 16), 0)
+    fast, naive = (toggle_edges(model, x, graph.edge_index, pairs, method=m) for m in ("fast", "naive"))
+    assert_same(fast, naive)
+    assert int(fast.in_graph.sum()) >= pairs.size(1) // 2
+
+
+@pytest.mark.parametrize("name", ["gcn", "sage"])
+def test_dense_real_graph(name, data_root):
+    """ogbl-ddi, mean degree 500: few pairs, each forward pass takes a second."""
+    graph, x = _graph("ogbl-ddi", data_root)
+    pairs = _pairs(graph, 12)
+    model = seeded(lambda: MODELS[name](x.size(1), 32, 16), 0)
+    fast, naive = (toggle_edges(model, x, graph.edge_index, pairs, method=m) for m in ("fast", "naive"))
+    assert_same(fast, naive)
