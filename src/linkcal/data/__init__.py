@@ -6,6 +6,7 @@ from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
 from linkcal.data.negatives import NegativeSampler, sample_negatives
 from linkcal.data.node_ids import NodeIds
 from linkcal.data.pairs import LinkPairs, LinkSplit
+from linkcal.data.pyg import from_pyg, to_pyg
 from linkcal.data.simulated import BlockModelTruth, simulate_graph
 from linkcal.data.split import split_links
 from linkcal.data.structural import STRUCTURAL_FEATURES, structural_node_features
@@ -24,6 +25,7 @@ __all__ = [
     "NegativeSampler",
     "NodeIds",
     "PairChunk",
+    "from_pyg",
     "load_dataset",
     "pair_keys",
     "read_edges",
@@ -33,4 +35,5 @@ __all__ = [
     "simulate_graph",
     "split_links",
     "structural_node_features",
+    "to_pyg",
 ]

@@ -1,0 +1,259 @@
+"""Splits from and to PyG's convention: three ``Data`` objects as ``RandomLinkSplit`` makes them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from linkcal._validation import check_choice, check_edge_index
+from linkcal.data.graph import Graph, pair_keys
+from linkcal.data.pairs import LinkPairs, LinkSplit
+from linkcal.exceptions import InputError, LinkcalWarning
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+__all__ = ["from_pyg", "to_pyg"]
+
+#: Where a repeated negative is kept: a test set should stay as it was.
+_KEEP_ORDER = ("test", "val", "train")
+
+
+def from_pyg(
+    train: Data,
+    val: Data,
+    test: Data,
+    *,
+    directed: bool = False,
+    positive_label: int = 1,
+    repeated_negatives: Literal["drop", "error"] = "drop",
+    name: str = "graph",
+) -> LinkSplit:
+    """Take over a split that PyG's ``RandomLinkSplit`` (or anything of its format) made.
+
+    Parameters
+    ----------
+    train, val, test : torch_geometric.data.Data
+        With ``edge_index``, ``edge_label_index`` and ``edge_label`` (or the four ``pos_`` and ``neg_``
+        attributes of ``split_labels=True``). Messages travel over ``train.edge_index`` only; PyG's test
+        graph, which has the validation edges as well, is not used. Edge attributes are left out.
+    directed : bool
+        Whether (u, v) and (v, u) are different links. In an undirected graph ``train.edge_index`` must hold
+        both directions of each edge.
+    positive_label : int
+        Value of ``edge_label`` that marks a link; 0 marks a non-link and any other value is refused. PyG
+        shifts labels by one where ``edge_label`` existed before: ones become 2, so pass 2 then.
+    repeated_negatives : {"drop", "error"}
+        PyG draws negatives of an undirected graph in both directions, so that one pair can come twice, even
+        in two parts. ``"drop"`` keeps it once (in the test part before the validation part before the
+        training part) and warns with the count.
+    name : str
+
+    Returns
+    -------
+    LinkSplit
+        In each part positives first, then negatives, each in the given order; undirected pairs are written
+        smaller index first. The rates of :class:`LinkPairs` are unknown (None).
+
+    Raises
+    ------
+    InputError
+        If a validation or test link is in the message graph (also reversed, in an undirected graph), a
+        training link is not, a pair has both labels or is positive twice, or a format is not as above.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph, split_links
+    >>> split = split_links(simulate_graph(60, num_features=4))
+    >>> again = from_pyg(*to_pyg(split))
+    >>> bool((again.test.edge_label_index == split.test.edge_label_index).all())
+    True
+    """
+    check_choice(repeated_negatives, "repeated_negatives", ("drop", "error"))
+    graph = _message_graph(train, directed=directed, name=name)
+    parts = {
+        part: _labelled_pairs(data, part, graph, positive_label)
+        for part, data in (("train", train), ("val", val), ("test", test))
+    }
+    positives = {part: pairs[0] for part, pairs in parts.items()}
+    _check_positives(graph, positives)
+    edges = torch.cat([graph.pairs, positives["val"], positives["test"]], dim=1)
+    negatives = _distinct_negatives(graph, edges, {p: n for p, (_, n) in parts.items()}, repeated_negatives)
+    labelled = {part: _join(positives[part], negatives[part]) for part in parts}
+    full = Graph.from_edges(edges, graph.num_nodes, directed=directed)
+    counts = {**full.counts(), "features": graph.counts()["features"]}
+    return LinkSplit(graph=graph, **labelled, seed=None, counts_full=counts)
+
+
+def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
+    """Write a split as PyG's ``RandomLinkSplit`` would: ``(train, val, test)``.
+
+    Parameters
+    ----------
+    split : LinkSplit
+
+    Returns
+    -------
+    tuple of torch_geometric.data.Data
+        Each with ``x`` (if there are features), ``num_nodes``, ``edge_index``, ``edge_label_index`` and float
+        ``edge_label``. As in PyG, the edges of the training and of the validation object are the training
+        edges, and those of the test object have the validation links too. Scores on that graph differ from
+        linkcal's, which are computed on the training edges throughout. Tensors may be shared with `split`.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph, split_links
+    >>> train, val, test = to_pyg(split_links(simulate_graph(60, num_features=4)))
+    >>> train.num_edges == val.num_edges < test.num_edges
+    True
+    """
+    from torch_geometric.data import Data
+
+    graph = split.graph
+    known = split.val.edge_label_index[:, split.val.edge_label == 1]
+    with_val = Graph.from_edges(
+        torch.cat([graph.edge_index, known], dim=1), graph.num_nodes, directed=graph.directed
+    )
+    edges = {"train": graph.edge_index, "val": graph.edge_index, "test": with_val.edge_index}
+
+    def data(part: str) -> Data:
+        pairs = split.part(part)
+        return Data(
+            x=graph.x,
+            edge_index=edges[part],
+            num_nodes=graph.num_nodes,
+            edge_label=pairs.edge_label,
+            edge_label_index=pairs.edge_label_index,
+        )
+
+    return data("train"), data("val"), data("test")
+
+
+def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
+    num_nodes = train.num_nodes
+    if num_nodes is None:
+        raise InputError("train must have num_nodes or x, got neither")
+    graph = Graph.from_edges(train.edge_index, int(num_nodes), x=train.x, directed=directed, name=name)
+    # from_edges adds missing reverses: the simple graph is then larger than what was stored.
+    if not directed and graph.edge_index.size(1) != _num_distinct(train.edge_index, graph.num_nodes):
+        raise InputError(
+            "train.edge_index must hold both directions of each edge, got some in one only; for a directed "
+            "graph pass directed=True"
+        )
+    return graph
+
+
+def _num_distinct(edge_index: Tensor, num_nodes: int) -> int:
+    """Distinct stored columns, self-loops aside."""
+    edge_index = edge_index[:, edge_index[0] != edge_index[1]].to(torch.int64)
+    return int(torch.unique(pair_keys(edge_index, num_nodes, directed=True)).numel())
+
+
+def _labelled_pairs(data: Data, part: str, graph: Graph, positive_label: int) -> tuple[Tensor, Tensor]:
+    """Positive and negative pairs of one part, smaller index first if undirected."""
+    index, label = _labels_of(data, part)
+    index = check_edge_index(index, graph.num_nodes, f"{part}.edge_label_index")
+    if label.shape != index.shape[1:]:
+        raise InputError(f"{part}.edge_label must have shape [{index.size(1)}], got {list(label.shape)}")
+    other = label[(label != 0) & (label != positive_label)]
+    if other.numel():
+        raise InputError(
+            f"{part}.edge_label must hold 0 and positive_label = {positive_label} only, "
+            f"got {other[0].item()!r}"
+        )
+    loops = index[0][index[0] == index[1]]
+    if loops.numel():
+        raise InputError(
+            f"{part}.edge_label_index must join two different nodes, got ({int(loops[0])}, {int(loops[0])}); "
+            "remove self-loops before splitting"
+        )
+    if not graph.directed:
+        index = torch.stack([torch.minimum(index[0], index[1]), torch.maximum(index[0], index[1])])
+    is_link = label == positive_label
+    return index[:, is_link], index[:, ~is_link]
+
+
+def _labels_of(data: Any, part: str) -> tuple[Tensor, Tensor]:
+    if "edge_label_index" in data and "edge_label" in data:
+        return data.edge_label_index, data.edge_label
+    if "pos_edge_label_index" in data and "pos_edge_label" in data:
+        index, label = [data.pos_edge_label_index], [data.pos_edge_label]
+        if "neg_edge_label_index" in data:
+            index.append(data.neg_edge_label_index)
+            label.append(data.neg_edge_label)
+        return torch.cat(index, dim=1), torch.cat(label)
+    raise InputError(
+        f"{part} must have edge_label_index and edge_label, got {', '.join(sorted(data.keys()))}"
+    )
+
+
+def _check_positives(graph: Graph, positives: dict[str, Tensor]) -> None:
+    for part in ("val", "test"):
+        known = graph.has_pairs(positives[part])
+        if known.any():
+            pair = tuple(positives[part][:, known][:, 0].tolist())
+            hint = "" if graph.directed else "; split undirected graphs with is_undirected=True"
+            raise InputError(
+                f"{part} links must not be in train.edge_index, got {int(known.sum())} that are, the first "
+                f"{pair}: the model would be shown the answer{hint}"
+            )
+    outside = ~graph.has_pairs(positives["train"])
+    if outside.any():
+        pair = tuple(positives["train"][:, outside][:, 0].tolist())
+        raise InputError(
+            f"train links must be in train.edge_index, got {int(outside.sum())} that are not, the first "
+            f"{pair}; split with disjoint_train_ratio=0"
+        )
+    every = torch.cat([positives[part] for part in _KEEP_ORDER], dim=1)
+    keys = pair_keys(every, graph.num_nodes, directed=graph.directed)
+    repeats = keys.numel() - torch.unique(keys).numel()
+    if repeats:
+        raise InputError(f"links must stand once in all parts together, got {repeats} repeated")
+
+
+def _distinct_negatives(
+    graph: Graph, edges: Tensor, negatives: dict[str, Tensor], repeated: str
+) -> dict[str, Tensor]:
+    """Refuse negatives that are edges; keep each pair once over all parts."""
+    joined = torch.cat([negatives[part] for part in _KEEP_ORDER], dim=1)
+    keys = pair_keys(joined, graph.num_nodes, directed=graph.directed)
+    edge_keys = pair_keys(edges, graph.num_nodes, directed=graph.directed)
+    wrong = torch.isin(keys, edge_keys)
+    if wrong.any():
+        pair = tuple(joined[:, wrong][:, 0].tolist())
+        raise InputError(f"non-links must be no edges, got {int(wrong.sum())} that are, the first {pair}")
+    first = _first_of_each(keys)
+    dropped = int((~first).sum())
+    if dropped and repeated == "error":
+        pair = tuple(joined[:, ~first][:, 0].tolist())
+        raise InputError(
+            f"non-links must stand once in all parts together, got {dropped} repeated, as {pair}"
+        )
+    if dropped:
+        warnings.warn(
+            f"dropped {dropped} non-links that repeat another one, in either direction",
+            LinkcalWarning,
+            stacklevel=3,
+        )
+    sizes = [negatives[part].size(1) for part in _KEEP_ORDER]
+    kept = dict(zip(_KEEP_ORDER, torch.split(first, sizes), strict=True))
+    return {part: negatives[part][:, kept[part]] for part in _KEEP_ORDER}
+
+
+def _first_of_each(keys: Tensor) -> Tensor:
+    """Whether each key [L] is the first of its value: bool [L]."""
+    order = torch.argsort(keys, stable=True)
+    ranked = keys[order]
+    first = torch.ones_like(keys, dtype=torch.bool)
+    first[order[1:]] = ranked[1:] != ranked[:-1]
+    return first
+
+
+def _join(positives: Tensor, negatives: Tensor) -> LinkPairs:
+    label = torch.cat([torch.ones(positives.size(1)), torch.zeros(negatives.size(1))])
+    return LinkPairs(
+        edge_label_index=torch.cat([positives, negatives], dim=1), edge_label=label.to(positives.device)
+    )
