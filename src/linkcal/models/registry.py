@@ -100,25 +100,31 @@ MODELS: dict[str, ModelSpec] = {
         "gcn",
         GCN,
         "graph convolutional network, inner product",
-        Preset({"hidden_channels": 32}, TrainingConfig(epochs=200, lr=0.01, patience=50)),
+        Preset({"hidden_channels": 32}, TrainingConfig(epochs=200, weight_decay=5e-4, patience=50)),
     ),
     "sage": _spec(
         "sage",
         SAGE,
         "GraphSAGE with mean aggregation, linear layer on the endpoints' product",
-        Preset({"hidden_channels": 64}, TrainingConfig(epochs=200, lr=0.01, patience=50)),
+        Preset(
+            {"hidden_channels": 32, "dropout": 0.5},
+            TrainingConfig(epochs=150, weight_decay=5e-4, patience=40),
+        ),
     ),
     "gin": _spec(
         "gin",
         GIN,
         "graph isomorphism network with batch normalisation, inner product",
-        Preset({"hidden_channels": 64}, TrainingConfig(epochs=200, lr=0.01, patience=50)),
+        Preset(
+            {"hidden_channels": 64, "dropout": 0.5},
+            TrainingConfig(epochs=200, weight_decay=5e-4, patience=40),
+        ),
     ),
     "vgae": _spec(
         "vgae",
         VGAE,
         "variational graph auto-encoder, inner product",
-        Preset({"hidden_channels": 32}, TrainingConfig(epochs=200, lr=0.01, patience=50)),
+        Preset({"hidden_channels": 16}, TrainingConfig(epochs=200, patience=50)),
     ),
 }
 

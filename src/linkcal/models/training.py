@@ -175,6 +175,7 @@ def train_link_predictor(
     """
     config = TrainingConfig() if config is None else config
     predictor = as_link_predictor(model, decode_returns)
+    seed = check_positive_int(seed, "seed", minimum=0)
     device = check_device(device)
     graph, train, val = split.graph.to(device), split.train.to(device), split.val.to(device)
     _check_parts(train, val)
