@@ -117,7 +117,7 @@ MODELS: dict[str, ModelSpec] = {
         "graph isomorphism network with batch normalisation, inner product",
         Preset(
             {"hidden_channels": 64, "dropout": 0.5},
-            TrainingConfig(epochs=200, weight_decay=5e-4, patience=40),
+            TrainingConfig(epochs=150, weight_decay=5e-4, patience=40),
         ),
     ),
     "vgae": _spec(
