@@ -52,8 +52,16 @@ def test_refuses_an_edge_in_one_direction_only():
     ("field", "value", "message"),
     [
         ("edge_index", torch.zeros(3, 2, dtype=torch.int64), r"edge_index must have shape \[2, L\]"),
-        ("edge_index", torch.tensor([[0], [30]]), r"edge_index must hold node indices < num_nodes = 30, got 30"),
-        ("pairs", torch.zeros(4, 2, dtype=torch.int64), r"edge_label_index must have shape \[2, L\], got \[4, 2\]"),
+        (
+            "edge_index",
+            torch.tensor([[0], [30]]),
+            r"edge_index must hold node indices < num_nodes = 30, got 30",
+        ),
+        (
+            "pairs",
+            torch.zeros(4, 2, dtype=torch.int64),
+            r"edge_label_index must have shape \[2, L\], got \[4, 2\]",
+        ),
         ("pairs", torch.tensor([[0], [-1]]), r"edge_label_index must hold node indices >= 0, got -1"),
         ("pairs", torch.tensor([[0.5], [1.0]]), r"edge_label_index must hold integers"),
         ("x", torch.zeros(30, 2, 2), r"x must be a tensor of shape \[N, F\] or \[N\], got \[30, 2, 2\]"),
@@ -67,7 +75,9 @@ def test_refuses_wrong_shapes(field, value, message):
 
 
 def test_refuses_unknown_method():
-    with pytest.raises(InputError, match="method must be one of auto, naive, .* got 'fats'.*did you mean 'fast'"):
+    with pytest.raises(
+        InputError, match="method must be one of auto, naive, .* got 'fats'.*did you mean 'fast'"
+    ):
         toggle(model_of(GCN), method="fats")
 
 

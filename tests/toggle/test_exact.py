@@ -24,7 +24,7 @@ from .cases import (
 DTYPES = st.sampled_from([torch.float32, torch.float64])
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.data(), toggle_cases(), DTYPES)
 def test_linkcal_models(data, case, dtype):
     width = data.draw(st.integers(1, 4))
@@ -32,7 +32,7 @@ def test_linkcal_models(data, case, dtype):
     assert_equals_naive(model, features(case.num_nodes, width, dtype, case.seed), case, "fast", "delta")
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.data(), toggle_cases(), DTYPES)
 def test_pyg_autoencoders(data, case, dtype):
     width = data.draw(st.integers(1, 4))

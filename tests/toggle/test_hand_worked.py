@@ -62,9 +62,7 @@ def test_directed_gin(method):
     """0 -> 1 -> 2: z = (1, 4, 11); with 0 -> 2 as well z_2 = 13. 2 -> 0 is another pair."""
     arcs = torch.tensor([[0, 1], [1, 2]])
     pairs = torch.tensor([[0, 2], [2, 0]])
-    toggled = toggle_edges(
-        ones(pyg.GIN(1, 1, 2, 1)), X, arcs, pairs, undirected=False, method=method
-    )
+    toggled = toggle_edges(ones(pyg.GIN(1, 1, 2, 1)), X, arcs, pairs, undirected=False, method=method)
     assert toggled.logit_absent.tolist() == pytest.approx([11.0, 11.0], rel=1e-12)
     # With 2 -> 0 the graph is a cycle: h = (7, 3, 8), z_0 = h_0 + h_2 = 15, z_2 = h_2 + h_1 = 11.
     assert toggled.logit_present.tolist() == pytest.approx([13.0, 15.0 * 11.0], rel=1e-12)

@@ -85,8 +85,8 @@ class Layer:
         ``r``, row-wise.
     self_loop_fill : float, optional
         Weight of the self-loop that the layer adds to each node without one; None adds none.
-    message_is_linear : bool
-        Whether ``m`` is linear without bias, so that it may be applied after the sum.
+    message_weight : Tensor [k, c], optional
+        The matrix of ``m`` where it is linear without bias, so that it may be applied after the sum.
     elementwise : Elementwise, optional
         ``f`` in the form that the compiled kernel evaluates itself.
     """
@@ -96,5 +96,5 @@ class Layer:
     update: RowMap
     root: RowMap | None = None
     self_loop_fill: float | None = None
-    message_is_linear: bool = False
+    message_weight: Tensor | None = None
     elementwise: Elementwise | None = None

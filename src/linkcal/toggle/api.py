@@ -1,37 +1,25 @@
-"""The public function: toggle every pair's own edge, by whichever method is exact for the model."""
+"""The public functions: toggle every pair's own edge, by whichever method is exact for the model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from linkcal._validation import check_choice, check_edge_index
-from linkcal.exceptions import InputError, UnsupportedModelError
-from linkcal.models import (
-    DecodeReturns,
-    as_link_predictor,
-    link_embedding_of,
-    unwrap_link_predictor,
-)
-from linkcal.toggle.cache import forward_with_cache
-from linkcal.toggle.delta import delta_endpoints
-from linkcal.toggle.fused import fused_applies, fused_endpoints
-from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.naive import naive_endpoints
-from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse_stateful
+from linkcal._validation import check_choice, check_edge_index, check_positive_int
+from linkcal.exceptions import InputError
+from linkcal.models import DecodeReturns, as_link_predictor
+from linkcal.toggle.engine import METHODS, Method, ToggleEngine
+from linkcal.toggle.khop import MAX_BATCH_NODES
+from linkcal.toggle.output import OutputArrays
 from linkcal.toggle.result import ToggledEmbeddings
 
-__all__ = ["METHODS", "Method", "toggle_edges"]
+__all__ = ["BLOCK_SIZE", "METHODS", "Method", "iter_toggled", "toggle_edges"]
 
-Method = Literal["auto", "naive", "fast", "delta"]
-#: Values of the argument `method`.
-METHODS: tuple[str, ...] = get_args(Method)
-
-Endpoints = tuple[Tensor, Tensor]
+#: Pairs toggled at once unless the caller says otherwise.
+BLOCK_SIZE = 1 << 16
 
 
 def toggle_edges(
@@ -43,6 +31,10 @@ def toggle_edges(
     undirected: bool = True,
     method: Method = "auto",
     decode_returns: DecodeReturns | None = None,
+    num_hops: int | None = None,
+    max_batch_nodes: int = MAX_BATCH_NODES,
+    block_size: int = BLOCK_SIZE,
+    out: Mapping[str, Any] | None = None,
 ) -> ToggledEmbeddings:
     """Link embeddings and logits of each pair with the pair's own edge absent and present, exactly.
 
@@ -64,13 +56,26 @@ def toggle_edges(
         Pairs to toggle; repeats are allowed, self-pairs are not.
     undirected : bool
         Whether a pair is unordered and both directions of its edge are toggled together.
-    method : {"auto", "naive", "fast", "delta"}
+    method : {"auto", "naive", "fast", "delta", "khop"}
         ``"naive"`` runs one forward pass per pair. ``"fast"`` propagates only what the toggled edge changes:
         in a compiled kernel where there is one for the model's layers, else by ``"delta"``, the same in torch
-        operations, for any number of layers and on any device. ``"auto"`` takes ``"fast"`` where the model's
-        layers are known, else ``"naive"``.
+        operations, for any number of layers and on any device. ``"khop"`` runs the model itself on the L-hop
+        subgraphs around the pairs, for any deterministic message passing. ``"auto"`` takes ``"fast"`` where
+        the model's layers are known, else ``"khop"`` where it reproduces the model, else ``"naive"``.
     decode_returns : {"logits", "probabilities"}, optional
         What ``model.decode`` returns, unless the model's attribute of that name declares it.
+    num_hops : int, optional
+        For ``"khop"``: how many hops the model sees. By default the number of times that PyG
+        ``MessagePassing`` modules pass messages in one ``encode``; needed for a model that passes messages
+        by other means.
+    max_batch_nodes : int
+        For ``"khop"``: nodes of the subgraphs that run at once (a single pair may exceed it).
+    block_size : int
+        Pairs toggled at once. No result depends on it beyond the rounding of the model's own ``decode``.
+    out : mapping of str to array or Tensor, optional
+        Arrays, memory maps or CPU tensors named ``absent`` and ``present`` [L, d], ``logit_absent`` and
+        ``logit_present`` [L], ``in_graph`` [L] bool, to write into; all five. The result then holds views of
+        them.
 
     Returns
     -------
@@ -80,16 +85,20 @@ def toggle_edges(
     Raises
     ------
     InputError
-        If a tensor has the wrong shape, an index is out of range, a pair joins a node to itself, or
-        `undirected` is True and some edge stands in one direction only.
+        If a tensor has the wrong shape, an index is out of range, a pair joins a node to itself,
+        `undirected` is True and some edge stands in one direction only, or an array of `out` does not fit.
     UnsupportedModelError
-        If the model lacks a method or caches its graph, or `method` is ``"fast"`` or ``"delta"`` and the
-        model's layers are not known.
+        If the model lacks a method or caches its graph, or the asked method is not exact for the model.
 
     Notes
     -----
     ``h_uv = psi(z_u, z_v)`` on A- (own edge absent) and ``h+_uv`` on A+ (present), arXiv 2403.04605,
     section 4. `docs/toggling.md` in the source repository derives the fast methods.
+
+    Memory beyond the graph, the model and the result: a few arrays [N, k] of hidden values (k the widest
+    layer) and a few [block_size, k]; for ``"delta"`` about 0.5 GB at k = 32 in float32 (arcs are held in
+    blocks of a million); for ``"khop"`` what the model itself takes on `max_batch_nodes` nodes and 16 times
+    as many arcs, and 24 bytes per node and thread.
 
     Examples
     --------
@@ -101,80 +110,101 @@ def toggle_edges(
     >>> toggled.absent.shape, toggled.in_graph.tolist(), toggled.method
     (torch.Size([2, 3]), [True, False], 'kernel')
     """
-    check_choice(method, "method", METHODS)
-    predictor = as_link_predictor(model, decode_returns)
-    edge_index, pairs = _check_graph(x, edge_index, edge_label_index)
-    refuse_stateful(predictor)
-    graph = ToggleGraph.from_edge_index(edge_index, x.size(0), undirected=undirected)
-    in_graph = graph.contains(pairs)
-    with torch.no_grad(), evaluating(predictor):
-        z = predictor.encode(x, edge_index)  # type: ignore[operator]
-        untouched = (z[pairs[0]], z[pairs[1]])
-        if not pairs.size(1):
-            toggled, used = untouched, "none"
-        else:
-            toggled, used = _toggled(predictor, x, edge_index, graph, pairs, ~in_graph, z, method)
-        absent = _choose(in_graph, toggled, untouched)
-        present = _choose(in_graph, untouched, toggled)
-        h_absent, logit_absent = _embed_and_score(predictor, absent)
-        h_present, logit_present = _embed_and_score(predictor, present)
-    return ToggledEmbeddings(h_absent, h_present, logit_absent, logit_present, in_graph, used)
+    blocks = iter_toggled(
+        model,
+        x,
+        edge_index,
+        edge_label_index,
+        undirected=undirected,
+        method=method,
+        decode_returns=decode_returns,
+        num_hops=num_hops,
+        max_batch_nodes=max_batch_nodes,
+        block_size=block_size,
+    )
+    number = edge_label_index.shape[1] if hasattr(edge_label_index, "shape") else len(edge_label_index[0])
+    target = None if out is None else OutputArrays(out, number)
+    for rows, toggled in blocks:
+        if target is None:
+            if len(toggled) == number:
+                return toggled
+            target = OutputArrays.like(toggled, number)
+        target.write(rows, toggled)
+    assert target is not None  # there is always a block, if an empty one
+    return target.result(toggled.method)
 
 
-def _toggled(
+def iter_toggled(
     model: nn.Module,
     x: Tensor,
     edge_index: Tensor,
-    graph: ToggleGraph,
-    pairs: Tensor,
-    insert: Tensor,
-    z: Tensor,
-    method: Method,
-) -> tuple[Endpoints, str]:
-    """Endpoint embeddings after each pair's toggle, and the name of what computed them."""
-    if method != "naive":
-        known = recognise(unwrap_link_predictor(model))
-        if isinstance(known, Recognised):
-            features = known.node_features(x)
-            z_known, caches = forward_with_cache(known.layers, graph, features)
-            known = (
-                known if _agrees(z_known, z) else Unrecognised("its layers do not reproduce its encode(x)")
-            )
-        if isinstance(known, Recognised):
-            if method != "delta" and fused_applies(known.layers, graph, features):
-                return fused_endpoints(caches, graph, pairs, insert), "kernel"
-            return delta_endpoints(caches, graph, pairs, insert), "delta"
-        if method != "auto":
-            raise UnsupportedModelError(
-                f"method must be 'auto' or 'naive' for this model, got {method!r}: {known.reason}"
-            )
-    endpoints = naive_endpoints(model, x, edge_index, pairs, insert, undirected=graph.undirected)
-    return endpoints, "naive"
+    edge_label_index: Tensor,
+    *,
+    undirected: bool = True,
+    method: Method = "auto",
+    decode_returns: DecodeReturns | None = None,
+    num_hops: int | None = None,
+    max_batch_nodes: int = MAX_BATCH_NODES,
+    block_size: int = BLOCK_SIZE,
+) -> Iterator[tuple[slice, ToggledEmbeddings]]:
+    """Toggle pairs block by block, for results that do not fit into memory.
 
+    The arguments are checked and the work per graph (a forward pass, what each node's neighbourhood adds up
+    to) is done once, when this is called; the model, `x` and `edge_index` must not change while the blocks
+    are read.
 
-def _agrees(ours: Tensor, theirs: Tensor) -> bool:
-    """Whether two forward passes agree to rounding: forward hooks or patched methods would show here."""
-    if ours.shape != theirs.shape:
-        return False
-    tolerance = 1e-9 if theirs.dtype == torch.float64 else 1e-4
-    scale = float(theirs.abs().max()) if theirs.numel() else 0.0
-    return bool((ours - theirs).abs().max() <= tolerance * max(scale, 1.0)) if theirs.numel() else True
+    Parameters
+    ----------
+    model, x, edge_index, edge_label_index, undirected, method, decode_returns, num_hops, max_batch_nodes
+        As in :func:`toggle_edges`.
+    block_size : int
+        Pairs per block.
 
+    Yields
+    ------
+    rows : slice
+        The columns of `edge_label_index` that the block answers, in order.
+    toggled : ToggledEmbeddings
+        Without pairs one empty block comes.
 
-def _choose(condition: Tensor, where_true: Endpoints, where_false: Endpoints) -> Endpoints:
-    column = condition[:, None]
-    return (
-        torch.where(column, where_true[0], where_false[0]),
-        torch.where(column, where_true[1], where_false[1]),
+    Raises
+    ------
+    InputError, UnsupportedModelError
+        As :func:`toggle_edges`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from linkcal.models import GCN
+    >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    >>> pairs = torch.tensor([[0, 0, 1], [1, 2, 2]])
+    >>> model = GCN(in_channels=4, hidden_channels=8, out_channels=3)
+    >>> for rows, toggled in iter_toggled(model, torch.eye(3, 4), path, pairs, block_size=2):
+    ...     print(rows, toggled.in_graph.tolist())
+    slice(0, 2, None) [True, False]
+    slice(2, 3, None) [True]
+    """
+    check_choice(method, "method", METHODS)
+    size = check_positive_int(block_size, "block_size")
+    predictor = as_link_predictor(model, decode_returns)
+    edge_index, pairs = _check_graph(x, edge_index, edge_label_index)
+    engine = ToggleEngine(
+        predictor,
+        x,
+        edge_index,
+        undirected=undirected,
+        method=method,
+        num_hops=None if num_hops is None else check_positive_int(num_hops, "num_hops"),
+        max_batch_nodes=check_positive_int(max_batch_nodes, "max_batch_nodes"),
+        sample=pairs,
     )
+    return _blocks(engine, pairs, size)
 
 
-def _embed_and_score(model: Any, endpoints: Endpoints) -> tuple[Tensor, Tensor]:
-    """Link embeddings [L, d] and logits [L] of endpoint rows: pair i joins rows i and L + i."""
-    number = torch.arange(endpoints[0].size(0), device=endpoints[0].device)
-    rows = torch.cat(endpoints)
-    index = torch.stack([number, number + number.numel()])
-    return link_embedding_of(model, rows, index), model.decode(rows, index)
+def _blocks(engine: ToggleEngine, pairs: Tensor, size: int) -> Iterator[tuple[slice, ToggledEmbeddings]]:
+    for start in range(0, max(pairs.size(1), 1), size):
+        rows = slice(start, min(start + size, pairs.size(1)))
+        yield rows, engine.toggle(pairs[:, rows])
 
 
 def _check_graph(x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> tuple[Tensor, Tensor]:
@@ -188,15 +218,3 @@ def _check_graph(x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> tup
         node = int(pairs[0][loops][0])
         raise InputError(f"edge_label_index must join two different nodes, got ({node}, {node})")
     return edge_index, pairs
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a block; every submodule's own mode is put back."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

@@ -14,9 +14,9 @@ from torch import Tensor
 from linkcal.toggle.algebra import Layer, receiver_factor
 from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.kernel import base_sums, toggled_sums
+from linkcal.toggle.kernel import base_sums, toggled_messages
 
-__all__ = ["fused_applies", "fused_endpoints"]
+__all__ = ["FusedGCN", "fused_applies", "numba_threads"]
 
 
 def fused_applies(layers: Sequence[Layer], graph: ToggleGraph, features: Tensor) -> bool:
@@ -26,7 +26,7 @@ def fused_applies(layers: Sequence[Layer], graph: ToggleGraph, features: Tensor)
     first, second = layers
     return (
         first.elementwise is not None
-        and second.message_is_linear
+        and second.message_weight is not None
         and first.self_loop_fill == second.self_loop_fill
         and graph.undirected
         and graph.multiplicity is None
@@ -35,73 +35,81 @@ def fused_applies(layers: Sequence[Layer], graph: ToggleGraph, features: Tensor)
     )
 
 
-def fused_endpoints(
-    caches: Sequence[LayerCache], graph: ToggleGraph, pairs: Tensor, insert: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Node embeddings of both endpoints of each pair after its edge is toggled; see :mod:`.kernel`.
+class FusedGCN:
+    """Two GCN layers of one graph in the kernel's notation (:mod:`.kernel`).
 
-    Parameters and return values as in :func:`linkcal.toggle.delta.delta_endpoints`.
+    Parameters
+    ----------
+    caches : sequence of two LayerCache
+    graph : ToggleGraph
     """
-    first, second = caches
-    sums = torch.empty(2, pairs.size(1), first.pre.size(1), dtype=first.pre.dtype)
-    operands = _Operands(first, graph)
-    with _numba_threads(torch.get_num_threads()):
-        for inserted in (True, False):
-            chosen = torch.nonzero(insert == inserted).flatten()
-            if chosen.numel():
-                sums[:, chosen] = operands.toggle(pairs[:, chosen], inserted=inserted)
-    layer = second.layer
-    return layer.update(layer.message(sums[0])), layer.update(layer.message(sums[1]))
 
-
-class _Operands:
-    """Arrays of one graph and first layer, in the kernel's notation."""
-
-    def __init__(self, cache: LayerCache, graph: ToggleGraph) -> None:
-        elementwise = cache.layer.elementwise
+    def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph) -> None:
+        first, second = caches
+        elementwise, weight = first.layer.elementwise, second.layer.message_weight
         assert elementwise is not None
+        assert weight is not None
+        self.update = second.layer.update
         self.indptr = graph.indptr.numpy()
-        self.senders = graph.senders.numpy()
-        self.degree = cache.degree
-        self.loop = cache.self_loop.numpy()
-        self.r = receiver_factor("gcn", cache.degree)
-        self.z = _contiguous(cache.message * elementwise.scale)
-        self.p = _contiguous(cache.pre * elementwise.scale + elementwise.shift)
-        self.aggregate = _contiguous(cache.aggregate * elementwise.scale)
-        self.shift = _contiguous(elementwise.shift)
+        self.row_length = np.diff(self.indptr)
+        self.senders = graph.senders.to(torch.int32).numpy()
+        self.loop = _array(first.self_loop)
+        r = receiver_factor("gcn", first.degree)
+        self.r = _array(r)
+        self.e = _array(
+            torch.stack([receiver_factor("gcn", first.degree + change) - r for change in (-1, 1)])
+        )
+        self.z = _array(first.message * elementwise.scale)
+        self.p = _array(first.pre * elementwise.scale + elementwise.shift)
+        self.aggregate = _array(first.aggregate * elementwise.scale)
+        self.shift = _array(elementwise.shift)
         self.slope = self.z.dtype.type(elementwise.slope)
+        self.weight = _array(weight.T)
+        self.base = np.empty((2, *self.z.shape), self.z.dtype)
+        self.has_base = np.zeros((2, graph.num_nodes), dtype=np.bool_)
+        self.marks = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
 
-    def toggle(self, pairs: Tensor, *, inserted: bool) -> Tensor:
-        """Second-layer sums [2, L, k] of both endpoints."""
-        e = _contiguous(receiver_factor("gcn", self.degree + (1 if inserted else -1)) - self.r)
-        r = self.r.numpy()
-        base = np.empty_like(self.z)
-        used = torch.unique(pairs).numpy()
-        base_sums(self.indptr, self.senders, r, e, self.z, self.p, self.slope, used, base)
-        u, v = pairs[0].numpy(), pairs[1].numpy()
-        row_length = np.diff(self.indptr)
-        swap = row_length[v] > row_length[u]
-        long_of, short_of = np.where(swap, v, u), np.where(swap, u, v)
-        order = np.argsort(long_of, kind="stable")
-        starts = np.flatnonzero(np.diff(long_of[order], prepend=-1))
-        group = np.append(starts, order.size)
-        out_long, out_short = (np.empty((u.size, self.z.shape[1]), self.z.dtype) for _ in range(2))
-        toggled_sums(
-            order, long_of, short_of, group, inserted, numba.get_num_threads(),
-            self.indptr, self.senders, r, e, self.loop,
-            self.z, self.p, self.aggregate, self.shift, base, self.slope, out_long, out_short,
-        )  # fmt: skip
-        swap_rows = torch.from_numpy(swap)[:, None]
-        long, short = torch.from_numpy(out_long), torch.from_numpy(out_short)
-        return torch.stack([torch.where(swap_rows, short, long), torch.where(swap_rows, long, short)])
+    def endpoints(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
+        """Node embeddings [L, d] of both endpoints of each pair after its edge is toggled."""
+        u, v = (row.to(torch.int32).numpy() for row in pairs)
+        inserted = insert.numpy()
+        out = np.empty((2, u.size, self.weight.shape[1]), self.z.dtype)
+        with numba_threads(self.marks.shape[0]):
+            self._need_bases(u, v, inserted)
+            swapped = self.row_length[v] > self.row_length[u]
+            long_of, short_of = np.where(swapped, v, u), np.where(swapped, u, v)
+            order = np.argsort(long_of, kind="stable")
+            starts = np.flatnonzero(np.diff(long_of[order], prepend=-1))
+            toggled_messages(
+                order, np.append(starts, order.size), long_of, short_of, swapped, inserted, self.marks,
+                self.indptr, self.senders, self.r, self.e, self.loop, self.z, self.p, self.aggregate, self.shift,
+                self.base, self.slope, self.weight, out,
+            )  # fmt: skip
+        source, target = torch.from_numpy(out)
+        return self.update(source), self.update(target)
+
+    def _need_bases(self, u: NDArray[np.int32], v: NDArray[np.int32], inserted: NDArray[np.bool_]) -> None:
+        """Compute the base sums of nodes that no earlier block asked for."""
+        for sign in (0, 1):
+            chosen = inserted == bool(sign)
+            asked = np.zeros(self.row_length.size, dtype=np.bool_)
+            asked[u[chosen]] = True
+            asked[v[chosen]] = True
+            nodes = np.flatnonzero(asked & ~self.has_base[sign])
+            if nodes.size:
+                base_sums(
+                    self.indptr, self.senders, self.r, self.e[sign], self.z, self.p, self.slope, nodes,
+                    self.base[sign],
+                )  # fmt: skip
+                self.has_base[sign] |= asked
 
 
-def _contiguous(values: Tensor) -> NDArray[np.floating]:
+def _array(values: Tensor) -> NDArray[np.floating]:
     return values.detach().contiguous().numpy()
 
 
 @contextmanager
-def _numba_threads(count: int) -> Iterator[None]:
+def numba_threads(count: int) -> Iterator[None]:
     """Use as many threads as torch does, and put Numba's own setting back."""
     before = numba.get_num_threads()
     numba.set_num_threads(max(1, min(count, numba.config.NUMBA_NUM_THREADS)))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-__all__ = ["base_sums", "toggled_sums"]
+__all__ = ["base_sums", "toggled_messages"]
 
 Array = Any  # numpy arrays of one floating dtype; Numba specialises the code on it
 
@@ -29,46 +29,33 @@ Array = Any  # numpy arrays of one floating dtype; Numba specialises the code on
 _FAST = {"contract", "nsz"}
 
 
+@njit(inline="always")
+def _act(value: Any, slope: Any) -> Any:
+    low = value * slope
+    return value if value > low else low
+
+
 @njit(parallel=True, cache=True, fastmath=_FAST)
 def base_sums(
-    indptr: Array,
-    senders: Array,
-    r: Array,
-    shift: Array,
-    z: Array,
-    p: Array,
-    slope: Any,
-    used: Array,
-    out: Array,
-) -> None:
-    """``out[u] = sum_{w in N(u)} r_w act(P_w + r_w e_u Z_u)`` for the nodes in `used`; `shift` is e [N]."""
+    indptr: Array, senders: Array, r: Array, e: Array, z: Array, p: Array, slope: Any, nodes: Array, out: Array
+) -> None:  # fmt: skip
+    """``out[u] = sum_{w in N(u)} r_w act(P_w + r_w e_u Z_u)`` for the given nodes, one sign of the toggle."""
     k = z.shape[1]
-    for item in prange(used.shape[0]):
-        u = used[item]
+    for item in prange(nodes.shape[0]):
+        u = nodes[item]
         for c in range(k):
             out[u, c] = 0.0
         for position in range(indptr[u], indptr[u + 1]):
             w = senders[position]
-            move = r[w] * shift[u]
+            move = r[w] * e[u]
             for c in range(k):
-                value = p[w, c] + move * z[u, c]
-                low = value * slope
-                out[u, c] += r[w] * (value if value > low else low)
+                out[u, c] += r[w] * _act(p[w, c] + move * z[u, c], slope)
 
 
 @njit(inline="always")
 def _own_hidden(
-    c: int,
-    i: int,
-    j: int,
-    insert: Any,
-    r: Array,
-    e: Array,
-    loop: Array,
-    z: Array,
-    aggregate: Array,
-    shift: Array,
-) -> Any:
+    c: int, i: int, j: int, insert: Any, r: Array, e: Array, loop: Array, z: Array, aggregate: Array, shift: Array
+) -> Any:  # fmt: skip
     """Pre-activation of endpoint i at channel c after (i, j) is toggled."""
     r_i = r[i] + e[i]
     arrived = aggregate[i, c]
@@ -77,12 +64,6 @@ def _own_hidden(
     else:
         arrived -= r[j] * z[j, c]
     return r_i * (arrived + loop[i] * r_i * z[i, c]) + shift[c]
-
-
-@njit(inline="always")
-def _act(value: Any, slope: Any) -> Any:
-    low = value * slope
-    return value if value > low else low
 
 
 @njit(cache=True, fastmath=_FAST)
@@ -106,65 +87,101 @@ def _common_neighbours(
             sum_short[c] += r_w * (both - _act(p[w, c] + by_short, slope))
 
 
-@njit(parallel=True, cache=True, fastmath=_FAST)
-def toggled_sums(
-    order: Array, long_of: Array, short_of: Array, group: Array, insert: bool, threads: int,
-    indptr: Array, senders: Array, r: Array, e: Array, loop: Array,
-    z: Array, p: Array, aggregate: Array, shift: Array, base: Array, slope: Any,
-    out_long: Array, out_short: Array,
+@njit(cache=True, fastmath=_FAST)
+def _own_terms(
+    long: int, short: int, insert: bool, r: Array, e: Array, loop: Array, z: Array, p: Array, aggregate: Array,
+    shift: Array, slope: Any, sum_long: Array, sum_short: Array,
 ) -> None:  # fmt: skip
-    """Second-layer sums of both endpoints of every pair, all toggled in the same direction.
+    """Add what the endpoints send to themselves and to each other, and apply the receivers' factor."""
+    r_long, r_short = r[long] + e[long], r[short] + e[short]
+    for c in range(z.shape[1]):
+        h_long = _act(_own_hidden(c, long, short, insert, r, e, loop, z, aggregate, shift), slope)
+        h_short = _act(_own_hidden(c, short, long, insert, r, e, loop, z, aggregate, shift), slope)
+        if insert:
+            sum_long[c] += r_short * h_short
+            sum_short[c] += r_long * h_long
+        else:  # the base holds the partner's term as a neighbour; it is one no longer
+            sum_long[c] -= r[short] * _act(p[short, c] + r[short] * e[long] * z[long, c], slope)
+            sum_short[c] -= r[long] * _act(p[long, c] + r[long] * e[short] * z[short, c], slope)
+        sum_long[c] = r_long * (sum_long[c] + loop[long] * r_long * h_long)
+        sum_short[c] = r_short * (sum_short[c] + loop[short] * r_short * h_short)
+
+
+@njit(cache=True, fastmath=_FAST)
+def _apply(weight: Array, values: Array, out: Array) -> None:
+    """``out = values @ weight``, always summed in the same order."""
+    for o in range(out.shape[0]):
+        out[o] = 0.0
+    for c in range(values.shape[0]):
+        for o in range(out.shape[0]):
+            out[o] += values[c] * weight[c, o]
+
+
+@njit(parallel=True, cache=True, fastmath=_FAST)
+def toggled_messages(
+    order: Array, group: Array, long_of: Array, short_of: Array, swapped: Array, insert: Array, all_marks: Array,
+    indptr: Array, senders: Array, r: Array, e: Array, loop: Array,
+    z: Array, p: Array, aggregate: Array, shift: Array, base: Array, slope: Any, weight: Array, out: Array,
+) -> None:  # fmt: skip
+    """Second-layer pre-activations, bias left out, of both endpoints of every pair.
 
     Parameters
     ----------
     order : int64 [L]
         Pairs sorted by their longer row.
-    long_of, short_of : int64 [L]
-        Endpoint with the longer and the shorter row, by pair.
     group : int64 [G + 1]
         Bounds in `order` of the pairs that share a longer row.
-    insert : bool
-    threads : int
-        Number of slices that the groups are dealt to, each with marks [N] of its own.
-    indptr, senders : int64 [N + 1], int64 [E]
-    r, e, loop : float [N]
-    z, p, aggregate, base : float [N, k]
+    long_of, short_of : int32 [L]
+        Endpoint with the longer and the shorter row, by pair.
+    swapped : bool [L]
+        Whether the longer row is that of the pair's second node.
+    insert : bool [L]
+    all_marks : int32 [T, N]
+        Workspace of T threads; an entry is -1 or the node whose neighbours were marked last.
+    indptr, senders : int64 [N + 1], int32 [E]
+    r, loop : float [N]
+    e : float [2, N]
+        For removal and for insertion, as is `base`.
+    z, p, aggregate : float [N, k]
     shift : float [k]
+    base : float [2, N, k]
     slope : float
-    out_long, out_short : float [L, k]
-        Written: ``a'_i (sum_j b'_j h'_j + q_ii b'_i h'_i)`` of the two endpoints.
+    weight : float [k, k']
+    out : float [2, L, k']
+        Written: ``W2 a'_i (sum_j b'_j h'_j + q_ii b'_i h'_i)`` of first and second node.
     """
-    n, k = z.shape
-    num_groups = group.shape[0] - 1
+    k, threads = z.shape[1], all_marks.shape[0]
     for thread in prange(threads):
-        marks = np.full(n, -1, dtype=np.int64)
+        marks = all_marks[thread]
         sum_long, sum_short = np.empty(k, dtype=z.dtype), np.empty(k, dtype=z.dtype)
         # Round robin: groups are sorted by node, and hubs are rarely neighbours in that order.
-        for g in range(thread, num_groups, threads):
+        for g in range(thread, group.shape[0] - 1, threads):
             long = long_of[order[group[g]]]
             for position in range(indptr[long], indptr[long + 1]):
                 marks[senders[position]] = long
             for item in range(group[g], group[g + 1]):
                 pair = order[item]
-                short = short_of[pair]
+                short, sign = short_of[pair], int(insert[pair])
                 for c in range(k):
-                    sum_long[c], sum_short[c] = base[long, c], base[short, c]
+                    sum_long[c], sum_short[c] = base[sign, long, c], base[sign, short, c]
                 _common_neighbours(
-                    long, short, indptr, senders, marks, r, e, z, p, slope, sum_long, sum_short
+                    long, short, indptr, senders, marks, r, e[sign], z, p, slope, sum_long, sum_short
                 )
-                r_long, r_short = r[long] + e[long], r[short] + e[short]
-                for c in range(k):
-                    h_long = _act(_own_hidden(c, long, short, insert, r, e, loop, z, aggregate, shift), slope)
-                    h_short = _act(
-                        _own_hidden(c, short, long, insert, r, e, loop, z, aggregate, shift), slope
-                    )
-                    if insert:
-                        sum_long[c] += r_short * h_short
-                        sum_short[c] += r_long * h_long
-                    else:  # the base holds the partner's term as a neighbour; it is one no longer
-                        old = _act(p[short, c] + r[short] * e[long] * z[long, c], slope)
-                        sum_long[c] -= r[short] * old
-                        old = _act(p[long, c] + r[long] * e[short] * z[short, c], slope)
-                        sum_short[c] -= r[long] * old
-                    out_long[pair, c] = r_long * (sum_long[c] + loop[long] * r_long * h_long)
-                    out_short[pair, c] = r_short * (sum_short[c] + loop[short] * r_short * h_short)
+                _own_terms(
+                    long,
+                    short,
+                    insert[pair],
+                    r,
+                    e[sign],
+                    loop,
+                    z,
+                    p,
+                    aggregate,
+                    shift,
+                    slope,
+                    sum_long,
+                    sum_short,
+                )
+                side = int(swapped[pair])
+                _apply(weight, sum_long, out[side, pair])
+                _apply(weight, sum_short, out[1 - side, pair])

@@ -125,7 +125,7 @@ def _conv_layer(conv: nn.Module) -> Layer:
             kind="mean" if conv.aggr == "mean" else "sum",
             message=message,
             root=conv.lin_r if conv.root_weight else None,
-            message_is_linear=not conv.project,
+            message_weight=None if conv.project else conv.lin_l.weight,
             update=_compose(layer.update, _normalised) if conv.normalize else layer.update,
         )
     if kind is GraphConv and conv.aggr in ("mean", "sum", "add"):
@@ -134,7 +134,7 @@ def _conv_layer(conv: nn.Module) -> Layer:
             kind="mean" if conv.aggr == "mean" else "sum",
             message=_weight_of(conv.lin_rel),
             root=conv.lin_root,
-            message_is_linear=True,
+            message_weight=conv.lin_rel.weight,
         )
     if kind is GINConv and conv.aggr in ("sum", "add"):
         return _gin_layer(conv)
@@ -142,13 +142,14 @@ def _conv_layer(conv: nn.Module) -> Layer:
 
 
 def _gcn_layer(conv: GCNConv) -> Layer:
-    fill = (2.0 if conv.improved else 1.0) if conv.normalize and conv.add_self_loops else None
+    # PyG's `improved=True` (weight 2) has no effect without edge weights, and encode passes none.
+    fill = 1.0 if conv.normalize and conv.add_self_loops else None
     return replace(
         _additive(conv.bias, conv.lin.weight),
         kind="gcn" if conv.normalize else "sum",
         message=_weight_of(conv.lin),
         self_loop_fill=fill,
-        message_is_linear=True,
+        message_weight=conv.lin.weight,
     )
 
 
@@ -172,7 +173,7 @@ def _gin_layer(conv: GINConv) -> Layer:
         message=message,
         update=mlp,
         root=lambda x: factor * message(x),
-        message_is_linear=True,
+        message_weight=first.weight,
     )
 
 

@@ -1,0 +1,73 @@
+"""Where blocks of results are put together: new tensors, or arrays and memory maps of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from linkcal.exceptions import InputError
+from linkcal.toggle.result import ToggledEmbeddings
+
+__all__ = ["OutputArrays"]
+
+_NAMES = tuple(field.name for field in fields(ToggledEmbeddings) if field.name != "method")
+
+
+class OutputArrays:
+    """Five arrays of L rows that blocks are written into.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray or Tensor
+        By the field names of :class:`ToggledEmbeddings`, all of them.
+    num_pairs : int
+        L.
+
+    Raises
+    ------
+    InputError
+        If a name is missing or unknown, or an array has not L rows or cannot be written to.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], num_pairs: int) -> None:
+        if set(arrays) != set(_NAMES):
+            raise InputError(f"out must have the keys {', '.join(_NAMES)}, got {', '.join(arrays) or 'none'}")
+        self.tensors = {name: _writable(arrays[name], f"out[{name!r}]") for name in _NAMES}
+        for name, tensor in self.tensors.items():
+            if not tensor.ndim or tensor.size(0) != num_pairs:
+                raise InputError(f"out[{name!r}] must have {num_pairs} rows, got shape {list(tensor.shape)}")
+
+    @classmethod
+    def like(cls, block: ToggledEmbeddings, num_pairs: int) -> Self:
+        """New tensors for L pairs, of the device, dtype and width of a block."""
+        blocks = {name: getattr(block, name) for name in _NAMES}
+        return cls({name: b.new_empty((num_pairs, *b.shape[1:])) for name, b in blocks.items()}, num_pairs)
+
+    def write(self, rows: slice, block: ToggledEmbeddings) -> None:
+        """Copy a block to its rows; shape and dtype must be those of the arrays."""
+        for name, tensor in self.tensors.items():
+            values: Tensor = getattr(block, name)
+            if tensor.shape[1:] != values.shape[1:] or tensor.dtype != values.dtype:
+                raise InputError(
+                    f"out[{name!r}] must be {values.dtype} of shape {[tensor.size(0), *values.shape[1:]]}, "
+                    f"got {tensor.dtype} {list(tensor.shape)}"
+                )
+            tensor[rows] = values
+
+    def result(self, method: str) -> ToggledEmbeddings:
+        """The arrays as a result; nothing is copied."""
+        return ToggledEmbeddings(**self.tensors, method=method)
+
+
+def _writable(array: Any, name: str) -> Tensor:
+    if isinstance(array, Tensor):
+        return array
+    if not isinstance(array, np.ndarray) or not array.flags.writeable:
+        kind = "a read-only array" if isinstance(array, np.ndarray) else type(array).__name__
+        raise InputError(f"{name} must be a writable array or tensor, got {kind}")
+    return torch.from_numpy(array)
