@@ -9,13 +9,19 @@ from linkcal.features.scores import (
     calibration_links,
     score_links,
 )
+from linkcal.features.structural import STRUCTURAL_COLUMNS, structural_features
+from linkcal.features.structure import PAIR_STRUCTURE, pair_structure
 
 __all__ = [
     "FEATURE_KINDS",
     "FIT_ON",
+    "PAIR_STRUCTURE",
+    "STRUCTURAL_COLUMNS",
     "FitOn",
     "LinkScores",
     "OwnEdge",
     "calibration_links",
+    "pair_structure",
     "score_links",
+    "structural_features",
 ]

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from linkcal._validation import check_choice
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
+from linkcal.features.structural import structural_features
+from linkcal.features.structure import pair_structure
 from linkcal.toggle import ToggledEmbeddings, toggle_edges
 
 __all__ = ["FEATURE_KINDS", "FIT_ON", "FitOn", "LinkScores", "OwnEdge", "calibration_links", "score_links"]
@@ -25,15 +27,6 @@ FIT_ON: tuple[str, ...] = get_args(FitOn)
 #: State of a pair's own edge when its logit is taken: ``"absent"`` removes it first (leave-one-out for
 #: edges of the graph), ``"as-given"`` leaves the graph as it is.
 OwnEdge = Literal["absent", "as-given"]
-
-#: Link features by name: what a calibrator may ask for beside the logit (its ``link_features``).
-FEATURE_KINDS: dict[str, Callable[[ToggledEmbeddings], Tensor]] = {
-    "none": lambda toggled: toggled.absent[:, :0],
-    # The paper's ablation: temperature from the link embedding alone.
-    "embedding": lambda toggled: toggled.absent,
-    # gamma = h - h+ of the paper; its norm is the distance form, which calibrators derive themselves.
-    "difference": lambda toggled: toggled.absent - toggled.present,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +40,15 @@ class LinkScores:
         Which logit is the one to calibrate.
     label : Tensor [L], optional
         1 for a link, 0 for a non-link.
+    structure : Tensor [L, 3], int64, optional
+        Degrees and common neighbours, see :func:`linkcal.features.pair_structure`; :func:`score_links` fills
+        it.
     """
 
     toggled: ToggledEmbeddings
     own_edge: OwnEdge = "absent"
     label: Tensor | None = None
+    structure: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.toggled)
@@ -65,14 +62,21 @@ class LinkScores:
         return torch.where(toggled.in_graph, toggled.logit_present, toggled.logit_absent)
 
     def features(self, kind: str) -> Tensor:
-        """Link features [L, k] of a kind in ``FEATURE_KINDS``."""
-        return FEATURE_KINDS[check_choice(kind, "kind", FEATURE_KINDS)](self.toggled)
+        """Link features [L, k] of a kind in ``FEATURE_KINDS``.
+
+        Raises
+        ------
+        InputError
+            If `kind` is unknown, or ``"structural"`` is asked of links without `structure`.
+        """
+        return FEATURE_KINDS[check_choice(kind, "kind", FEATURE_KINDS)](self)
 
     def take(self, rows: Any) -> LinkScores:
         """The links at the given positions, [n], int."""
         index = torch.as_tensor(rows, device=self.logit.device)
         label = None if self.label is None else self.label[index]
-        return LinkScores(self.toggled.take(index), self.own_edge, label)
+        structure = None if self.structure is None else self.structure[index]
+        return LinkScores(self.toggled.take(index), self.own_edge, label, structure)
 
     def to_matrix(self, kind: str = "none") -> NDArray[np.float64]:
         """X (L, 1 + k), float64: the logit in column 0, then the features of `kind`."""
@@ -92,6 +96,24 @@ class LinkScores:
         return self.to_matrix(kind), self.label.detach().cpu().numpy().astype(np.int64)
 
 
+def _structural(scores: LinkScores) -> Tensor:
+    if scores.structure is None:
+        raise InputError("structure must be given to make structural features, got None; see score_links")
+    return structural_features(scores.toggled, scores.structure)
+
+
+#: Link features by name: what a calibrator may ask for beside the logit (its ``link_features``).
+FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
+    "none": lambda scores: scores.toggled.absent[:, :0],
+    # The paper's ablation: temperature from the link embedding alone.
+    "embedding": lambda scores: scores.toggled.absent,
+    # gamma = h - h+ of the paper; its norm is the distance form, which calibrators derive themselves.
+    "difference": lambda scores: scores.toggled.absent - scores.toggled.present,
+    # What the own edge does, in seven numbers: linkcal.features.STRUCTURAL_COLUMNS.
+    "structural": _structural,
+}
+
+
 def score_links(
     model: nn.Module,
     graph: Graph,
@@ -100,7 +122,7 @@ def score_links(
     own_edge: OwnEdge = "absent",
     **toggle_options: Any,
 ) -> LinkScores:
-    """Score links on `graph` and record their toggled embeddings.
+    """Score links on `graph` and record their toggled embeddings and their place in the graph.
 
     Runs in evaluation mode without gradients and restores the model's mode.
 
@@ -132,7 +154,8 @@ def score_links(
         undirected=not graph.directed,
         **toggle_options,
     )
-    return LinkScores(toggled=toggled, own_edge=own_edge, label=label)
+    structure = pair_structure(graph, edge_label_index)
+    return LinkScores(toggled=toggled, own_edge=own_edge, label=label, structure=structure)
 
 
 def calibration_links(

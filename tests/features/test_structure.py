@@ -1,0 +1,94 @@
+"""Degrees and common neighbours without the own edge: by hand, against sets, and without a leak."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from linkcal.data import Graph
+from linkcal.exceptions import InputError
+from linkcal.features import pair_structure
+
+
+def brute_force(graph: Graph, pairs: torch.Tensor) -> list[list[int]]:
+    edges = set(map(tuple, graph.edge_index.T.tolist()))
+    out = []
+    for u, v in pairs.T.tolist():
+        left = edges - ({(u, v)} if graph.directed else {(u, v), (v, u)})
+        around = [
+            {b for a, b in left if a == w} | {a for a, b in left if b == w} for w in range(graph.num_nodes)
+        ]
+        degree = [sum(w in edge for edge in left) // (1 if graph.directed else 2) for w in (u, v)]
+        out.append([*degree, len(around[u] & around[v])])
+    return out
+
+
+@st.composite
+def graphs(draw):
+    n = draw(st.integers(2, 12))
+    node = st.integers(0, n - 1)
+    columns = draw(st.lists(st.tuples(node, node), max_size=40))
+    edges = torch.tensor(columns, dtype=torch.int64).reshape(-1, 2).T
+    return Graph.from_edges(edges, n, directed=draw(st.booleans()))
+
+
+def all_pairs(n: int) -> torch.Tensor:
+    return torch.tensor([(u, v) for u in range(n) for v in range(n) if u != v]).T
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_equals_counting_on_sets(graph):
+    pairs = all_pairs(graph.num_nodes)
+    assert pair_structure(graph, pairs).tolist() == brute_force(graph, pairs)
+
+
+# Path 0-1-2 closed by 0-2, and a pendant 3 at node 2.
+def test_own_edge_is_left_out_by_hand():
+    graph = Graph.from_edges(torch.tensor([[0, 1, 0, 2], [1, 2, 2, 3]]), num_nodes=5)
+    pairs = torch.tensor([[0, 2, 3, 0], [2, 0, 2, 3]])
+    assert pair_structure(graph, pairs).tolist() == [[1, 2, 1], [2, 1, 1], [0, 2, 0], [2, 1, 1]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(graphs())
+def test_an_edge_counts_as_if_it_were_not_there(graph):
+    for column in graph.pairs.T[:5]:
+        pair = column[:, None]
+        same = (graph.edge_index == pair).all(dim=0)
+        if not graph.directed:
+            same |= (graph.edge_index == pair.flip(0)).all(dim=0)
+        without = Graph.from_edges(graph.edge_index[:, ~same], graph.num_nodes, directed=graph.directed)
+        assert torch.equal(pair_structure(graph, pair), pair_structure(without, pair))
+
+
+def test_a_hub_is_searched_by_bisection():
+    # Node 0 joined to 1 .. 199; node 200 joined to 5, 77 and 199; node 201 to nothing.
+    hub = torch.stack([torch.zeros(199, dtype=torch.int64), torch.arange(1, 200)])
+    other = torch.tensor([[200, 200, 200], [5, 77, 199]])
+    graph = Graph.from_edges(torch.cat([hub, other], dim=1), num_nodes=202)
+    pairs = torch.tensor([[0, 200, 0, 5], [200, 0, 201, 77]])
+    assert pair_structure(graph, pairs).tolist() == [[199, 3, 3], [3, 199, 3], [199, 0, 0], [2, 2, 2]]
+
+
+def test_no_pairs_and_no_edges():
+    graph = Graph.from_edges(torch.empty((2, 0), dtype=torch.int64), num_nodes=3)
+    assert pair_structure(graph, torch.empty((2, 0), dtype=torch.int64)).shape == (0, 3)
+    assert pair_structure(graph, torch.tensor([[0], [2]])).tolist() == [[0, 0, 0]]
+
+
+def test_order_of_endpoints_swaps_the_degrees_only():
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(torch.as_tensor(rng.integers(0, 40, (2, 200))), num_nodes=40)
+    pairs = all_pairs(40)
+    forward, backward = pair_structure(graph, pairs), pair_structure(graph, pairs.flip(0))
+    assert torch.equal(forward, backward[:, [1, 0, 2]])
+
+
+def test_self_pairs_and_strangers_are_refused():
+    graph = Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=3)
+    with pytest.raises(InputError, match=r"must join two different nodes, got \(2, 2\)"):
+        pair_structure(graph, torch.tensor([[0, 2], [1, 2]]))
+    with pytest.raises(InputError, match="edge_label_index must hold node indices < num_nodes = 3, got 3"):
+        pair_structure(graph, torch.tensor([[0], [3]]))
