@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         InNOut,
         Isotonic,
         Platt,
+        StructuralCalibrator,
         Temperature,
     )
     from linkcal.features import LinkScores, score_links
@@ -38,6 +39,7 @@ __all__ = [
     "Isotonic",
     "LinkScores",
     "Platt",
+    "StructuralCalibrator",
     "Temperature",
     "ToggledEmbeddings",
     "__version__",

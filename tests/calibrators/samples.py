@@ -8,7 +8,8 @@ from scipy.special import expit
 from linkcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 
 NET_NAMES = ("embedding-mlp", "in-n-out")
-SCORE_ONLY = tuple(name for name in CALIBRATORS if name not in NET_NAMES)
+FEATURE_NAMES = (*NET_NAMES, "in-n-out-plus")
+SCORE_ONLY = tuple(name for name in CALIBRATORS if name not in FEATURE_NAMES)
 
 #: Settings with which a network calibrator fits in a few hundredths of a second.
 FAST_NET = {"max_iter": 30, "hidden_channels": 4, "learning_rate": 0.01}

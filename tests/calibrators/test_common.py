@@ -26,7 +26,7 @@ from linkcal.calibrators import (
 )
 from linkcal.exceptions import ArtifactError, InputError, NotFittedError
 
-from .samples import NET_NAMES, SCORE_ONLY, fast, overconfident
+from .samples import FEATURE_NAMES, NET_NAMES, SCORE_ONLY, fast, overconfident
 
 every = pytest.mark.parametrize("name", CALIBRATORS)
 
@@ -48,7 +48,7 @@ def test_every_exported_calibrator_is_registered_and_final():
         if isinstance(value, type) and issubclass(value, Calibrator) and value is not Calibrator
     }
     assert exported == {spec.cls for spec in CALIBRATORS.values()}
-    assert set(SCORE_ONLY) | set(NET_NAMES) == set(CALIBRATORS)
+    assert set(SCORE_ONLY) | set(FEATURE_NAMES) == set(CALIBRATORS)
 
 
 @every
@@ -286,7 +286,7 @@ def test_use_before_fit_is_refused(name):
         fast(name).get_state()
 
 
-@pytest.mark.parametrize("name", NET_NAMES)
+@pytest.mark.parametrize("name", FEATURE_NAMES)
 def test_missing_or_wrong_features_are_refused(name):
     fitted = fast(name).fit(*overconfident())
     with pytest.raises(InputError, match=r"must have shape \(2, 3\), got None"):
@@ -299,8 +299,8 @@ def test_missing_or_wrong_features_are_refused(name):
 
 def test_link_features_are_what_the_method_needs():
     kinds = {name: spec.cls.link_features for name, spec in CALIBRATORS.items()}
-    assert {name for name, kind in kinds.items() if kind != "none"} == set(NET_NAMES)
-    assert (kinds["embedding-mlp"], kinds["in-n-out"]) == ("embedding", "difference")
+    assert {name for name, kind in kinds.items() if kind != "none"} == set(FEATURE_NAMES)
+    assert [kinds[name] for name in FEATURE_NAMES] == ["embedding", "difference", "structural"]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ def test_names_and_order():
         "bbq",
         "embedding-mlp",
         "in-n-out",
+        "in-n-out-plus",
     ]
     assert all(spec.description for spec in CALIBRATORS.values())
 

@@ -10,6 +10,7 @@ from linkcal.calibrators.in_n_out import InNOut
 from linkcal.calibrators.isotonic import Isotonic
 from linkcal.calibrators.platt import Platt
 from linkcal.calibrators.registry import CALIBRATORS, CalibratorSpec, make_calibrator
+from linkcal.calibrators.structural import StructuralCalibrator
 from linkcal.calibrators.temperature import Temperature
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "InNOut",
     "Isotonic",
     "Platt",
+    "StructuralCalibrator",
     "Temperature",
     "make_calibrator",
 ]

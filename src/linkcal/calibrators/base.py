@@ -25,8 +25,9 @@ __all__ = ["Calibrator", "FloatArray", "LinkFeatures", "StateKind"]
 FloatArray = NDArray[np.float64]
 
 #: Kinds of link features that a calibrator may ask for in columns 1.. of X: nothing, the link embedding
-#: h, or the difference h - h+ between the embedding without and with the pair's own edge.
-LinkFeatures = Literal["none", "embedding", "difference"]
+#: h, the difference h - h+ between the embedding without and with the pair's own edge, or the seven numbers
+#: named by ``linkcal.features.STRUCTURAL_COLUMNS``.
+LinkFeatures = Literal["none", "embedding", "difference", "structural"]
 
 # Gap between mean probability and share of links from which on BaseRateWarning is given; the gap must also
 # exceed this many standard errors, so that small calibration sets stay silent.

@@ -15,6 +15,7 @@ from linkcal.calibrators.identity import Identity
 from linkcal.calibrators.in_n_out import InNOut
 from linkcal.calibrators.isotonic import Isotonic
 from linkcal.calibrators.platt import Platt
+from linkcal.calibrators.structural import StructuralCalibrator
 from linkcal.calibrators.temperature import Temperature
 
 __all__ = ["CALIBRATORS", "CalibratorSpec", "make_calibrator"]
@@ -67,6 +68,11 @@ CALIBRATORS: dict[str, CalibratorSpec] = {
         InNOut,
         "temperature of each link from its embedding with and without its own edge",
         {"gamma": ["difference", "distance"], **_NET_SEARCH},
+    ),
+    "in-n-out-plus": CalibratorSpec(
+        StructuralCalibrator,
+        "additive model of the logit, of what the own edge does, and of the link's place in the graph",
+        {"n_knots": [2, 4, 8], "monotone": [False, True]},
     ),
 }
 

@@ -19,7 +19,7 @@ __all__ = ["CANDIDATES", "select_calibrator"]
 
 #: Calibrators that compete to be the default. The two with networks are left out: a fit takes seconds instead
 #: of milliseconds, and a temperature cannot move a base rate, so they seldom win.
-CANDIDATES = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq")
+CANDIDATES = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq", "in-n-out-plus")
 
 _FOLDS = 5
 

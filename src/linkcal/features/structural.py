@@ -5,21 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from linkcal._columns import STRUCTURAL_COLUMNS
 from linkcal.toggle import ToggledEmbeddings
 
 __all__ = ["STRUCTURAL_COLUMNS", "structural_features"]
-
-#: Columns of the feature kind ``"structural"``, in order; see :func:`structural_features`. The first four
-#: need toggling, the other three only the graph.
-STRUCTURAL_COLUMNS = (
-    "logit_change",
-    "log_distance",
-    "log_relative_distance",
-    "cosine",
-    "log_degree_sum",
-    "log_degree_difference",
-    "log_common_neighbours",
-)
 
 # Keeps logarithms finite where the own edge changes nothing; below float32's resolution of a unit-sized
 # embedding.

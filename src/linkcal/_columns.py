@@ -1,0 +1,15 @@
+"""Names and order of the feature columns that graphs hand to calibrators, written in this one place."""
+
+from __future__ import annotations
+
+__all__ = ["STRUCTURAL_COLUMNS", "STRUCTURE_COLUMNS", "TOGGLE_COLUMNS"]
+
+#: What the pair's own edge does to the link: these columns need toggling.
+TOGGLE_COLUMNS = ("logit_change", "log_distance", "log_relative_distance", "cosine")
+
+#: Where the link sits in the graph: these need the graph alone.
+STRUCTURE_COLUMNS = ("log_degree_sum", "log_degree_difference", "log_common_neighbours")
+
+#: Columns of the feature kind ``"structural"``, in order; :func:`linkcal.features.structural_features` says
+#: what they hold.
+STRUCTURAL_COLUMNS = TOGGLE_COLUMNS + STRUCTURE_COLUMNS

@@ -1,0 +1,218 @@
+"""An additive model of link logits: a curve of every column, and products with both sides of the logit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["AdditiveBasis", "AdditiveModel", "merged_links", "weighted_quantile"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+# Columns are clipped at these quantiles (the logit is not: it must keep its order at the ends).
+_CLIP = (0.002, 0.998)
+
+# Relative penalties: straight lines are shrunk least, bends more, products with the logit most. Chosen by
+# cross-validation inside the validation links of Cora, CiteSeer and Bitcoin Alpha.
+_LINEAR, _HINGE, _PRODUCT = 0.1, 1.0, 3.0
+
+# Finite after division by a small median, and asinh of it is below 710.
+_LARGEST = 1e300
+
+
+def weighted_quantile(values: FloatArray, weight: FloatArray, levels: FloatArray) -> FloatArray:
+    """Smallest value below or at which the share `levels` of the weight lies; k copies equal weight k."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    # The small shift keeps sums of fractional weights from falling just short of a level.
+    position = np.searchsorted(reached, levels * reached[-1] * (1.0 - 1e-12), side="left")
+    return np.asarray(values[order][np.minimum(position, len(values) - 1)])
+
+
+def merged_links(
+    X: FloatArray, y: FloatArray, weight: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sorted links with equal ones merged and their weights added: order and copies then change nothing."""
+    table = np.column_stack((y, X))
+    order = np.lexsort(table.T[::-1])
+    table = table[order]
+    first = np.flatnonzero(np.r_[True, (table[1:] != table[:-1]).any(axis=1)])
+    return table[first, 1:], table[first, 0], np.add.reduceat(weight[order], first)
+
+
+@dataclass(frozen=True)
+class AdditiveBasis:
+    """Transforms and knots of the columns, taken from calibration links.
+
+    Parameters
+    ----------
+    scale : ndarray of shape (c,)
+        A column x enters as ``asinh(x / scale)``; as it is where scale is 0.
+    mean, deviation : ndarray of shape (c,)
+        Of the clipped, transformed columns; they standardise the factors of products.
+    knots : tuple of ndarray
+        Increasing, for each column, in transformed units: clipping points at the ends, quantiles between. The
+        knots of the logit contain 0.
+    """
+
+    scale: FloatArray
+    mean: FloatArray
+    deviation: FloatArray
+    knots: tuple[FloatArray, ...]
+
+    @classmethod
+    def of(cls, X: FloatArray, weight: FloatArray, asinh: FloatArray, n_knots: int) -> AdditiveBasis:
+        """Basis for X (n, c) with the logit in column 0; `asinh` (c,) tells which columns are squeezed."""
+        half = np.array([0.5])
+        scale = np.zeros(X.shape[1])
+        for j in np.flatnonzero(asinh):
+            median = float(weighted_quantile(np.abs(X[:, j]), weight, half)[0])
+            scale[j] = median if median > 0.0 else 1.0
+        t = transformed(X, scale)
+        levels = np.r_[_CLIP[0], np.arange(1, n_knots + 1) / (n_knots + 1), _CLIP[1]]
+        knots = [np.unique(weighted_quantile(column, weight, levels)) for column in t.T]
+        z = np.column_stack([np.clip(t[:, j], k[0], k[-1]) for j, k in enumerate(knots)])
+        mean = np.average(z, axis=0, weights=weight)
+        deviation = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
+        deviation[deviation == 0.0] = 1.0
+        knots[0] = np.unique(np.r_[knots[0], 0.0])
+        return cls(scale, mean, deviation, tuple(knots))
+
+    def columns(self, X: FloatArray) -> FloatArray:
+        """Transformed X (n, c); all columns but the logit clipped."""
+        t = transformed(X, self.scale)
+        for j, k in enumerate(self.knots[1:], start=1):
+            np.clip(t[:, j], k[0], k[-1], out=t[:, j])
+        return t
+
+    def terms(self, t: FloatArray, *, monotone: bool) -> list[Term]:
+        """Blocks of the design matrix for transformed columns `t`."""
+        out = [_curve_term(0, t[:, 0], self.knots[0], monotone=monotone)]
+        out += [_curve_term(j, t[:, j], self.knots[j], monotone=False) for j in range(1, t.shape[1])]
+        sides = (np.maximum(t[:, 0], 0.0), np.minimum(t[:, 0], 0.0))
+        for j in range(1, t.shape[1]):
+            z = (t[:, j] - self.mean[j]) / self.deviation[j]
+            low, high = self.span(j)
+            # Both factors are >= 0 and grow with the logit, so that coefficients >= 0 keep the order.
+            factors = (z - low, high - z) if monotone else (z,)
+            block = np.column_stack([side * factor for factor in factors for side in sides])
+            out.append(Term(j, "product", block, np.full(block.shape[1], _PRODUCT), monotone))
+        return out
+
+    def span(self, j: int) -> tuple[float, float]:
+        """Smallest and largest standardised value of a clipped column."""
+        low, high = (self.knots[j][[0, -1]] - self.mean[j]) / self.deviation[j]
+        return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Term:
+    """Columns of the design matrix that belong together: the curve of a column, or its products."""
+
+    column: int
+    kind: str
+    block: FloatArray
+    penalty: FloatArray
+    positive: bool
+
+
+@dataclass(frozen=True)
+class AdditiveModel:
+    """Fitted curves and products.
+
+    ``logit p = intercept + g(t_0) + sum_j f_j(t_j) + (max(t_0, 0) c_j + min(t_0, 0) d_j) z_j`` with t the
+    transformed columns, z the standardised ones, and every term of mean 0 over the calibration links, so that
+    the intercept is the fitted one.
+
+    Parameters
+    ----------
+    basis : AdditiveBasis
+    curves : tuple of ndarray
+        Values of g and f_j at the knots; straight between them. g goes on straight outside.
+    products : ndarray of shape (2, c)
+        c_j and d_j; column 0 is zero.
+    """
+
+    basis: AdditiveBasis
+    curves: tuple[FloatArray, ...]
+    products: FloatArray
+
+    def contributions(self, X: FloatArray) -> FloatArray:
+        """Terms (n, c) of the columns; the decision is the intercept plus their sum."""
+        t = self.basis.columns(X)
+        out = np.empty_like(t)
+        out[:, 0] = _extended(t[:, 0], self.basis.knots[0], self.curves[0])
+        above, below = np.maximum(t[:, 0], 0.0), np.minimum(t[:, 0], 0.0)
+        for j in range(1, t.shape[1]):
+            out[:, j] = np.interp(t[:, j], self.basis.knots[j], self.curves[j])
+            c, d = self.products[:, j]
+            if c != 0.0 or d != 0.0:
+                z = (t[:, j] - self.basis.mean[j]) / self.basis.deviation[j]
+                out[:, j] += (c * above + d * below) * z
+        return out
+
+    @classmethod
+    def from_coefficients(
+        cls, basis: AdditiveBasis, terms: list[Term], theta: FloatArray, X: FloatArray, weight: FloatArray
+    ) -> AdditiveModel:
+        """Curves and products from the coefficients of unscaled design columns (without the intercept)."""
+        curves = [np.zeros(len(k)) for k in basis.knots]
+        products = np.zeros((2, len(basis.knots)))
+        start = 0
+        for term in terms:
+            own = theta[start : start + term.block.shape[1]]
+            start += len(own)
+            j = term.column
+            if term.kind == "curve":
+                at_knots = _curve_term(j, basis.knots[j], basis.knots[j], monotone=term.positive)
+                curves[j] += at_knots.block @ own
+            elif term.positive:
+                (rise, fall), (low, high) = own.reshape(2, 2), basis.span(j)
+                products[:, j] = rise - fall
+                share = high * fall - low * rise
+                knots = basis.knots[0]
+                curves[0] += share[0] * np.maximum(knots, 0.0) + share[1] * np.minimum(knots, 0.0)
+            else:
+                products[:, j] = own
+        model = cls(basis, tuple(curves), products)
+        average = np.average(model.contributions(X), axis=0, weights=weight)
+        return cls(basis, tuple(c - a for c, a in zip(curves, average, strict=True)), products)
+
+
+def transformed(X: FloatArray, scale: FloatArray) -> FloatArray:
+    """Copy of X with ``asinh(x / scale)`` in the columns whose scale is not 0."""
+    t = np.array(X, order="F")
+    for j in np.flatnonzero(scale):
+        with np.errstate(over="ignore"):
+            ratio = X[:, j] / scale[j]
+        t[:, j] = np.arcsinh(np.clip(ratio, -_LARGEST, _LARGEST))
+    return t
+
+
+def _curve_term(column: int, t: FloatArray, knots: FloatArray, *, monotone: bool) -> Term:
+    """A straight line and its bends at the inner knots; with `monotone` a line and rises between knots."""
+    inner = knots[1:-1]
+    if not monotone:
+        parts = [t, *(np.maximum(t - k, 0.0) for k in inner)]
+    else:
+        edges = np.r_[-np.inf, inner, np.inf]
+        parts = [t]
+        if len(inner):
+            parts += [
+                np.clip(t, low, high) - (low if np.isfinite(low) else high) for low, high in pairwise(edges)
+            ]
+    penalty = np.r_[_LINEAR, np.full(len(parts) - 1, _HINGE)]
+    return Term(column, "curve", np.column_stack(parts), penalty, monotone)
+
+
+def _extended(t: FloatArray, knots: FloatArray, values: FloatArray) -> FloatArray:
+    """Piecewise linear through the knots, with the slopes of the end pieces outside."""
+    out = np.interp(t, knots, values)
+    if len(knots) > 1:
+        first, last = np.diff(values)[[0, -1]] / np.diff(knots)[[0, -1]]
+        out += first * np.minimum(t - knots[0], 0.0) + last * np.maximum(t - knots[-1], 0.0)
+    return out

@@ -1,0 +1,97 @@
+"""The penalised solver: against scikit-learn, first-order conditions, bounds, and the path of penalties."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+from linkcal.calibrators._ridge import RidgeProblem, cross_validated_nll, fit_ridge
+
+
+def problem(n=300, m=4, seed=0, lower=-np.inf, centre=0.0) -> RidgeProblem:
+    rng = np.random.default_rng(seed)
+    design = np.column_stack((np.ones(n), rng.normal(size=(n, m))))
+    theta = np.r_[0.5, np.linspace(-1.0, 1.5, m)]
+    y = (rng.random(n) < expit(design @ theta)).astype(float)
+    low = np.r_[-np.inf, np.full(m, lower)]
+    return RidgeProblem(design, y, rng.integers(1, 4, n).astype(float), low, np.full(m + 1, centre))
+
+
+def gradient(p: RidgeProblem, penalty, theta):
+    residual = p.weight * (expit(p.design @ theta) - p.y)
+    return p.design.T @ residual + penalty * (theta - p.centre)
+
+
+@pytest.mark.parametrize("strength", [0.1, 10.0, 1000.0])
+def test_equals_scikit_learn(strength):
+    p = problem()
+    penalty = np.r_[0.0, np.full(4, strength)]
+    ours = fit_ridge(p, penalty, np.zeros(5))
+    theirs = LogisticRegression(C=1.0 / strength, tol=1e-12, max_iter=10_000).fit(
+        p.design[:, 1:], p.y, sample_weight=p.weight
+    )
+    assert ours.converged
+    np.testing.assert_allclose(ours.theta[1:], theirs.coef_[0], atol=2e-6)
+    np.testing.assert_allclose(ours.theta[0], theirs.intercept_[0], atol=2e-6)
+
+
+@pytest.mark.parametrize("centre", [0.0, 0.7])
+def test_gradient_vanishes(centre):
+    p, penalty = problem(centre=centre), np.r_[0.0, 1.0, 2.0, 3.0, 4.0]
+    fit = fit_ridge(p, penalty, np.zeros(5))
+    assert np.abs(gradient(p, penalty, fit.theta)).max() < 1e-7 * p.weight.sum()
+
+
+def test_a_strong_penalty_leaves_the_centre():
+    p = problem(centre=0.7)
+    fit = fit_ridge(p, np.r_[0.0, np.full(4, 1e9)], np.zeros(5))
+    np.testing.assert_allclose(fit.theta[1:], 0.7, atol=1e-5)
+
+
+def test_bounds_hold_with_the_right_signs_of_the_gradient():
+    p, penalty = problem(lower=0.0), np.r_[0.0, np.full(4, 1.0)]
+    fit = fit_ridge(p, penalty, np.zeros(5))
+    slope = gradient(p, penalty, fit.theta)
+    held = fit.theta[1:] == 0.0
+    assert fit.converged
+    # The true coefficients are -1, -1/6, 2/3 and 3/2.
+    assert held.tolist() == [True, True, False, False]
+    assert (slope[1:][held] > 0.0).all()
+    assert np.abs(slope[1:][~held]).max() < 1e-7 * p.weight.sum()
+
+
+def test_start_does_not_matter():
+    p, penalty = problem(), np.r_[0.0, np.full(4, 0.5)]
+    near, far = fit_ridge(p, penalty, np.zeros(5)), fit_ridge(p, penalty, np.full(5, 30.0))
+    np.testing.assert_allclose(near.theta, far.theta, atol=1e-9)
+
+
+def test_cross_validation_equals_separate_fits():
+    p = problem(n=120)
+    fold = np.arange(120) % 3
+    penalties = [np.r_[0.0, np.full(4, s)] for s in (100.0, 10.0, 1.0)]
+    losses = cross_validated_nll(p, penalties, fold, np.zeros(5))
+    for loss, penalty in zip(losses, penalties, strict=True):
+        expected = sum(
+            p.take(np.flatnonzero(fold == k)).nll(
+                fit_ridge(p.take(np.flatnonzero(fold != k)), penalty, np.zeros(5)).theta
+            )
+            for k in range(3)
+        )
+        # The path stops a Newton step early; see PATH_TOLERANCE.
+        assert loss == pytest.approx(expected, rel=1e-4)
+
+
+def test_path_ends_once_the_loss_rises():
+    rng = np.random.default_rng(0)
+    design = np.column_stack((np.ones(40), rng.normal(size=(40, 15))))
+    y = (np.arange(40) % 2).astype(float)  # noise: the weaker the penalty, the worse
+    p = RidgeProblem(design, y, np.ones(40), np.full(16, -np.inf), np.zeros(16))
+    penalties = [np.r_[0.0, np.full(15, 10.0**-e)] for e in range(-3, 6)]
+    losses = cross_validated_nll(p, penalties, np.arange(40) // 2 % 4, np.zeros(16))
+    finite = np.isfinite(losses)
+    assert 3 <= finite.sum() < len(penalties)
+    assert not finite[finite.sum() :].any()
+    assert np.argmin(losses) == finite.sum() - 3
