@@ -14,7 +14,7 @@ from torch import Tensor
 from linkcal.toggle.algebra import Layer, receiver_factor
 from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.kernel import AGGREGATE, PRE, Z, base_sums, toggled_messages
+from linkcal.toggle.kernel import AGGREGATE, Z, base_sums, toggled_messages
 
 __all__ = ["FusedGCN", "fused_applies", "numba_threads"]
 
@@ -59,11 +59,10 @@ class FusedGCN:
         self.e = _array(
             torch.stack([receiver_factor("gcn", first.degree + change) - r for change in (-1, 1)])
         )
-        parts = (first.message * elementwise.scale, first.pre * elementwise.scale + elementwise.shift,
-                 first.aggregate * elementwise.scale)  # fmt: skip
-        self.record = np.empty((graph.num_nodes, 5, parts[0].size(1)), parts[0].numpy().dtype)
-        for row, part in zip((Z, PRE, AGGREGATE), parts, strict=True):
-            self.record[:, row] = part.numpy()
+        self.p = _array(first.pre * elementwise.scale + elementwise.shift)
+        self.record = np.empty((graph.num_nodes, 4, self.p.shape[1]), self.p.dtype)
+        self.record[:, Z] = (first.message * elementwise.scale).numpy()
+        self.record[:, AGGREGATE] = (first.aggregate * elementwise.scale).numpy()
         self.shift = _array(elementwise.shift)
         self.slope = self.record.dtype.type(elementwise.slope)
         self.weight = _array(weight.T)
@@ -83,7 +82,7 @@ class FusedGCN:
             starts = np.flatnonzero(np.diff(long_of[order], prepend=-1))
             toggled_messages(
                 order, np.append(starts, order.size), long_of, short_of, swapped, inserted, self.marks,
-                self.indptr, self.senders, self.r, self.e, self.loop, self.record, self.shift, self.slope,
+                self.indptr, self.senders, self.r, self.e, self.loop, self.p, self.record, self.shift, self.slope,
                 self.weight, out,
             )  # fmt: skip
         source, target = torch.from_numpy(out)
@@ -99,7 +98,7 @@ class FusedGCN:
             nodes = np.flatnonzero(asked & ~self.has_base[sign])
             if nodes.size:
                 base_sums(
-                    self.indptr, self.senders, self.r, self.e[sign], self.slope, nodes, sign, self.record
+                    self.indptr, self.senders, self.r, self.e[sign], self.slope, nodes, sign, self.p, self.record
                 )
                 self.has_base[sign] |= asked
 

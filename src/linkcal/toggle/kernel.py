@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-__all__ = ["AGGREGATE", "BASE", "PRE", "Z", "base_sums", "toggled_messages"]
+__all__ = ["AGGREGATE", "BASE", "Z", "base_sums", "toggled_messages"]
 
 Array = Any  # numpy arrays of one floating dtype; Numba specialises the code on it
 
@@ -28,9 +28,9 @@ Array = Any  # numpy arrays of one floating dtype; Numba specialises the code on
 # reordered across channels or neighbours, so results do not depend on threads or blocks.
 _FAST = {"contract", "nsz"}
 
-#: Rows of a node's record: Z, P, the aggregate behind P, and from BASE on the base sum of removal and insertion.
-#: One record keeps what a pair reads of a node together in memory.
-Z, PRE, AGGREGATE, BASE = 0, 1, 2, 3
+#: Rows of a node's record: Z, the aggregate behind P, and from BASE on the base sum of removal and insertion. One
+#: record keeps together in memory what a pair reads of its endpoints; P, read of neighbours, is packed apart.
+Z, AGGREGATE, BASE = 0, 1, 2
 
 
 @njit(inline="always")
@@ -41,122 +41,118 @@ def _act(value: Any, slope: Any) -> Any:
 
 @njit(parallel=True, cache=True, fastmath=_FAST)
 def base_sums(
-    indptr: Array, senders: Array, r: Array, e: Array, slope: Any, nodes: Array, sign: int, record: Array
+    indptr: Array, senders: Array, r: Array, e: Array, slope: Any, nodes: Array, sign: int, p: Array,
+    record: Array,
 ) -> None:
     """``sum_{w in N(u)} r_w act(P_w + r_w e_u Z_u)`` into the records of the given nodes, one sign of the toggle."""
-    k = record.shape[2]
+    k, base = record.shape[2], BASE + sign
     for item in prange(nodes.shape[0]):
         u = nodes[item]
-        z, total = record[u, Z], record[u, BASE + sign]
         for c in range(k):
-            total[c] = 0.0
+            record[u, base, c] = 0.0
         for position in range(indptr[u], indptr[u + 1]):
             w = senders[position]
-            p, r_w = record[w, PRE], r[w]
+            r_w = r[w]
             move = r_w * e[u]
             for c in range(k):
-                total[c] += r_w * _act(p[c] + move * z[c], slope)
+                record[u, base, c] += r_w * _act(p[w, c] + move * record[u, Z, c], slope)
+
+
+# The helpers below index whole arrays. Handing them rows (views) would be easier to read, but Numba counts
+# references to every view, atomically, which took three quarters of the time.
 
 
 @njit(inline="always")
 def _own_hidden(
-    own: Array, other: Array, r_own: Any, from_other: Any, loop: Any, shift: Array, slope: Any, out: Array
-) -> None:
+    own: int, other: int, r_own: Any, from_other: Any, loop: Any, record: Array, shift: Array, slope: Any,
+    scratch: Array, out: int,
+) -> None:  # fmt: skip
     """First-layer output of an endpoint after the toggle; `from_other` is what the partner's Z is weighted with."""
-    z, arrived, z_other = own[Z], own[AGGREGATE], other[Z]
     own_weight = loop * r_own
-    for c in range(out.shape[0]):
-        pre = r_own * (arrived[c] + from_other * z_other[c] + own_weight * z[c]) + shift[c]
-        out[c] = _act(pre, slope)
-
-
-@njit(inline="always")
-def _finish(total: Array, r_own: Any, loop: Any, h_own: Array, partner: Any, h_partner: Array) -> None:
-    """Add what the endpoint sends to itself and what its partner sends, and apply the receiver's factor."""
-    own = loop * r_own
-    for c in range(total.shape[0]):
-        total[c] = r_own * (total[c] + own * h_own[c] + partner * h_partner[c])
-
-
-@njit(inline="always")
-def _old_partner(p: Array, r_partner: Any, moved: Array, slope: Any, out: Array) -> None:
-    """The partner's term that a base sum holds because the edge was there."""
-    for c in range(out.shape[0]):
-        out[c] = _act(p[c] + r_partner * moved[c], slope)
+    for c in range(shift.shape[0]):
+        arrived = record[own, AGGREGATE, c] + from_other * record[other, Z, c] + own_weight * record[own, Z, c]
+        scratch[out, c] = _act(r_own * arrived + shift[c], slope)
 
 
 @njit(inline="always")
 def _common_neighbours(
-    row: Array, long: int, marks: Array, r: Array, record: Array, slope: Any, moved_long: Array, moved_short: Array,
-    sum_long: Array, sum_short: Array,
+    long: int, short: int, indptr: Array, senders: Array, marks: Array, r: Array, e_long: Any, e_short: Any,
+    p: Array, record: Array, slope: Any, scratch: Array,
 ) -> None:  # fmt: skip
-    """Add the corrections for nodes of `row` that neighbour the node `long` too, as `marks` tells."""
-    for w in row:
+    """Correct both sums for neighbours of `short` that neighbour `long` too, as `marks` tells."""
+    for position in range(indptr[short], indptr[short + 1]):
+        w = senders[position]
         if marks[w] == long:
-            p, r_w = record[w, PRE], r[w]
-            for c in range(p.shape[0]):
-                by_long = p[c] + r_w * moved_long[c]
-                by_short = r_w * moved_short[c]
+            r_w = r[w]
+            move_long, move_short = r_w * e_long, r_w * e_short
+            for c in range(record.shape[2]):
+                p_w = p[w, c]
+                by_long = p_w + move_long * record[long, Z, c]
+                by_short = move_short * record[short, Z, c]
                 both = _act(by_long + by_short, slope)
-                sum_long[c] += r_w * (both - _act(by_long, slope))
-                sum_short[c] += r_w * (both - _act(p[c] + by_short, slope))
+                scratch[0, c] += r_w * (both - _act(by_long, slope))
+                scratch[1, c] += r_w * (both - _act(p_w + by_short, slope))
 
 
 @njit(inline="always")
-def _apply(weight: Array, values: Array, out: Array) -> None:
+def _toggle_pair(
+    long: int, short: int, insert: bool, marks: Array, indptr: Array, senders: Array, r: Array, e_long: Any,
+    e_short: Any, loop: Array, p: Array, record: Array, shift: Array, slope: Any, scratch: Array,
+) -> None:  # fmt: skip
+    """Second-layer sums of one pair into the first two rows of `scratch` [4, k]."""
+    k = record.shape[2]
+    base = BASE + 1 if insert else BASE
+    for c in range(k):
+        scratch[0, c] = record[long, base, c]
+        scratch[1, c] = record[short, base, c]
+    _common_neighbours(long, short, indptr, senders, marks, r, e_long, e_short, p, record, slope, scratch)
+    r_long, r_short = r[long] + e_long, r[short] + e_short
+    if insert:
+        _own_hidden(long, short, r_long, r_short, loop[long], record, shift, slope, scratch, 2)
+        _own_hidden(short, long, r_short, r_long, loop[short], record, shift, slope, scratch, 3)
+        for c in range(k):
+            scratch[0, c] += r_short * scratch[3, c]
+            scratch[1, c] += r_long * scratch[2, c]
+    else:
+        # The bases hold the partner's term as that of a neighbour; the partner is one no longer.
+        move_long, move_short = r[short] * e_long, r[long] * e_short
+        for c in range(k):
+            old = _act(p[short, c] + move_long * record[long, Z, c], slope)
+            scratch[0, c] -= r[short] * old
+        for c in range(k):
+            old = _act(p[long, c] + move_short * record[short, Z, c], slope)
+            scratch[1, c] -= r[long] * old
+        _own_hidden(long, short, r_long, -r[short], loop[long], record, shift, slope, scratch, 2)
+        _own_hidden(short, long, r_short, -r[long], loop[short], record, shift, slope, scratch, 3)
+    own_long, own_short = loop[long] * r_long, loop[short] * r_short
+    for c in range(k):
+        scratch[0, c] = r_long * (scratch[0, c] + own_long * scratch[2, c])
+        scratch[1, c] = r_short * (scratch[1, c] + own_short * scratch[3, c])
+
+
+@njit(inline="always")
+def _apply(weight: Array, scratch: Array, row: int, out: Array, side: int, pair: int) -> None:
     """``out = values @ weight``, always summed in the same order: four rows at a time, then the rest."""
     k, width = weight.shape
     for o in range(width):
-        out[o] = 0.0
+        out[side, pair, o] = 0.0
     whole = k - k % 4
     for c in range(0, whole, 4):
-        a, b, d, e = values[c], values[c + 1], values[c + 2], values[c + 3]
+        a, b, d, e = scratch[row, c], scratch[row, c + 1], scratch[row, c + 2], scratch[row, c + 3]
         for o in range(width):
-            out[o] += (a * weight[c, o] + b * weight[c + 1, o]) + (d * weight[c + 2, o] + e * weight[c + 3, o])
+            out[side, pair, o] += (a * weight[c, o] + b * weight[c + 1, o]) + (
+                d * weight[c + 2, o] + e * weight[c + 3, o]
+            )
     for c in range(whole, k):
-        a = values[c]
+        a = scratch[row, c]
         for o in range(width):
-            out[o] += a * weight[c, o]
-
-
-@njit(cache=True, fastmath=_FAST)
-def _toggle_pair(
-    long: int, short: int, insert: bool, marks: Array, row: Array, r: Array, e: Array, loop: Array, record: Array,
-    shift: Array, slope: Any, scratch: Array,
-) -> None:  # fmt: skip
-    """Second-layer sums of one pair into the first two rows of `scratch` [6, k]."""
-    sum_long, sum_short, first, second = scratch[0], scratch[1], scratch[2], scratch[3]
-    moved_long, moved_short = scratch[4], scratch[5]
-    of_long, of_short = record[long], record[short]
-    e_long, e_short = e[long], e[short]
-    for c in range(shift.shape[0]):
-        moved_long[c] = e_long * of_long[Z, c]
-        moved_short[c] = e_short * of_short[Z, c]
-    base = BASE + insert
-    for c in range(shift.shape[0]):
-        sum_long[c] = of_long[base, c]
-        sum_short[c] = of_short[base, c]
-    _common_neighbours(row, long, marks, r, record, slope, moved_long, moved_short, sum_long, sum_short)
-    r_long, r_short = r[long] + e_long, r[short] + e_short
-    if not insert:
-        _old_partner(of_short[PRE], r[short], moved_long, slope, first)
-        _old_partner(of_long[PRE], r[long], moved_short, slope, second)
-        for c in range(shift.shape[0]):
-            sum_long[c] -= r[short] * first[c]
-            sum_short[c] -= r[long] * second[c]
-    # An inserted partner sends with its new factor; a removed one takes back what it sent with the old.
-    from_short = r_short if insert else -r[short]
-    from_long = r_long if insert else -r[long]
-    _own_hidden(of_long, of_short, r_long, from_short, loop[long], shift, slope, first)
-    _own_hidden(of_short, of_long, r_short, from_long, loop[short], shift, slope, second)
-    _finish(sum_long, r_long, loop[long], first, r_short if insert else r_short * 0, second)
-    _finish(sum_short, r_short, loop[short], second, r_long if insert else r_long * 0, first)
+            out[side, pair, o] += a * weight[c, o]
 
 
 @njit(parallel=True, cache=True, fastmath=_FAST)
 def toggled_messages(
     order: Array, group: Array, long_of: Array, short_of: Array, swapped: Array, insert: Array, all_marks: Array,
-    indptr: Array, senders: Array, r: Array, e: Array, loop: Array, record: Array, shift: Array, slope: Any,
+    indptr: Array, senders: Array, r: Array, e: Array, loop: Array, p: Array, record: Array, shift: Array, slope: Any,
     weight: Array, out: Array,
 ) -> None:  # fmt: skip
     """Second-layer pre-activations, bias left out, of both endpoints of every pair.
@@ -178,7 +174,8 @@ def toggled_messages(
     r, loop : float [N]
     e : float [2, N]
         For removal and for insertion.
-    record : float [N, 5, k]
+    p : float [N, k]
+    record : float [N, 4, k]
     shift : float [k]
     slope : float
     weight : float [k, k']
@@ -188,7 +185,7 @@ def toggled_messages(
     threads = all_marks.shape[0]
     for thread in prange(threads):
         marks = all_marks[thread]
-        scratch = np.empty((6, record.shape[2]), dtype=record.dtype)
+        scratch = np.empty((4, record.shape[2]), dtype=record.dtype)
         # Round robin: groups are sorted by node, and hubs are rarely neighbours in that order.
         for g in range(thread, group.shape[0] - 1, threads):
             long = long_of[order[group[g]]]
@@ -197,10 +194,10 @@ def toggled_messages(
             for item in range(group[g], group[g + 1]):
                 pair = order[item]
                 short, sign = short_of[pair], int(insert[pair])
-                row = senders[indptr[short] : indptr[short + 1]]
                 _toggle_pair(
-                    long, short, insert[pair], marks, row, r, e[sign], loop, record, shift, slope, scratch
-                )
+                    long, short, insert[pair], marks, indptr, senders, r, e[sign, long], e[sign, short], loop,
+                    p, record, shift, slope, scratch,
+                )  # fmt: skip
                 side = int(swapped[pair])
-                _apply(weight, scratch[0], out[side, pair])
-                _apply(weight, scratch[1], out[1 - side, pair])
+                _apply(weight, scratch, 0, out, side, pair)
+                _apply(weight, scratch, 1, out, 1 - side, pair)
