@@ -130,23 +130,25 @@ def _toggle_pair(
         scratch[1, c] = r_short * (scratch[1, c] + own_short * scratch[3, c])
 
 
-@njit(inline="always")
-def _apply(weight: Array, scratch: Array, row: int, out: Array, side: int, pair: int) -> None:
-    """``out = values @ weight``, always summed in the same order: four rows at a time, then the rest."""
+@njit(cache=True, fastmath=_FAST)
+def _apply(weight: Array, first: Array, second: Array, out_first: Array, out_second: Array) -> None:
+    """``out = values @ weight`` for two rows of values, always summed in the same order."""
     k, width = weight.shape
     for o in range(width):
-        out[side, pair, o] = 0.0
+        out_first[o] = 0.0
+        out_second[o] = 0.0
     whole = k - k % 4
     for c in range(0, whole, 4):
-        a, b, d, e = scratch[row, c], scratch[row, c + 1], scratch[row, c + 2], scratch[row, c + 3]
+        a0, a1, a2, a3 = first[c], first[c + 1], first[c + 2], first[c + 3]
+        b0, b1, b2, b3 = second[c], second[c + 1], second[c + 2], second[c + 3]
         for o in range(width):
-            out[side, pair, o] += (a * weight[c, o] + b * weight[c + 1, o]) + (
-                d * weight[c + 2, o] + e * weight[c + 3, o]
-            )
+            w0, w1, w2, w3 = weight[c, o], weight[c + 1, o], weight[c + 2, o], weight[c + 3, o]
+            out_first[o] += (a0 * w0 + a1 * w1) + (a2 * w2 + a3 * w3)
+            out_second[o] += (b0 * w0 + b1 * w1) + (b2 * w2 + b3 * w3)
     for c in range(whole, k):
-        a = scratch[row, c]
         for o in range(width):
-            out[side, pair, o] += a * weight[c, o]
+            out_first[o] += first[c] * weight[c, o]
+            out_second[o] += second[c] * weight[c, o]
 
 
 @njit(parallel=True, cache=True, fastmath=_FAST)
@@ -182,10 +184,12 @@ def toggled_messages(
     out : float [2, L, k']
         Written: ``W2 a'_i (sum_j b'_j h'_j + q_ii b'_i h'_i)`` of first and second node.
     """
-    threads = all_marks.shape[0]
+    threads, width = all_marks.shape[0], weight.shape[1]
     for thread in prange(threads):
         marks = all_marks[thread]
         scratch = np.empty((4, record.shape[2]), dtype=record.dtype)
+        sum_long, sum_short = scratch[0], scratch[1]
+        message_long, message_short = np.empty(width, record.dtype), np.empty(width, record.dtype)
         # Round robin: groups are sorted by node, and hubs are rarely neighbours in that order.
         for g in range(thread, group.shape[0] - 1, threads):
             long = long_of[order[group[g]]]
@@ -199,5 +203,7 @@ def toggled_messages(
                     p, record, shift, slope, scratch,
                 )  # fmt: skip
                 side = int(swapped[pair])
-                _apply(weight, scratch, 0, out, side, pair)
-                _apply(weight, scratch, 1, out, 1 - side, pair)
+                _apply(weight, sum_long, sum_short, message_long, message_short)
+                for o in range(width):
+                    out[side, pair, o] = message_long[o]
+                    out[1 - side, pair, o] = message_short[o]
