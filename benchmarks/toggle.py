@@ -69,7 +69,9 @@ def load(name: str, root: Path | None) -> Graph:
 
 def all_pairs(graph: Graph) -> torch.Tensor:
     """Every edge and as many non-edges."""
-    return torch.cat([graph.pairs, sample_negatives(graph, graph.num_pairs, numpy_stream(0, "benchmark"))], dim=1)
+    return torch.cat(
+        [graph.pairs, sample_negatives(graph, graph.num_pairs, numpy_stream(0, "benchmark"))], dim=1
+    )
 
 
 def build_model(name: str, graph: Graph) -> torch.nn.Module:
@@ -148,7 +150,7 @@ def copy_bandwidth() -> float:
 
 
 def kernel_bytes(graph: Graph, pairs: torch.Tensor) -> float:
-    """Bytes that the GCN kernel must move if nothing stays in cache; common neighbours from a sample of pairs."""
+    """Bytes that the GCN kernel moves if nothing stays in cache; common neighbours from a sample of pairs."""
     degree = torch.bincount(graph.edge_index[0], minlength=graph.num_nodes)
     steps = float(torch.minimum(degree[pairs[0]], degree[pairs[1]]).sum())
     start = torch.cat([torch.zeros(1, dtype=torch.int64), degree.cumsum(0)]).numpy()
@@ -230,11 +232,13 @@ def table(rows: list[Row], about: dict[str, Any]) -> str:
         "# Toggling every pair",
         "",
         "Written by `make bench-toggle`. All edges and as many non-edges; "
-        f"{LAYERS} layers, hidden {HIDDEN}, out {OUT}, float32. ~ marks times extrapolated from a sample of pairs.",
+        f"{LAYERS} layers, hidden {HIDDEN}, out {OUT}, float32. "
+        "~ marks times extrapolated from a sample of pairs.",
         "",
         "Machine: " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in about.items()) + ".",
         "",
-        "| graph | model | method | pairs timed | all pairs, s | pairs/s | forward passes | times naive | peak extra MiB |",
+        "| graph | model | method | pairs timed | all pairs, s | pairs/s | forward passes | times naive "
+        "| peak extra MiB |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     naive = {(row.graph, row.model): row.seconds_all_pairs for row in rows if row.method == "naive"}
@@ -245,8 +249,8 @@ def table(rows: list[Row], about: dict[str, Any]) -> str:
         timed_on = "" if row.method == "forward pass" else f"{row.pairs_timed:,}"
         compared = "" if row.method == "forward pass" else f"{speedup:,.0f}"
         lines.append(
-            f"| {row.graph} | {row.model} | {row.method} | {timed_on} | {sampled}{row.seconds_all_pairs:.4g} | "
-            f"{per_second} | {row.forward_passes:,.1f} | {compared} | {row.peak_extra_mib:,.0f} |"
+            f"| {row.graph} | {row.model} | {row.method} | {timed_on} | {sampled}{row.seconds_all_pairs:.4g} "
+            f"| {per_second} | {row.forward_passes:,.1f} | {compared} | {row.peak_extra_mib:,.0f} |"
         )
     lines += [
         "",

@@ -20,7 +20,9 @@ from linkcal.metrics import expected_calibration_error
 class GAT(nn.Module):
     """Two attention layers, inner-product decoder that returns logits."""
 
-    def __init__(self, in_channels: int, hidden_channels: int = 8, out_channels: int = 16, heads: int = 4) -> None:
+    def __init__(
+        self, in_channels: int, hidden_channels: int = 8, out_channels: int = 16, heads: int = 4
+    ) -> None:
         super().__init__()
         self.first = GATConv(in_channels, hidden_channels, heads=heads)
         self.second = GATConv(hidden_channels * heads, out_channels, heads=1)
@@ -56,7 +58,7 @@ def main(num_nodes: int = 600, epochs: int = 40) -> dict[str, float]:
     model = GAT(graph.x.size(1))
     train(model, split, epochs)
 
-    # The one line: what decode returns is said, the attention layers are toggled on subgraphs around each pair.
+    # The one line: what decode returns is said; the attention layers are toggled on subgraphs around pairs.
     calibrated = CalibratedLinkPredictor(model, Platt(), decode_returns="logits").fit(split)
 
     scores = calibrated.score(split.test.edge_label_index)

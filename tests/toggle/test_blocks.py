@@ -33,7 +33,10 @@ def test_block_size_changes_nothing(name, block_size):
     pairs = many_pairs()
     whole = toggle_edges(model_of(name), X, CASE.edge_index, pairs)
     parts = toggle_edges(model_of(name), X, CASE.edge_index, pairs, block_size=block_size)
-    exact = name in ("gcn", "vgae")  # the compiled kernel; torch's matrix product depends on the number of rows
+    exact = name in (
+        "gcn",
+        "vgae",
+    )  # the compiled kernel; torch's matrix product depends on the number of rows
     for field in FIELDS:
         ours, theirs = getattr(parts, field), getattr(whole, field)
         if exact and field != "logit_absent" and field != "logit_present":
@@ -108,7 +111,10 @@ def test_results_go_into_the_given_arrays(kind, tmp_path):
     ("change", "message"),
     [
         ({"absent": np.zeros((5, 7), np.float32)}, r"out\['absent'\] must have 8 rows, got shape \[5, 7\]"),
-        ({"absent": np.zeros((8, 6), np.float32)}, r"must be torch.float32 of shape \[8, 7\], got .* \[8, 6\]"),
+        (
+            {"absent": np.zeros((8, 6), np.float32)},
+            r"must be torch.float32 of shape \[8, 7\], got .* \[8, 6\]",
+        ),
         ({"logit_absent": np.zeros(8)}, r"out\['logit_absent'\] must be torch.float32 .*, got torch.float64"),
         ({"present": [0.0]}, r"out\['present'\] must be a writable array or tensor, got list"),
         ({"extra": np.zeros(8)}, r"out must have the keys absent, .*, got .*extra"),

@@ -146,9 +146,7 @@ def test_subgraph_of_a_path_by_hand():
     (batch,) = SubgraphExtractor(graph, 1).batches(pair, torch.tensor([False]), toggle=False)
     assert batch.nodes[1:].tolist() == [2, 3, 1, 4]
     found = sorted(map(tuple, batch.edge_index.T.tolist()))
-    assert found == sorted(
-        [(1, 2), (2, 1), (1, 3), (3, 1), (2, 4), (4, 2), (0, 3), (3, 0), (0, 4), (4, 0)]
-    )
+    assert found == sorted([(1, 2), (2, 1), (1, 3), (3, 1), (2, 4), (4, 2), (0, 3), (3, 0), (0, 4), (4, 0)])
     (without,) = SubgraphExtractor(graph, 1).batches(pair, torch.tensor([False]))
     assert set(found) - set(map(tuple, without.edge_index.T.tolist())) == {(1, 2), (2, 1)}
 

@@ -81,8 +81,8 @@ class FusedGCN:
             starts = np.flatnonzero(np.diff(long_of[order], prepend=-1))
             toggled_messages(
                 order, np.append(starts, order.size), long_of, short_of, swapped, inserted, self.marks,
-                self.indptr, self.senders, self.r, self.e, self.loop, self.p, self.record, self.shift, self.slope,
-                self.weight, out,
+                self.indptr, self.senders, self.r, self.e, self.loop, self.p, self.record, self.shift,
+                self.slope, self.weight, out,
             )  # fmt: skip
         source, target = torch.from_numpy(out)
         return self.update(source), self.update(target)

@@ -28,8 +28,8 @@ Array = Any  # numpy arrays of one floating dtype; Numba specialises the code on
 # reordered across channels or neighbours, so results do not depend on threads or blocks.
 _FAST = {"contract", "nsz"}
 
-#: Rows of a node's record: Z, the aggregate behind P, and from BASE on the base sum of removal and insertion. One
-#: record keeps together in memory what a pair reads of its endpoints; P, read of neighbours, is packed apart.
+#: Rows of a node's record: Z, the aggregate behind P, from BASE on the base sums of removal and insertion.
+#: It keeps together in memory what a pair reads of its endpoints; P, read of neighbours, is packed apart.
 Z, AGGREGATE, BASE = 0, 1, 2
 
 
@@ -41,10 +41,17 @@ def _act(value: Any, slope: Any) -> Any:
 
 @njit(parallel=True, cache=True, fastmath=_FAST)
 def base_sums(
-    indptr: Array, senders: Array, r: Array, e: Array, slope: Any, nodes: Array, sign: int, p: Array,
+    indptr: Array,
+    senders: Array,
+    r: Array,
+    e: Array,
+    slope: Any,
+    nodes: Array,
+    sign: int,
+    p: Array,
     record: Array,
 ) -> None:
-    """``sum_{w in N(u)} r_w act(P_w + r_w e_u Z_u)`` into the records of the given nodes, one sign of the toggle."""
+    """``sum_{w in N(u)} r_w act(P_w + r_w e_u Z_u)`` into the records of `nodes`, one sign of the toggle."""
     k, base = record.shape[2], BASE + sign
     for item in prange(nodes.shape[0]):
         u = nodes[item]
@@ -67,10 +74,12 @@ def _own_hidden(
     own: int, other: int, r_own: Any, from_other: Any, loop: Any, record: Array, shift: Array, slope: Any,
     scratch: Array, out: int,
 ) -> None:  # fmt: skip
-    """First-layer output of an endpoint after the toggle; `from_other` is what the partner's Z is weighted with."""
+    """First-layer output of an endpoint after the toggle; `from_other` weights the partner's Z."""
     own_weight = loop * r_own
     for c in range(shift.shape[0]):
-        arrived = record[own, AGGREGATE, c] + from_other * record[other, Z, c] + own_weight * record[own, Z, c]
+        arrived = (
+            record[own, AGGREGATE, c] + from_other * record[other, Z, c] + own_weight * record[own, Z, c]
+        )
         scratch[out, c] = _act(r_own * arrived + shift[c], slope)
 
 
@@ -153,9 +162,9 @@ def _apply(weight: Array, first: Array, second: Array, out_first: Array, out_sec
 
 @njit(parallel=True, cache=True, fastmath=_FAST)
 def toggled_messages(
-    order: Array, group: Array, long_of: Array, short_of: Array, swapped: Array, insert: Array, all_marks: Array,
-    indptr: Array, senders: Array, r: Array, e: Array, loop: Array, p: Array, record: Array, shift: Array, slope: Any,
-    weight: Array, out: Array,
+    order: Array, group: Array, long_of: Array, short_of: Array, swapped: Array, insert: Array,
+    all_marks: Array, indptr: Array, senders: Array, r: Array, e: Array, loop: Array, p: Array, record: Array,
+    shift: Array, slope: Any, weight: Array, out: Array,
 ) -> None:  # fmt: skip
     """Second-layer pre-activations, bias left out, of both endpoints of every pair.
 
