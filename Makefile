@@ -39,3 +39,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+
+# Speed of toggling; needs the raw data sets under LINKCAL_DATA_ROOT.
+.PHONY: bench-toggle
+bench-toggle: $(VENV)/.package
+	$(BIN)/python benchmarks/toggle.py $(BENCH_ARGS)
