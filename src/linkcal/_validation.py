@@ -29,6 +29,7 @@ __all__ = [
     "check_probabilities",
     "check_sample_weight",
     "check_scores",
+    "in_container_of",
     "to_numpy",
 ]
 
@@ -40,6 +41,17 @@ def to_numpy(values: Any) -> NDArray[Any]:
     if isinstance(values, Tensor):
         return np.asarray(values.detach().cpu().numpy())
     return np.asarray(values)
+
+
+def in_container_of(template: Any, result: FloatArray) -> Any:
+    """`result` as what `template` is: a tensor (dtype, device), a list, or an array of a floating dtype."""
+    if isinstance(template, Tensor):
+        dtype = template.dtype if template.dtype.is_floating_point else torch.get_default_dtype()
+        return torch.as_tensor(result, dtype=dtype, device=template.device)
+    if isinstance(template, list):
+        return result.tolist()
+    dtype_in = to_numpy(template).dtype
+    return result.astype(dtype_in) if np.issubdtype(dtype_in, np.floating) else result
 
 
 def check_choice(value: str, name: str, allowed: Iterable[str]) -> str:

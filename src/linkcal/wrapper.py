@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
-from linkcal._validation import check_choice, check_edge_index, check_positive_int
+from linkcal._validation import check_choice, check_edge_index, check_fraction, check_positive_int
 from linkcal.artifact import Artifact, load_artifact, save_artifact
-from linkcal.calibrators import Calibrator
+from linkcal.calibrators import Calibrator, base_rate_offset
 from linkcal.data import LinkSplit, NodeIds
 from linkcal.exceptions import InputError, NotFittedError
 from linkcal.features import FitOn, LinkScores, calibration_links, score_links
 from linkcal.models import DecodeReturns, as_link_predictor
 
-__all__ = ["CalibratedLinkPredictor"]
+__all__ = ["BaseRate", "CalibratedLinkPredictor"]
+
+#: Share of links among the pairs asked about, or how to estimate it.
+BaseRate = float | Literal["density"]
 
 
 class CalibratedLinkPredictor(nn.Module):
@@ -120,13 +123,13 @@ class CalibratedLinkPredictor(nn.Module):
         pairs = check_edge_index(edge_label_index, self.graph_.num_nodes, "edge_label_index")
         return score_links(self.predictor, self.graph_, pairs.to(self.graph_.edge_index.device))
 
-    def forward(self, edge_label_index: Tensor) -> Tensor:
-        """Calibrated logits [L] of pairs [2, L], float64."""
-        scores = self.score(edge_label_index)
-        logit = self.calibrator_.decision_function(scores.to_matrix(self.calibrator_.link_features))
-        return torch.as_tensor(logit, device=scores.logit.device)
+    def forward(self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None) -> Tensor:
+        """Calibrated logits [L] of pairs [2, L], float64; `base_rate` as in :meth:`predict_proba`."""
+        return self.logit_of(self.score(edge_label_index), base_rate=base_rate)
 
-    def predict_proba(self, edge_label_index: Tensor, *, batch_size: int = 1 << 18) -> Tensor:
+    def predict_proba(
+        self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None, batch_size: int = 1 << 18
+    ) -> Tensor:
         """Probability [L] in [0, 1] that each pair [2, L] is a link.
 
         A pair that is an edge of the message graph is scored with that edge removed.
@@ -134,6 +137,10 @@ class CalibratedLinkPredictor(nn.Module):
         Parameters
         ----------
         edge_label_index : Tensor [2, L], int
+        base_rate : float in (0, 1) or "density", optional
+            Share of links among the pairs that are asked about; see :meth:`resolve_base_rate`. Odds are
+            multiplied by the ratio of the prior odds, which leaves the ranking as it is. Without it
+            probabilities hold for the calibration links' share, ``calibration_rate``.
         batch_size : int
             Pairs scored at once.
 
@@ -146,22 +153,65 @@ class CalibratedLinkPredictor(nn.Module):
         NotFittedError
             Before ``fit``.
         InputError
-            If a pair is out of range or joins a node to itself.
+            If a pair is out of range or joins a node to itself, or `base_rate` is not in (0, 1).
         """
         self._require_fitted()
         pairs = check_edge_index(edge_label_index, self.graph_.num_nodes, "edge_label_index")
         size = check_positive_int(batch_size, "batch_size")
         parts = [
-            self.probability_of(self.score(pairs[:, i : i + size]))
+            self.probability_of(self.score(pairs[:, i : i + size]), base_rate=base_rate)
             for i in range(0, max(pairs.size(1), 1), size)
         ]
         return torch.cat(parts)
 
-    def probability_of(self, scores: LinkScores) -> Tensor:
+    def logit_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
+        """Calibrated logits [L], float64, of links that :meth:`score` scored."""
+        self._require_fitted()
+        logit = self.calibrator_.decision_function(scores.to_matrix(self.calibrator_.link_features))
+        if base_rate is not None:
+            logit += base_rate_offset(self.calibration_rate, self.resolve_base_rate(base_rate))
+        return torch.as_tensor(logit, device=scores.logit.device)
+
+    def probability_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
         """Probability [L] of links that :meth:`score` scored, in the dtype of their logits."""
         self._require_fitted()
+        if base_rate is not None:
+            # From the logit: a probability near 1 has lost the digits that the shift brings back.
+            return torch.sigmoid(self.logit_of(scores, base_rate=base_rate)).to(scores.logit.dtype)
         features = scores.features(self.calibrator_.link_features)
         return torch.as_tensor(self.calibrator_.calibrate(scores.logit, features))
+
+    @property
+    def calibration_rate(self) -> float:
+        """Share of links among the calibration links; probabilities hold for it unless told otherwise."""
+        self._require_fitted()
+        return 1.0 / (1.0 + float(self.info_["negatives_per_positive"]))
+
+    def resolve_base_rate(self, base_rate: BaseRate) -> float:
+        """Share of links that `base_rate` stands for.
+
+        Parameters
+        ----------
+        base_rate : float in (0, 1) or "density"
+            ``"density"`` estimates it as the share of all pairs that are edges of the message graph: right
+            for pairs drawn uniformly from a graph as dense as that one.
+
+        Returns
+        -------
+        float in (0, 1)
+
+        Raises
+        ------
+        InputError
+            If `base_rate` is another string or not in (0, 1).
+        """
+        self._require_fitted()
+        if isinstance(base_rate, str):
+            check_choice(base_rate, "base_rate", ("density",))
+            return check_fraction(
+                self.graph_.num_pairs / max(self.graph_.num_possible_pairs, 1), "density of the message graph"
+            )
+        return check_fraction(base_rate, "base_rate")
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write model weights, message graph and calibrator to `folder`; see :mod:`linkcal.artifact`.

@@ -1,6 +1,7 @@
 """Calibrators: scikit-learn classifiers from a link's logit (and features) to its probability."""
 
 from linkcal.calibrators.base import Calibrator
+from linkcal.calibrators.base_rate import base_rate_offset, shift_base_rate
 from linkcal.calibrators.bbq import BBQ
 from linkcal.calibrators.beta import Beta
 from linkcal.calibrators.embedding_mlp import EmbeddingMLP
@@ -27,5 +28,7 @@ __all__ = [
     "Platt",
     "StructuralCalibrator",
     "Temperature",
+    "base_rate_offset",
     "make_calibrator",
+    "shift_base_rate",
 ]

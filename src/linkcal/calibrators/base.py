@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from linkcal._math import sigmoid
-from linkcal._validation import check_sample_weight, check_scores, to_numpy
+from linkcal._validation import check_sample_weight, check_scores, in_container_of, to_numpy
 from linkcal.calibrators._state import StateKind, checked, exported
 from linkcal.exceptions import ArtifactError, BaseRateWarning, InputError, NotFittedError
 
@@ -178,14 +178,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         values = logit.detach().double() if isinstance(logit, torch.Tensor) else logit
         column = check_scores(values, "logit")
         p = self._bounded_probability(np.column_stack((column, self._check_features(features, len(column)))))
-        p = p.reshape(to_numpy(values).shape)
-        if isinstance(logit, torch.Tensor):
-            dtype = logit.dtype if logit.dtype.is_floating_point else torch.get_default_dtype()
-            return torch.as_tensor(p, dtype=dtype, device=logit.device)
-        if isinstance(logit, list):
-            return p.tolist()
-        dtype_in = to_numpy(logit).dtype
-        return p.astype(dtype_in) if np.issubdtype(dtype_in, np.floating) else p
+        return in_container_of(logit, p.reshape(to_numpy(values).shape))
 
     def get_state(self) -> dict[str, Any]:
         """Fitted attributes as float64 arrays and JSON values, by name.

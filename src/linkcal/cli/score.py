@@ -29,6 +29,15 @@ def score(
     calibrator: Annotated[
         str | None, typer.Option("--calibrator", help="Default: the one selected when the folder was made.")
     ] = None,
+    base_rate: Annotated[
+        str | None,
+        typer.Option(
+            "--base-rate",
+            metavar="RATE|density",
+            help="Share of links among the asked pairs, or `density`: the share of all pairs that are edges "
+            "of the message graph. Default: that of the calibration links.",
+        ),
+    ] = None,
     source: Annotated[str, typer.Option("--source", help="Column of the pairs' first node.")] = "source",
     target: Annotated[str, typer.Option("--target", help="Column of the pairs' second node.")] = "target",
     chunk_size: Annotated[int, typer.Option("--chunk-size", help="Pairs held at once.")] = 100_000,
@@ -43,20 +52,31 @@ def score(
     predictor = CalibratedLinkPredictor.load(artifact_folder, calibrator=calibrator)
     node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
     chunks = read_pairs(pairs, node_ids, source=source, target=target, chunk_size=chunk_size)
-    note = _provenance(predictor)
+    rate = None if base_rate is None else predictor.resolve_base_rate(_rate(base_rate))
+    note = _provenance(predictor, base_rate, rate)
     if out is None:
-        _write(chunks, predictor, sys.stdout)
+        _write(chunks, predictor, sys.stdout, rate)
         log(note["statement"])
         return
     with written_whole(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        total = _write(chunks, predictor, file)
+        total = _write(chunks, predictor, file, rate)
     side = out.with_name(out.name + ".meta.json")
     with written_whole(side) as temporary:
         temporary.write_text(json.dumps({"pairs": total, **note}, indent=2) + "\n", encoding="utf-8")
     log(f"{total:,} pairs: {out}; how they were scored: {side}")
 
 
-def _write(chunks: Iterator[PairChunk], predictor: CalibratedLinkPredictor, file: TextIO) -> int:
+def _rate(text: str) -> Any:
+    """A number where the text is one; anything else is left to the predictor's own check."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _write(
+    chunks: Iterator[PairChunk], predictor: CalibratedLinkPredictor, file: TextIO, rate: float | None
+) -> int:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(_COLUMNS)
     total = 0
@@ -66,7 +86,7 @@ def _write(chunks: Iterator[PairChunk], predictor: CalibratedLinkPredictor, file
             chunk.source.to_pylist(),
             chunk.target.to_pylist(),
             scores.logit.tolist(),
-            predictor.probability_of(scores).tolist(),
+            predictor.probability_of(scores, base_rate=rate).tolist(),
             ("true" if known else "false" for known in scores.toggled.in_graph.tolist()),
             strict=True,
         )
@@ -75,15 +95,23 @@ def _write(chunks: Iterator[PairChunk], predictor: CalibratedLinkPredictor, file
     return total
 
 
-def _provenance(predictor: CalibratedLinkPredictor) -> dict[str, Any]:
+def _provenance(predictor: CalibratedLinkPredictor, asked: str | None, rate: float | None) -> dict[str, Any]:
     """What a reader must know to use the probabilities."""
     graph, info = predictor.graph_, predictor.info_
+    ratio = f"{info['negatives_per_positive']:g} non-links per link"
+    if rate is None:
+        valid, origin = f"hold for {ratio}", "calibration links"
+    else:
+        origin = "density of the message graph" if asked == "density" else "given"
+        valid = f"are for a base rate of {rate:.6g} ({origin}), moved there from {ratio}"
     return {
         "statement": (
             f"Scored on the message graph that the calibrator was fitted with ({graph.num_nodes:,} nodes, "
             f"{graph.num_pairs:,} edges: the training edges only), each pair without its own edge. "
-            f"Probabilities hold for {info['negatives_per_positive']:g} non-links per link."
+            f"Probabilities {valid}."
         ),
+        "base_rate": predictor.calibration_rate if rate is None else rate,
+        "base_rate_origin": origin,
         "calibrator": type(predictor.calibrator_).__name__,
         "message_graph": {"nodes": graph.num_nodes, "edges": graph.num_pairs, "directed": graph.directed},
         **info,
