@@ -9,8 +9,6 @@ import typer
 
 from linkcal.cli.options import Device, Epochs, FitOnOption, Json, Model, Negatives, Preset, Seed
 from linkcal.cli.run import run_on_graph
-from linkcal.data import read_edges
-from linkcal.experiments import RunConfig
 
 __all__ = ["fit"]
 
@@ -37,6 +35,9 @@ def fit(
     json: Json = False,
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
+    from linkcal.data import read_edges
+    from linkcal.experiments import RunConfig
+
     config = RunConfig(
         dataset=edges.name.split(".")[0],
         model=model,

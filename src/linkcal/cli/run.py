@@ -1,17 +1,22 @@
-"""``linkcal run``: the main job on a named data set."""
+"""``linkcal run``: the main job on a named data set.
+
+torch and PyG are imported when a command runs, not before: `--help` and usage errors answer at once.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from linkcal.cli.console import log, step_progress
 from linkcal.cli.options import Device, Epochs, FitOnOption, Json, Model, Negatives, Out, Preset, Seed
 from linkcal.cli.results import print_results
-from linkcal.data import Graph, NodeIds, load_dataset
-from linkcal.experiments import RunConfig, run_experiment, to_json, write_outputs
+
+if TYPE_CHECKING:
+    from linkcal.data import Graph, NodeIds
+    from linkcal.experiments import RunConfig
 
 __all__ = ["run", "run_on_graph"]
 
@@ -35,6 +40,9 @@ def run(
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
+    from linkcal.data import load_dataset
+    from linkcal.experiments import RunConfig
+
     config = RunConfig(
         dataset=dataset,
         model=model,
@@ -59,6 +67,8 @@ def run_on_graph(
     node_ids: NodeIds | None = None,
 ) -> None:
     """Run, write the folder, and print the table (or the JSON) and where things lie."""
+    from linkcal.experiments import run_experiment, to_json, write_outputs
+
     log(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in graph.counts().items()))
     with step_progress() as progress:
         outcome = run_experiment(config, graph, device=device, node_ids=node_ids, progress=progress)
