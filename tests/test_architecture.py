@@ -9,7 +9,7 @@ import linkcal
 
 ROOT = Path(linkcal.__file__).parent
 
-_BASICS = {"exceptions", "_validation", "_math", "_random", "_files", "_threads"}
+_BASICS = {"exceptions", "_validation", "_math", "_random", "_columns", "_files", "_threads"}
 _GRAPH_SIDE = _BASICS | {"data", "models", "toggle", "features"}
 _ALL = _GRAPH_SIDE | {"calibrators", "metrics", "plots", "report", "artifact", "wrapper", "experiments"}
 
@@ -22,6 +22,7 @@ ALLOWED = {
     "_validation": _BASICS,
     "_math": _BASICS,
     "_random": _BASICS,
+    "_columns": set(),
     "data": _BASICS,
     "models": _BASICS | {"data"},
     "toggle": _BASICS | {"data", "models"},

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from linkcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
+from linkcal.calibrators import (
+    BBQ,
+    CALIBRATORS,
+    Calibrator,
+    Histogram,
+    InNOut,
+    Isotonic,
+    StructuralCalibrator,
+    make_calibrator,
+)
 
 NET_NAMES = ("embedding-mlp", "in-n-out")
 FEATURE_NAMES = (*NET_NAMES, "in-n-out-plus")
@@ -18,6 +27,17 @@ FAST_NET = {"max_iter": 30, "hidden_channels": 4, "learning_rate": 0.01}
 def fast(name: str) -> Calibrator:
     """Small instance of a calibrator by its registered name."""
     return make_calibrator(name, **(FAST_NET if name in NET_NAMES else {}))
+
+
+#: Options that change what a calibrator computes, beside the defaults.
+VARIANTS = {
+    "histogram, ranked": Histogram(preserve_ranking=True),
+    "bbq, ranked": BBQ(preserve_ranking=True),
+    "isotonic, ranked": Isotonic(preserve_ranking=True),
+    "in-n-out, centred": InNOut(center=True, **FAST_NET),
+    "in-n-out-plus, monotone": StructuralCalibrator(monotone=True),
+    "in-n-out-plus, logit": StructuralCalibrator(features="logit"),
+}
 
 
 def overconfident(n: int = 400, k: int = 3, seed: int = 0, scale: float = 2.5):

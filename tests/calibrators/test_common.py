@@ -26,7 +26,7 @@ from linkcal.calibrators import (
 )
 from linkcal.exceptions import ArtifactError, InputError, NotFittedError
 
-from .samples import FEATURE_NAMES, NET_NAMES, SCORE_ONLY, fast, overconfident
+from .samples import FEATURE_NAMES, NET_NAMES, SCORE_ONLY, VARIANTS, fast, overconfident
 
 every = pytest.mark.parametrize("name", CALIBRATORS)
 
@@ -36,7 +36,7 @@ every = pytest.mark.parametrize("name", CALIBRATORS)
 @pytest.mark.filterwarnings("ignore::linkcal.exceptions.BaseRateWarning")
 # One check runs only with SCIPY_ARRAY_API set in the environment and says so with a SkipTestWarning.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([fast(name) for name in CALIBRATORS])
+@parametrize_with_checks([*(fast(name) for name in CALIBRATORS), *VARIANTS.values()])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -85,6 +85,21 @@ def test_state_round_trip_is_exact(name):
     assert np.array_equal(restored.predict(X), fitted.predict(X))
     again = restored.get_state()
     assert all(np.array_equal(again[key], value) for key, value in state.items())
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_survive_state_copies_and_order(name):
+    X, y = overconfident(n=150)
+    fitted = clone(VARIANTS[name]).fit(X, y)
+    expected = fitted.decision_function(X)
+    assert np.array_equal(clone(fitted).set_state(fitted.get_state()).decision_function(X), expected)
+    order = np.random.default_rng(1).permutation(150)
+    moved = clone(fitted).fit(X[order], y[order]).decision_function(X)
+    np.testing.assert_allclose(moved, expected, rtol=1e-9, atol=1e-10)
+    weight = np.random.default_rng(2).integers(0, 4, size=150)
+    weighted = clone(fitted).fit(X, y, sample_weight=weight).decision_function(X)
+    copied = clone(fitted).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight)).decision_function(X)
+    np.testing.assert_allclose(weighted, copied, rtol=1e-9, atol=1e-10)
 
 
 @every
@@ -253,7 +268,7 @@ def test_case_20_refit(name):
 
 def test_case_20_settings_survive_a_fit():
     histogram = Histogram(n_bins=7, strategy="quantile").fit(*overconfident())
-    assert histogram.get_params() == {"n_bins": 7, "strategy": "quantile"}
+    assert histogram.get_params() == {"n_bins": 7, "strategy": "quantile", "preserve_ranking": False}
     assert len(histogram.bin_probability_) == 7
 
 

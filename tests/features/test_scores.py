@@ -21,7 +21,7 @@ def scores() -> LinkScores:
         in_graph=torch.tensor([True, False]),
         method="by hand",
     )
-    return LinkScores(toggled, "absent", torch.tensor([1.0, 0.0]))
+    return LinkScores(toggled, "absent", torch.tensor([1.0, 0.0]), torch.tensor([[1, 0, 0], [2, 3, 1]]))
 
 
 def test_logit_absent_ignores_own_edge(scores):
@@ -56,6 +56,7 @@ def test_take_selects_links(scores):
     taken = scores.take(np.array([1]))
     assert taken.to_matrix("difference").tolist() == [[1.0, -1.0, 0.0]]
     assert taken.label.tolist() == [0.0]
+    assert taken.structure.tolist() == [[2, 3, 1]]
 
 
 def test_no_labels_no_arrays(scores):

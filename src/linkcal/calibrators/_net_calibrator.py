@@ -69,6 +69,13 @@ class NetCalibrator(Calibrator):
         self.n_folds = n_folds
         self.random_state = random_state
 
+    def _prepare(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        """Set what :meth:`_score` needs, before the networks are trained."""
+
+    def _score(self, X: FloatArray) -> FloatArray:
+        """Logit (n,) whose temperature the networks give."""
+        return X[:, 0]
+
     @abstractmethod
     def _inputs(self, X: FloatArray) -> FloatArray:
         """Network inputs (n, k) of checked X."""
@@ -99,6 +106,7 @@ class NetCalibrator(Calibrator):
             other labels than `y`.
         """
         X, y, weight = self._check_fit(X, y, sample_weight)
+        self._prepare(X, y, weight)
         self._fit_net(X, y, weight, self._check_validation(X_val, y_val))
         return self
 
@@ -116,13 +124,14 @@ class NetCalibrator(Calibrator):
         return self._temperature(self._check_predict(X))
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        self._prepare(X, y, weight)
         self._fit_net(X, y, weight, None)
 
     def _fit_net(
         self, X: FloatArray, y: FloatArray, weight: FloatArray, validation: LinkArrays | None
     ) -> None:
         settings = NetSettings.of(self)
-        links = LinkArrays(X[:, 0], self._inputs(X), y, weight)
+        links = LinkArrays(self._score(X), self._inputs(X), y, weight)
         fit = fit_net(settings, links, self._heads, validation)
         self.hidden_weights_, self.output_weights_ = fit.hidden, fit.output
         self.ece_weight_, self.n_iter_, self.converged_ = fit.ece_weight, fit.n_iter, fit.converged
@@ -138,10 +147,10 @@ class NetCalibrator(Calibrator):
         if not np.isin(y, self.classes_).all():
             raise InputError(f"y_val must hold only the labels of y, {self.classes_.tolist()}")
         label = (y == self.classes_[1]).astype(np.float64)
-        return LinkArrays(X[:, 0], self._inputs(X), label, np.ones(len(y)))
+        return LinkArrays(self._score(X), self._inputs(X), label, np.ones(len(y)))
 
     def _temperature(self, X: FloatArray) -> FloatArray:
-        return apply_net(self.hidden_weights_, self.output_weights_, X[:, 0], self._inputs(X))
+        return apply_net(self.hidden_weights_, self.output_weights_, self._score(X), self._inputs(X))
 
     def _decision(self, X: FloatArray) -> FloatArray:
-        return X[:, 0] / self._temperature(X)
+        return self._score(X) / self._temperature(X)

@@ -11,6 +11,7 @@ from scipy.special import betaln, softmax, xlog1py, xlogy
 from linkcal._math import clip_probability, logit, sigmoid
 from linkcal._validation import check_choice
 from linkcal.calibrators._bins import bin_index, bin_sums, quantile_edges, uniform_edges
+from linkcal.calibrators._ranking import ties_broken
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 
 __all__ = ["BBQ"]
@@ -39,6 +40,9 @@ class BBQ(Calibrator):
         ``"bayes"``: marginal likelihood under a Beta prior in each bin, and the posterior mean in each
         bin (the method as published). ``"bic"``: ``exp(-BIC / 2)`` and the plain share of links in each bin;
         with ``strategy="uniform"`` this is what the netcal library computes.
+    preserve_ranking : bool, default=False
+        Whether links of the same probability keep the order of their logits: probabilities then move by
+        less than 1e-6. Without it Hits@K, which counts ties against a method, collapses.
 
     Attributes
     ----------
@@ -94,9 +98,11 @@ class BBQ(Calibrator):
         *,
         strategy: Literal["quantile", "uniform"] = "quantile",
         criterion: Literal["bayes", "bic"] = "bayes",
+        preserve_ranking: bool = False,
     ) -> None:
         self.strategy = strategy
         self.criterion = criterion
+        self.preserve_ranking = preserve_ranking
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         check_choice(self.strategy, "strategy", ("quantile", "uniform"))
@@ -141,7 +147,8 @@ class BBQ(Calibrator):
         return log_likelihood - 0.5 * n_bins * np.log(n.sum()), share
 
     def _probability(self, X: FloatArray) -> FloatArray:
-        return self.bin_probability_[bin_index(sigmoid(X[:, 0]), self.bin_edges_)]
+        p = self.bin_probability_[bin_index(sigmoid(X[:, 0]), self.bin_edges_)]
+        return ties_broken(p, X[:, 0]) if self.preserve_ranking else p
 
     def _decision(self, X: FloatArray) -> FloatArray:
         return logit(self._probability(X))

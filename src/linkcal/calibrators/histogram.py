@@ -9,6 +9,7 @@ import numpy as np
 from linkcal._math import logit, sigmoid
 from linkcal._validation import check_choice, check_positive_int
 from linkcal.calibrators._bins import bin_index, bin_sums, quantile_edges, uniform_edges
+from linkcal.calibrators._ranking import ties_broken
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 
 __all__ = ["Histogram"]
@@ -26,6 +27,9 @@ class Histogram(Calibrator):
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of about equal numbers of calibration links (equal scores stay together, so
         fewer bins may be used).
+    preserve_ranking : bool, default=False
+        Whether links of the same probability keep the order of their logits: probabilities then move by
+        less than 1e-6. Without it Hits@K, which counts ties against a method, collapses.
 
     Attributes
     ----------
@@ -61,9 +65,16 @@ class Histogram(Calibrator):
     bin_probability_: FloatArray
     bin_weight_: FloatArray
 
-    def __init__(self, *, n_bins: int = 15, strategy: Literal["uniform", "quantile"] = "uniform") -> None:
+    def __init__(
+        self,
+        *,
+        n_bins: int = 15,
+        strategy: Literal["uniform", "quantile"] = "uniform",
+        preserve_ranking: bool = False,
+    ) -> None:
         self.n_bins = n_bins
         self.strategy = strategy
+        self.preserve_ranking = preserve_ranking
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         n_bins = check_positive_int(self.n_bins, "n_bins")
@@ -80,7 +91,8 @@ class Histogram(Calibrator):
         self.bin_probability_ = np.divide(links, total, out=centre, where=total > 0.0)
 
     def _probability(self, X: FloatArray) -> FloatArray:
-        return self.bin_probability_[bin_index(sigmoid(X[:, 0]), self.bin_edges_)]
+        p = self.bin_probability_[bin_index(sigmoid(X[:, 0]), self.bin_edges_)]
+        return ties_broken(p, X[:, 0]) if self.preserve_ranking else p
 
     def _decision(self, X: FloatArray) -> FloatArray:
         return logit(self._probability(X))

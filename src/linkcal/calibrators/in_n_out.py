@@ -9,7 +9,8 @@ import numpy as np
 
 from linkcal._validation import check_choice
 from linkcal.calibrators._net_calibrator import NetCalibrator, RandomState
-from linkcal.calibrators.base import FloatArray, LinkFeatures
+from linkcal.calibrators.base import FloatArray, LinkFeatures, StateKind
+from linkcal.calibrators.platt import Platt
 
 __all__ = ["InNOut"]
 
@@ -20,12 +21,16 @@ class InNOut(NetCalibrator):
 
     For predictors whose confidence should depend on how much an edge would change the embedding. It needs
     h - h+ in columns 1.. of X. A temperature keeps the sign of the logit: a logit of 0 stays p = 0.5, and a
-    wrong base rate cannot be repaired (``BaseRateWarning``).
+    wrong base rate cannot be repaired (``BaseRateWarning``) but by `center`.
 
     Parameters
     ----------
     gamma : {"difference", "distance"}, default="difference"
         Input of the networks: h - h+, or its Euclidean norm.
+    center : bool, default=False
+        Recentre the logit first: ``p = sigmoid((a s + b) / T)`` with a and b of :class:`Platt`. The
+        temperature then acts around the logit at which links and non-links balance, and base rates can be
+        repaired. Not part of the paper's method.
     hidden_channels : int, default=16
         H, width of the hidden ReLU layer of both networks.
     ece_weights : sequence of float, default=(0.0, 1.0, 10.0)
@@ -63,6 +68,8 @@ class InNOut(NetCalibrator):
         Training loss of the returned network, every ten epochs from 0 on.
     seed_ : int
         Seed that was used.
+    slope_, intercept_ : float
+        a and b of the recentred logit; 1 and 0 without `center`.
     classes_ : ndarray of shape (2,)
     n_features_in_ : int
 
@@ -98,11 +105,16 @@ class InNOut(NetCalibrator):
 
     link_features: ClassVar[LinkFeatures] = "difference"
     _heads: ClassVar[int] = 2
+    _state: ClassVar[dict[str, StateKind]] = {**NetCalibrator._state, "slope_": float, "intercept_": float}
+
+    slope_: float
+    intercept_: float
 
     def __init__(
         self,
         *,
         gamma: Literal["difference", "distance"] = "difference",
+        center: bool = False,
         hidden_channels: int = 16,
         ece_weights: Sequence[float] = (0.0, 1.0, 10.0),
         n_bins: int = 15,
@@ -127,6 +139,18 @@ class InNOut(NetCalibrator):
             random_state=random_state,
         )
         self.gamma = gamma
+        self.center = center
+
+    def _prepare(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        self.slope_, self.intercept_ = 1.0, 0.0
+        if self.center:
+            platt = Platt()
+            platt._fit(X, y, weight)
+            self.slope_, self.intercept_ = platt.slope_, platt.intercept_
+
+    def _score(self, X: FloatArray) -> FloatArray:
+        # Without `center` the logit itself: 1 * s + 0 would turn -0.0 into 0.0.
+        return self.slope_ * X[:, 0] + self.intercept_ if self.center else X[:, 0]
 
     def _inputs(self, X: FloatArray) -> FloatArray:
         if check_choice(self.gamma, "gamma", ("difference", "distance")) == "difference":

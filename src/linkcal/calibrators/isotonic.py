@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from linkcal._math import logit
+from linkcal.calibrators._ranking import ties_broken
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 
 __all__ = ["Isotonic"]
@@ -20,6 +21,13 @@ class Isotonic(Calibrator):
     Needs some hundreds of links; it makes ties (order is kept, not strictly), and probabilities of exactly
     0 and 1 at the ends are usual. Outside the range of the calibration logits the end values continue.
     Columns 1.. of X are ignored.
+
+    Parameters
+    ----------
+    preserve_ranking : bool, default=False
+        Whether links of the same probability keep the order of their logits: probabilities then move by
+        less than 1e-6, and the ranking is that of the logit. Without it Hits@K, which counts ties against a
+        method, collapses.
 
     Attributes
     ----------
@@ -50,6 +58,9 @@ class Isotonic(Calibrator):
     logit_thresholds_: FloatArray
     probability_thresholds_: FloatArray
 
+    def __init__(self, *, preserve_ranking: bool = False) -> None:
+        self.preserve_ranking = preserve_ranking
+
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         regression = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
         regression.fit(X[:, 0], y, sample_weight=weight)
@@ -57,7 +68,8 @@ class Isotonic(Calibrator):
         self.probability_thresholds_ = regression.y_thresholds_
 
     def _probability(self, X: FloatArray) -> FloatArray:
-        return np.interp(X[:, 0], self.logit_thresholds_, self.probability_thresholds_)
+        p = np.interp(X[:, 0], self.logit_thresholds_, self.probability_thresholds_)
+        return ties_broken(p, X[:, 0]) if self.preserve_ranking else p
 
     def _decision(self, X: FloatArray) -> FloatArray:
         return logit(self._probability(X))
