@@ -51,7 +51,7 @@ def test_all_calibrators_run_by_default(small_graph):
     outcome = run(small_graph, calibrators=tuple(CALIBRATORS), epochs=3)
     assert list(outcome.metrics["results"]) == [
         "uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq", "embedding-mlp",
-        "in-n-out",
+        "in-n-out", "in-n-out-plus",
     ]  # fmt: skip
 
 
