@@ -9,6 +9,7 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
+from linkcal._threads import numba_threads
 from linkcal._validation import check_edge_index
 from linkcal.data import Graph, pair_keys
 from linkcal.exceptions import InputError
@@ -72,7 +73,8 @@ def pair_structure(graph: Graph, edge_label_index: Tensor) -> Tensor:
     own = graph.has_pairs(pairs.to(graph.edge_index.device)).to(pairs.device, torch.int64)
     first, second = pairs.cpu().numpy()
     common = np.empty(len(first), dtype=np.int64)
-    _count_common(indptr, neighbours, np.ascontiguousarray(first), np.ascontiguousarray(second), common)
+    with numba_threads(torch.get_num_threads()):
+        _count_common(indptr, neighbours, np.ascontiguousarray(first), np.ascontiguousarray(second), common)
     degrees = degree.to(pairs.device)[pairs] - own
     return torch.stack([degrees[0], degrees[1], torch.from_numpy(common).to(pairs.device)], dim=1)
 
