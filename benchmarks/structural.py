@@ -117,8 +117,8 @@ def _resampled(cells: list[Cell], repeats: int) -> str:
     error = np.std(excess, ddof=1) / np.sqrt(len(excess))
     return (
         f"- for comparison, with labels drawn from the fitted probabilities ({repeats} draws a cell) and a "
-        f"refit, so that the model's form is right: excess {np.mean(excess):.2f} (standard error {error:.2f}), "
-        f"within the band {100 * np.mean(inside):.0f} %"
+        f"refit, so that the model's form is right: excess {np.mean(excess):.2f} (standard error "
+        f"{error:.2f}), within the band {100 * np.mean(inside):.0f} %"
     )
 
 

@@ -4,6 +4,7 @@ from linkcal.calibrators.base import Calibrator
 from linkcal.calibrators.base_rate import base_rate_offset, shift_base_rate
 from linkcal.calibrators.bbq import BBQ
 from linkcal.calibrators.beta import Beta
+from linkcal.calibrators.decisions import conformal_p_values, select_links
 from linkcal.calibrators.embedding_mlp import EmbeddingMLP
 from linkcal.calibrators.histogram import Histogram
 from linkcal.calibrators.identity import Identity
@@ -29,6 +30,8 @@ __all__ = [
     "StructuralCalibrator",
     "Temperature",
     "base_rate_offset",
+    "conformal_p_values",
     "make_calibrator",
+    "select_links",
     "shift_base_rate",
 ]
