@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,7 +55,7 @@ def main() -> None:
             f"`python benchmarks/structural.py {_command(options)}`",
             f"{len(cells)} cells: {', '.join(options.datasets)} x {', '.join(options.models)} x "
             f"{options.seeds} seeds; one uniform negative per link; fitted on validation links, measured on "
-            "test links. Means over cells in percent, NLL in nats, wall-clock seconds of one fit.",
+            "test links. Means over cells in percent, NLL in nats.",
             _table(main_rows),
             "## Bars",
             _bars(main_rows) + ("\n" + _resampled(cells, options.resamples) if options.resamples else ""),
@@ -77,11 +76,9 @@ def _measured(cells: Iterable[Cell], calibrators: dict[str, Calibrator]) -> list
     for cell in cells:
         for name, calibrator in calibrators.items():
             X, y = cell.links_for(calibrator, "val")
-            start = time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", LinkcalWarning)
                 calibrator.fit(X, y)
-            seconds = time.perf_counter() - start
             X_test, y_test = cell.links_for(calibrator, "test")
             p = calibrator.predict_proba(X_test)[:, 1]
             row = evaluate_links(y_test, p, calibrator.decision_function(X_test))
@@ -92,7 +89,6 @@ def _measured(cells: Iterable[Cell], calibrators: dict[str, Calibrator]) -> list
                     "model": cell.model,
                     "calibrator": name,
                     **row,
-                    "seconds": seconds,
                 }
             )
         print(f"{cell.name} measured", file=sys.stderr)
@@ -123,11 +119,11 @@ def _resampled(cells: list[Cell], repeats: int) -> str:
 
 
 def _table(rows: pd.DataFrame) -> str:
-    columns = ["ece", "ece_floor", "nll", "brier", "auc", "hits@20", "acc", "seconds"]
+    columns = ["ece", "ece_floor", "nll", "brier", "auc", "hits@20", "acc"]
     means = rows.groupby("calibrator", sort=False)[columns].mean()
     lines = ["| calibrator | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
     for name, row in means.iterrows():
-        cells = [f"{row[c]:.3f}" if c in ("nll", "seconds") else f"{100 * row[c]:.2f}" for c in columns]
+        cells = [f"{row[c]:.3f}" if c == "nll" else f"{100 * row[c]:.2f}" for c in columns]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
