@@ -32,7 +32,7 @@ from torch import nn
 from linkcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from linkcal.data import Graph, NodeIds
 from linkcal.exceptions import ArtifactError, InputError, UnsupportedModelError
-from linkcal.models import LinkPredictor, load_model, save_model
+from linkcal.models import GraphModel, load_model, save_model
 
 __all__ = ["ARTIFACT_FORMAT_VERSION", "Artifact", "load_artifact", "save_artifact"]
 
@@ -141,7 +141,7 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
 
 def _write_parts(artifact: Artifact, folder: Path) -> None:
     model = artifact.model
-    if isinstance(model, LinkPredictor):
+    if isinstance(model, GraphModel):
         save_model(model, folder)
     else:
         state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}

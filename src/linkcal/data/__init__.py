@@ -6,6 +6,7 @@ from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
 from linkcal.data.negatives import NegativeSampler, sample_negatives
 from linkcal.data.node_ids import NodeIds
 from linkcal.data.pairs import LinkPairs, LinkSplit
+from linkcal.data.positions import laplacian_eigenmaps
 from linkcal.data.pyg import from_pyg, to_pyg
 from linkcal.data.simulated import BlockModelTruth, simulate_graph
 from linkcal.data.split import split_links
@@ -26,6 +27,7 @@ __all__ = [
     "NodeIds",
     "PairChunk",
     "from_pyg",
+    "laplacian_eigenmaps",
     "load_dataset",
     "pair_keys",
     "read_edges",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,10 @@ from linkcal.experiments.selection import select_calibrator
 from linkcal.features import LinkScores, calibration_links, score_links
 from linkcal.metrics import evaluate_links
 from linkcal.models import (
+    MODELS,
     NODE_EMBEDDING_CHANNELS,
     EpochReport,
-    LinkPredictor,
+    GraphModel,
     TrainingConfig,
     TrainingResult,
     make_model,
@@ -133,7 +134,7 @@ def run_experiment(
         seed=config.seed,
     ).to(place)
     clock.lap("split")
-    model, training_config, training = _train(config, split, place, notify)
+    model, split, training_config, training = _train(config, split, place, notify)
     clock.lap("train")
     scores = calibration_links(model, split, config.fit_on)  # type: ignore[arg-type]
     validation = None if config.fit_on == "val" else score_links(model, split.graph, split.val)
@@ -186,7 +187,8 @@ class _Clock:
 
 def _train(
     config: RunConfig, split: LinkSplit, device: torch.device, notify: Callable[[Step], None]
-) -> tuple[LinkPredictor, TrainingConfig, TrainingResult]:
+) -> tuple[GraphModel, LinkSplit, TrainingConfig, TrainingResult]:
+    """Trained model, the split with the message graph as the model reads it, and how it was trained."""
     x = split.graph.x
     model = make_model(
         config.model,
@@ -194,7 +196,9 @@ def _train(
         num_nodes=split.graph.num_nodes if x is None else None,
         preset=config.preset,
         seed=config.seed,
+        **MODELS[config.model].cls.options_for(split),
     )
+    split = replace(split, graph=model.prepare(split.graph))
     overrides = {} if config.epochs is None else {"epochs": config.epochs}
     training_config = make_training_config(config.model, preset=config.preset, **overrides)
 
@@ -204,7 +208,7 @@ def _train(
     result = train_link_predictor(
         model, split, training_config, seed=config.seed, device=device, progress=report
     )
-    return model, training_config, result
+    return model, split, training_config, result
 
 
 def _fit_all(
