@@ -64,7 +64,7 @@ def test_other_classes_are_refused_before_anything_is_written(tmp_path):
         def encode(self, x, edge_index):
             return x
 
-    with pytest.raises(UnsupportedModelError, match="one of GCN, SAGE, GIN, VGAE, PEG to be saved, got Mine"):
+    with pytest.raises(UnsupportedModelError, match="one of GCN, SAGE, GIN, VGAE, PEG, SEAL to be saved, got Mine"):
         save_model(Mine(2), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -115,7 +115,7 @@ def test_another_version(saved):
 
 def test_unknown_model(saved):
     edit(saved, model="gat")
-    assert "must name a model of gcn, sage, gin, vgae, peg, got 'gat'" in refused(saved)
+    assert "must name a model of gcn, sage, gin, vgae, peg, seal, got 'gat'" in refused(saved)
 
 
 def test_missing_key(saved):

@@ -20,7 +20,7 @@ def paper_rows() -> dict[str, dict[str, str]]:
 
 
 def test_names():
-    assert NAMES == ["gcn", "sage", "gin", "vgae", "peg"]
+    assert NAMES == ["gcn", "sage", "gin", "vgae", "peg", "seal"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -32,7 +32,10 @@ def test_paper_preset_equals_the_data_file(name):
         "out_channels": int(row["out"]),
         "num_layers": int(row["layers"]),
     }
-    assert preset.training == TrainingConfig(epochs=int(row["epochs"]), lr=float(row["lr"]), patience=None)
+    batch_size = 16 if name == "seal" else None  # not in the table
+    assert preset.training == TrainingConfig(
+        epochs=int(row["epochs"]), lr=float(row["lr"]), patience=None, batch_size=batch_size
+    )
     model = make_model(name, 7, preset="paper")
     assert model.config["hidden_channels"] == int(row["hidden"])
     assert make_training_config(name, preset="paper") == preset.training
@@ -82,7 +85,7 @@ def test_overrides():
     [
         (
             lambda: make_model("vage", 3),
-            "gcn, sage, gin, vgae, peg; got 'vage'.*did you mean 'vgae'",
+            "gcn, sage, gin, vgae, peg, seal; got 'vage'.*did you mean 'vgae'",
         ),
         (lambda: make_model("gcn", 3, preset="papr"), "preset must be one of .*did you mean 'paper'"),
         (lambda: make_model("gcn", 3, hidden=4), "argument of gcn must be one of hidden_channels"),

@@ -190,13 +190,14 @@ def _train(
 ) -> tuple[GraphModel, LinkSplit, TrainingConfig, TrainingResult]:
     """Trained model, the split with the message graph as the model reads it, and how it was trained."""
     x = split.graph.x
+    spec = MODELS[config.model]
     model = make_model(
         config.model,
         NODE_EMBEDDING_CHANNELS if x is None else x.size(1),
         num_nodes=split.graph.num_nodes if x is None else None,
         preset=config.preset,
         seed=config.seed,
-        **MODELS[config.model].cls.options_for(split),
+        **spec.cls.options_for(split, **spec.presets[config.preset].model),
     )
     split = replace(split, graph=model.prepare(split.graph))
     overrides = {} if config.epochs is None else {"epochs": config.epochs}

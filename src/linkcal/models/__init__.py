@@ -25,6 +25,7 @@ from linkcal.models.registry import (
     make_training_config,
 )
 from linkcal.models.sage import SAGE
+from linkcal.models.seal import SEAL
 from linkcal.models.training import (
     EpochReport,
     TrainingConfig,
@@ -42,6 +43,7 @@ __all__ = [
     "PEG",
     "PEG_DECODERS",
     "SAGE",
+    "SEAL",
     "VGAE",
     "AdaptedLinkPredictor",
     "DecodeReturns",

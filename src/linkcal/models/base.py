@@ -56,8 +56,8 @@ class GraphModel(nn.Module, ABC):
         """Logits [L] of pairs [2, L] on the graph `edge_index`."""
 
     @classmethod
-    def options_for(cls, split: LinkSplit) -> dict[str, Any]:  # noqa: ARG003
-        """Constructor arguments that follow from the training data; none for most models."""
+    def options_for(cls, split: LinkSplit, **options: Any) -> dict[str, Any]:  # noqa: ARG003
+        """Constructor arguments that follow from the training data (and other arguments); mostly none."""
         return {}
 
     def prepare(self, graph: Graph) -> Graph:

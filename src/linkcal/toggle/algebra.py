@@ -14,7 +14,8 @@ in-degree ``d``. The kinds of aggregation differ in the factors ``a`` and ``b`` 
     sum    1             1             GINConv (Xu et al., arXiv 1810.00826, eq. 4.1), GraphConv with add
 
 PEG (Wang et al., arXiv 2203.00199) multiplies each arc, self-loops included, by
-``xi_ij = phi(||Z_i - Z_j||)`` with fixed positions Z, so that ``c_ij = q_ij xi_ij a(d_i) b(d_j)``. The toggle does not move ``xi``.
+``xi_ij = phi(||Z_i - Z_j||)`` with fixed positions Z, so that ``c_ij = q_ij xi_ij a(d_i) b(d_j)``. The
+toggle does not move ``xi``.
 
 Toggling the edge (u, v) changes ``q_uv`` and the degrees ``d_u``, ``d_v``: so it moves the coefficients of
 arcs that enter (through ``a``) or leave (through ``b``) u and v, and nothing else.

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._parallel import numba_threads
 from linkcal.toggle.algebra import Layer, receiver_factor
 from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.kernel import base_sums, toggled_messages
 
-__all__ = ["FusedGCN", "fused_applies", "numba_threads"]
+__all__ = ["FusedGCN", "fused_applies"]
 
 
 def fused_applies(layers: Sequence[Layer], graph: ToggleGraph, features: Tensor) -> bool:
@@ -108,14 +107,3 @@ class FusedGCN:
 
 def _array(values: Tensor) -> NDArray[np.floating]:
     return values.detach().contiguous().numpy()
-
-
-@contextmanager
-def numba_threads(count: int) -> Iterator[None]:
-    """Use as many threads as torch does, and put Numba's own setting back."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(max(1, min(count, numba.config.NUMBA_NUM_THREADS)))
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)

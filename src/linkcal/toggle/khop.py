@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
+from linkcal._parallel import numba_threads
 from linkcal.exceptions import UnsupportedModelError
-from linkcal.toggle.fused import numba_threads
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.khop_kernel import count_subgraphs, fill_subgraphs
 
