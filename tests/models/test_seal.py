@@ -34,7 +34,7 @@ def without(edge_index: torch.Tensor, u: int, v: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("num_hops", [1, 2])
 def test_case_23_one_score_per_asked_pair_in_order_target_hidden(num_hops):
-    model, x = build(num_hops=num_hops), 3 * torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+    model, x = build(num_hops=num_hops), torch.eye(4)
     with torch.no_grad():
         logit = model(x, EDGES, ASKED)
         alone = torch.cat([model(x, EDGES, ASKED[:, [i]]) for i in range(3)])
@@ -44,7 +44,9 @@ def test_case_23_one_score_per_asked_pair_in_order_target_hidden(num_hops):
     torch.testing.assert_close(removed, logit[:1], rtol=0, atol=1e-6)
     torch.testing.assert_close(alone, logit, rtol=0, atol=1e-5)
     torch.testing.assert_close(backwards.flip(0), logit, rtol=0, atol=1e-5)
-    assert logit.unique().numel() == 3
+    # (0, 3) and (1, 3) have one score: nodes 0 and 1 hear the same neighbours, so only their names differ.
+    assert float(logit[0]) != pytest.approx(float(logit[1]), abs=1e-3)
+    torch.testing.assert_close(logit[1], logit[2], rtol=0, atol=1e-6)
 
 
 def test_case_21_scores_are_repeatable_symmetric_and_independent_of_the_batch():
