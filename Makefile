@@ -23,8 +23,9 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+# One process per core, each with one thread: more threads than cores make every small operation wait.
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto $(PYTEST_ARGS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -39,3 +40,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+
+# Speed of toggling; needs the raw data sets under LINKCAL_DATA_ROOT.
+.PHONY: bench-toggle
+bench-toggle: $(VENV)/.package
+	$(BIN)/python benchmarks/toggle.py $(BENCH_ARGS)

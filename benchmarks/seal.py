@@ -1,8 +1,8 @@
 """Speed of SEAL's subgraph extraction, beside the plain way, and of one training epoch.
 
-The plain way is what PyG's public SEAL example does for each pair: ``k_hop_subgraph``, dropping the pair's own
-edge, and SciPy's ``shortest_path`` from both ends. Both run in one process on the same pairs, and their nodes and
-labels are compared; the plain way runs on a sample of the pairs.
+The plain way is what PyG's public SEAL example does for each pair: ``k_hop_subgraph``, dropping the pair's
+own edge, and SciPy's ``shortest_path`` from both ends. Both run in one process on the same pairs, and their
+nodes and labels are compared; the plain way runs on a sample of the pairs.
 
     python benchmarks/seal.py --graph cora --out benchmarks/results/seal.json
 """
@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,7 @@ BATCH = 512
 
 def plain(u: int, v: int, hops: int, edge_index: Tensor, num_nodes: int) -> dict[int, int]:
     """DRNL label of each node, by k_hop_subgraph and shortest_path."""
-    nodes, inside, ends, _ = k_hop_subgraph(
-        [u, v], hops, edge_index, relabel_nodes=True, num_nodes=num_nodes
-    )
+    nodes, inside, ends, _ = k_hop_subgraph([u, v], hops, edge_index, relabel_nodes=True, num_nodes=num_nodes)
     src, dst = ends.tolist()
     own = ((inside[0] == src) & (inside[1] == dst)) | ((inside[0] == dst) & (inside[1] == src))
     adjacency = to_scipy_sparse_matrix(inside[:, ~own], num_nodes=nodes.numel()).tocsr()
@@ -59,9 +58,7 @@ def compiled_labels(subgraphs: EnclosingSubgraphs, pairs: np.ndarray) -> list[di
     batch = subgraphs.extract(pairs)
     nodes, label = batch.nodes.tolist(), batch.label.tolist()
     bounds = batch.start.tolist()
-    return [
-        dict(zip(nodes[a:b], label[a:b], strict=True)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    return [dict(zip(nodes[a:b], label[a:b], strict=True)) for a, b in pairwise(bounds)]
 
 
 def extraction(split: LinkSplit, hops: int, sample: int) -> dict[str, Any]:
@@ -106,7 +103,8 @@ def one_epoch(split: LinkSplit) -> dict[str, float]:
         TrainingConfig(epochs=3, lr=1e-4, batch_size=16, eval_every=3, patience=None),
         progress=lambda _: ends.append((time.perf_counter(), time.process_time())),
     )
-    return {"seconds": ends[2][0] - ends[1][0], "cpu_seconds": ends[2][1] - ends[1][1], "pairs": len(split.train)}
+    wall, cpu = (later - earlier for earlier, later in zip(ends[1], ends[2], strict=True))
+    return {"seconds": wall, "cpu_seconds": cpu, "pairs": len(split.train)}
 
 
 def main() -> None:

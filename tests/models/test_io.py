@@ -64,7 +64,9 @@ def test_other_classes_are_refused_before_anything_is_written(tmp_path):
         def encode(self, x, edge_index):
             return x
 
-    with pytest.raises(UnsupportedModelError, match="one of GCN, SAGE, GIN, VGAE, PEG, SEAL to be saved, got Mine"):
+    with pytest.raises(
+        UnsupportedModelError, match="one of GCN, SAGE, GIN, VGAE, PEG, SEAL to be saved, got Mine"
+    ):
         save_model(Mine(2), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

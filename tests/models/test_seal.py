@@ -129,7 +129,7 @@ def test_toggling_asks_for_both_states():
         one = toggle_edges(model, x, without(EDGES, u, v), ASKED[:, [i]])
         torch.testing.assert_close(one.absent[0], toggled.absent[i], rtol=0, atol=1e-6)
         torch.testing.assert_close(one.present[0], toggled.present[i], rtol=0, atol=1e-6)
-    with pytest.raises(UnsupportedModelError, match="method must be 'auto' for SEAL.*got 'naive'"):
+    with pytest.raises(UnsupportedModelError, match=r"method must be 'auto' for SEAL.*got 'naive'"):
         toggle_edges(model, x, EDGES, ASKED, method="naive")
 
 

@@ -82,7 +82,8 @@ def test_equals_the_definition_for_every_pair(graph, hops):
 
 
 def test_rows_are_symmetric_with_one_self_loop_each():
-    batch = EnclosingSubgraphs(tensor({(0, 1), (1, 2), (2, 0), (2, 3)}), 4, 2).extract(np.array([[0, 0], [1, 3]]))
+    triangle_with_tail = tensor({(0, 1), (1, 2), (2, 0), (2, 3)})
+    batch = EnclosingSubgraphs(triangle_with_tail, 4, 2).extract(np.array([[0, 0], [1, 3]]))
     dense = torch.zeros(8, 8)
     for i, (first, stop) in enumerate(pairwise(batch.indptr.tolist())):
         dense[i, batch.neighbors[first:stop]] += 1
@@ -120,7 +121,17 @@ def test_cap_is_kept_seeded_and_independent_of_other_pairs(hops):
 
 @pytest.mark.parametrize(
     ("a", "b", "label"),
-    [(1, 1, 2), (1, 2, 3), (2, 1, 3), (1, 3, 4), (2, 2, 5), (2, 3, 7), (-1, 2, 0), (1, -1, 0), (80, 80, MAX_LABEL)],
+    [
+        (1, 1, 2),
+        (1, 2, 3),
+        (2, 1, 3),
+        (1, 3, 4),
+        (2, 2, 5),
+        (2, 3, 7),
+        (-1, 2, 0),
+        (1, -1, 0),
+        (80, 80, MAX_LABEL),
+    ],
 )
 def test_drnl_as_in_figure_3_of_the_seal_paper(a, b, label):
     assert _drnl(a, b) == label

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations, pairwise, permutations
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ def _piece(kind: str, nodes: list[int], rng: np.random.Generator) -> list[tuple[
     if kind == "clique":
         return list(combinations(nodes, 2))
     if kind == "path":
-        return list(zip(nodes, nodes[1:], strict=False))
+        return list(pairwise(nodes))
     if kind == "triangle":
         return list(combinations(nodes[:3], 2))
     if kind == "twins":  # the first two nodes share all their neighbours

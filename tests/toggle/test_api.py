@@ -76,7 +76,7 @@ def test_refuses_wrong_shapes(field, value, message):
 
 def test_refuses_unknown_method():
     with pytest.raises(
-        InputError, match="method must be one of auto, naive, .* got 'fats'.*did you mean 'fast'"
+        InputError, match=r"method must be one of auto, naive, .* got 'fats'.*did you mean 'fast'"
     ):
         toggle(model_of(GCN), method="fats")
 

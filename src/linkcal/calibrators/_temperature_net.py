@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from linkcal._threads import torch_threads
+
 __all__ = [
     "Losses",
     "NetLinks",
@@ -36,6 +38,10 @@ SMALLEST_TEMPERATURE = 1e-4
 
 # Held-out losses are looked at every so many epochs.
 _LOOK_EVERY = 10
+
+# Up to so many hidden activations an operation takes tens of microseconds, and a second thread costs more
+# than it brings: on busy cores a fit took 30 times as long with two threads.
+_ONE_THREAD_ACTIVATIONS = 1 << 19
 
 # Adam's constants as in its paper (arXiv 1412.6980), which are PyTorch's defaults.
 _BETA1, _BETA2, _ADAM_EPS = 0.9, 0.999, 1e-8
@@ -189,6 +195,21 @@ def train(
     With patience, a network ends when its held-out loss has not fallen for so many epochs and keeps the
     weights of its best look. Without, every network runs to the last epoch and keeps the last weights.
     """
+    activations = len(ece_weight) * net.hidden.size(2) * len(links.logit)
+    if activations > _ONE_THREAD_ACTIVATIONS:
+        return _train(net, links, train_weight, held_out_weight, ece_weight, options)
+    with torch_threads(1):
+        return _train(net, links, train_weight, held_out_weight, ece_weight, options)
+
+
+def _train(
+    net: TemperatureNet,
+    links: NetLinks,
+    train_weight: Tensor,
+    held_out_weight: Tensor,
+    ece_weight: Tensor,
+    options: TrainOptions,
+) -> Trained:
     count = len(ece_weight)
     theta = _flatten(net).repeat(count, 1)
     moment1, moment2 = torch.zeros_like(theta), torch.zeros_like(theta)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from linkcal.exceptions import LinkcalWarning
-from linkcal.experiments import Step
+
+if TYPE_CHECKING:
+    from linkcal.experiments import Step
 
 __all__ = ["log", "show_warning", "step_progress"]
 

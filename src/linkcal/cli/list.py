@@ -9,10 +9,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from linkcal.calibrators import CALIBRATORS
-from linkcal.data import DATASETS
-from linkcal.models import MODELS
-
 __all__ = ["list_names"]
 
 
@@ -37,6 +33,10 @@ def list_names(
 
 
 def _rows(what: _What) -> list[tuple[str, str]]:
+    from linkcal.calibrators import CALIBRATORS
+    from linkcal.data import DATASETS
+    from linkcal.models import MODELS
+
     if what is _What.DATASETS:
         return [
             (

@@ -6,16 +6,18 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from linkcal._files import written_whole
 from linkcal.cli.console import log
-from linkcal.data import NodeIds, PairChunk, read_pairs
-from linkcal.experiments import ARTIFACT_FOLDER
-from linkcal.wrapper import CalibratedLinkPredictor
+
+if TYPE_CHECKING:
+    from linkcal.data import PairChunk
+    from linkcal.wrapper import CalibratedLinkPredictor
 
 __all__ = ["score"]
 
@@ -39,6 +41,10 @@ def score(
     removed and flagged in `in_graph`. Scores are computed on the message graph that the calibrator was
     fitted with.
     """
+    from linkcal.data import NodeIds, read_pairs
+    from linkcal.experiments import ARTIFACT_FOLDER
+    from linkcal.wrapper import CalibratedLinkPredictor
+
     artifact_folder = folder / ARTIFACT_FOLDER if (folder / ARTIFACT_FOLDER).is_dir() else folder
     predictor = CalibratedLinkPredictor.load(artifact_folder, calibrator=calibrator)
     node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
@@ -58,9 +64,11 @@ def score(
 
 def _write(chunks: Iterator[PairChunk], predictor: CalibratedLinkPredictor, file: TextIO) -> int:
     writer = csv.writer(file, lineterminator="\n")
+    # A file that cannot be read must not leave a header on stdout.
+    first = next(chunks, None)
     writer.writerow(_COLUMNS)
     total = 0
-    for chunk in chunks:
+    for chunk in chain(() if first is None else (first,), chunks):
         scores = predictor.score(chunk.edge_label_index)
         rows = zip(
             chunk.source.to_pylist(),

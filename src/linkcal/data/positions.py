@@ -62,9 +62,9 @@ def laplacian_eigenmaps(edge_index: Tensor, num_nodes: int, num_dims: int, *, ca
     -----
     With adjacency A and degrees D of one component, the columns are the solutions y of the generalised
     problem ``(D - A) y = lambda D y`` with the smallest ``lambda > 0``, found as ``y = D^(-1/2) v`` from the
-    largest eigenvalues of ``D^(-1/2) A D^(-1/2)`` (``scipy.sparse.linalg.eigsh``; dense below 400 nodes). The sign of
-    each column is that which makes its sum of cubes positive. Within a component, signs and rotations of
-    an eigenspace do not move distances.
+    largest eigenvalues of ``D^(-1/2) A D^(-1/2)`` (``scipy.sparse.linalg.eigsh``; dense below 400 nodes).
+    The sign of each column is that which makes its sum of cubes positive. Within a component, signs and
+    rotations of an eigenspace do not move distances.
 
     References
     ----------

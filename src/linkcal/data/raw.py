@@ -77,6 +77,7 @@ class RawFiles:
                     _verify(Path(staging, self.folder, name), f"{self.folder}/{name}")
                 target.mkdir(parents=True, exist_ok=True)
                 for name in missing:
+                    (target / name).parent.mkdir(parents=True, exist_ok=True)
                     Path(staging, self.folder, name).replace(target / name)
         except _download_errors() as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -88,7 +88,7 @@ def environment() -> dict[str, Any]:
         "versions": {name: version(name) for name in _PACKAGES},
         "git_commit": _git_commit(),
         "torch_threads": torch.get_num_threads(),
-        "numba_threads": numba.get_num_threads(),
+        "numba_threads": numba.config.NUMBA_NUM_THREADS,
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
 

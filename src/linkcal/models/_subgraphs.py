@@ -1,7 +1,8 @@
 """Enclosing subgraphs of pairs with their node labels, extracted by a compiled kernel.
 
-The enclosing subgraph of (u, v) holds all nodes within h hops of u or v and all edges among them but the edge
-(u, v) itself. Its nodes are labelled by their distances to both ends inside it (double-radius node labelling).
+The enclosing subgraph of (u, v) holds all nodes within h hops of u or v and all edges among them but the
+edge (u, v) itself. Its nodes are labelled by their distances to both ends inside it (double-radius node
+labelling, DRNL).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 from torch import Tensor
 
-from linkcal._parallel import numba_threads
+from linkcal._threads import numba_threads
 
 __all__ = ["MAX_LABEL", "EnclosingSubgraphs", "SubgraphBatch"]
 
@@ -28,7 +29,7 @@ MAX_LABEL = 999
 
 @dataclass(frozen=True, eq=False)
 class SubgraphBatch:
-    """Disjoint enclosing subgraphs of P pairs; the ends of pair i are subgraph nodes ``start[i]`` and the next.
+    """Disjoint enclosing subgraphs of P pairs; pair i's ends are subgraph nodes ``start[i]`` and the next.
 
     Parameters
     ----------
@@ -51,7 +52,8 @@ class SubgraphBatch:
 
     def to(self, device: torch.device) -> SubgraphBatch:
         """Copy on `device`."""
-        return SubgraphBatch(*(t.to(device) for t in (self.nodes, self.label, self.indptr, self.neighbors, self.start)))
+        tensors = (self.nodes, self.label, self.indptr, self.neighbors, self.start)
+        return SubgraphBatch(*(tensor.to(device) for tensor in tensors))
 
 
 class EnclosingSubgraphs:
@@ -65,8 +67,8 @@ class EnclosingSubgraphs:
     num_hops : int
         h.
     max_neighbors : int, optional
-        At most so many new nodes are taken in per hop: those with the smallest hash of node, pair and `seed`, so
-        that a pair's subgraph does not depend on what else is asked.
+        At most so many new nodes are taken in per hop: those with the smallest hash of node, pair and `seed`,
+        so that a pair's subgraph does not depend on what else is asked.
     seed : int
     """
 
@@ -91,13 +93,14 @@ class EnclosingSubgraphs:
         self.workspace = np.full((5, self.threads, num_nodes), -1, dtype=np.int32)
 
     def sizes(self, pairs: IntArray) -> IntArray:
-        """Nodes and entries (arcs and self-loops, own edge left out) of the subgraphs of pairs (2, P): (2, P)."""
+        """Nodes and entries (arcs and self-loops, own edge left out) of the pairs' subgraphs, (2, P)."""
         out = np.empty((2, pairs.shape[1]), dtype=np.int64)
         low, high = _ordered(pairs)
         with numba_threads(self.threads):
             _count(
-                low, high, self.num_hops, self.cap, self.seed, self.indptr, self.neighbors, *self.workspace, *out
-            )
+                low, high, self.num_hops, self.cap, self.seed, self.indptr, self.neighbors,
+                *self.workspace, *out,
+            )  # fmt: skip
         return out
 
     def extract(
@@ -163,7 +166,8 @@ def _keep_some(u: int, v: int, first: int, stop: int, cap: int, seed: Any, local
 
 @njit(cache=True)
 def _collect(
-    u: int, v: int, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array, local: Array, queue: Array
+    u: int, v: int, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array, local: Array,
+    queue: Array,
 ) -> int:  # fmt: skip
     """Breadth-first search from both ends; writes the nodes to `queue`, their numbers to `local`."""
     queue[0], queue[1] = u, v
@@ -186,8 +190,8 @@ def _collect(
 
 @njit(cache=True)
 def _distances(
-    origin: int, barred: int, base: int, size: int, end: int, indptr: Array, entries: Array, distance: Array,
-    queue: Array,
+    origin: int, barred: int, base: int, size: int, end: int, indptr: Array, entries: Array,
+    distance: Array, queue: Array,
 ) -> None:  # fmt: skip
     """Distances from local node `origin` on paths that avoid `barred`; -1 where there is none."""
     for i in range(size):

@@ -148,7 +148,7 @@ MODELS: dict[str, ModelSpec] = {
         "seal",
         SEAL,
         "graph network over each pair's enclosing subgraph, own edge hidden; slow",
-        Preset({}, TrainingConfig(epochs=50, lr=1e-4, patience=None, batch_size=16)),
+        Preset({}, TrainingConfig(epochs=50, lr=1e-4, patience=15, batch_size=16)),
     ),
 }
 

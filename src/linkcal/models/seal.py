@@ -35,9 +35,9 @@ _MAX_BATCH_NODES = 1 << 14
 class SEAL(PairPredictor):
     """Learn from Subgraphs, Embeddings and Attributes for Link prediction, with DGCNN.
 
-    Each pair is judged by its enclosing subgraph alone, from which the pair's own edge is removed, for links and
-    non-links alike: so a training link never is part of its own evidence, and uncalibrated scores are closer to
-    probabilities than those of node embeddings. Slower than these by orders of magnitude.
+    Each pair is judged by its enclosing subgraph alone, from which the pair's own edge is removed, for links
+    and non-links alike: so a training link never is part of its own evidence, and uncalibrated scores are
+    closer to probabilities than those of node embeddings. Slower than these by orders of magnitude.
 
     Parameters
     ----------
@@ -68,10 +68,10 @@ class SEAL(PairPredictor):
 
     Notes
     -----
-    A node at distances a, b from the two ends, each inside the subgraph and without the other end, has the label
-    ``1 + min(a, b) + (s // 2) (s // 2 + s % 2 - 1)``, s = a + b; both ends have 1, nodes that reach only one of
-    them 0. Its embedding and the node's features are the input. With ``own_edge="present"`` the same subgraph,
-    with the same labels, also passes messages over the pair's edge. Direction of edges is ignored.
+    A node at distances a, b from the two ends, each inside the subgraph and without the other end, has the
+    label ``1 + min(a, b) + (s // 2) (s // 2 + s % 2 - 1)``, s = a + b; both ends have 1, nodes that reach
+    only one of them 0. Its embedding and the node's features are the input. With ``own_edge="present"`` the same
+    subgraph, with the same labels, also passes messages over the pair's edge. Direction of edges is ignored.
 
     References
     ----------
@@ -108,7 +108,9 @@ class SEAL(PairPredictor):
         self.num_hops = check_positive_int(num_hops, "num_hops")
         if num_hops > 2:
             raise InputError(f"num_hops must be 1 or 2, got {num_hops}")
-        self.max_neighbors = None if max_neighbors is None else check_positive_int(max_neighbors, "max_neighbors")
+        self.max_neighbors = max_neighbors
+        if max_neighbors is not None:
+            check_positive_int(max_neighbors, "max_neighbors")
         self.sort_k = check_positive_int(sort_k, "sort_k", minimum=_MIN_SORT_K)
         self.sampling_seed = check_positive_int(sampling_seed, "sampling_seed", minimum=0)
         # [label embedding | features] W of the first layer, as the sum of its two parts.
@@ -205,11 +207,12 @@ class SEAL(PairPredictor):
     def _embed_batch(self, features: Tensor, batch: SubgraphBatch) -> Tensor:
         adjacency = _normalised_adjacency(batch, features.dtype)
         message = self.label_embedding(batch.label) + self.lin_features(features[batch.nodes])
-        channels = []
+        channels: list[Tensor] = []
         for number, bias in enumerate(self.biases):
             if number:
                 message = self.lins[number - 1](channels[-1])
-            channels.append((_Propagate.apply(adjacency, message) + bias).tanh())
+            propagated: Tensor = _Propagate.apply(adjacency, message)  # type: ignore[no-untyped-call]
+            channels.append((propagated + bias).tanh())
         pooled = sort_pool(torch.cat(channels, dim=1), batch.start, self.sort_k)
         h = self.pool(self.lin_nodes(pooled).relu().transpose(1, 2))
         h = self.conv_sorted(h).relu().flatten(1)
@@ -248,7 +251,7 @@ class _Propagate(torch.autograd.Function):
         return adjacency @ x
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
         return None, ctx.adjacency @ grad
 
 

@@ -122,7 +122,7 @@ def _toggle_block(
     block = _make_block(graph, receivers, pairs, insert)
     changed, hidden = _Rows(block.endpoints.key[:0], graph.num_nodes), None
     for index, rows in enumerate(_rows_per_layer(block, caches)):
-        hidden = _advance(caches[index], block, changed, hidden, rows, first=index == 0)
+        hidden = _advance(caches[index], block, changed, hidden, rows)
         changed = rows
     assert hidden is not None
     number = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes
@@ -143,22 +143,24 @@ def _make_block(graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, inser
 
 def _rows_per_layer(block: _Block, caches: Sequence[LayerCache]) -> list[_Rows]:
     """Rows to recompute at each layer: those that can change and that the endpoints' output can see."""
-    seen = [block.endpoints]
-    for _ in caches[1:]:
-        seen.append(_grow(seen[-1], block.graph))
-    seen.reverse()
+    seen = [block.endpoints]  # by the number of layers that follow; grown only where it is needed
     touched = block.endpoints
     out = []
-    for index, cache in enumerate(caches):
+    for index, cache in enumerate(caches[:-1]):
+        if index == 0 and cache.layer.kind != "gcn":
+            out.append(touched)  # endpoints alone, and every later layer sees those
+            continue
         if index > 0:
             touched = _grow(touched, block.receivers)
-        elif cache.layer.kind == "gcn":
+        else:
             # The degree of a toggled arc's target moves what that node sends to all its receivers.
             targets = _grow(_Rows.of(block.target_key, touched.num_nodes), block.receivers)
             touched = _Rows.of(torch.cat([targets.key, touched.key]), touched.num_nodes)
-        touched = touched.within(seen[index])
+        while len(seen) < len(caches) - index:
+            seen.append(_grow(seen[-1], block.graph))
+        touched = touched.within(seen[len(caches) - 1 - index])
         out.append(touched)
-    return out
+    return [*out, block.endpoints]
 
 
 def _grow(rows: _Rows, graph: ToggleGraph) -> _Rows:
@@ -178,16 +180,14 @@ def _expand(indptr: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
     return owner, position
 
 
-def _advance(
-    cache: LayerCache, block: _Block, changed: _Rows, hidden: Tensor | None, rows: _Rows, *, first: bool
-) -> Tensor:
+def _advance(cache: LayerCache, block: _Block, changed: _Rows, hidden: Tensor | None, rows: _Rows) -> Tensor:
     """Output [R, c'] of one layer at `rows`, from the changed rows of the layer before."""
     layer = cache.layer
     senders, before, after = _sender_values(cache, block, changed, hidden)
     node = rows.node
     aggregate = cache.aggregate[node]
     if senders.key.numel():
-        _add_moved(aggregate, after - before, cache, block, senders, rows, push=first)
+        _add_moved(aggregate, after - before, cache, block, senders, rows)
     _add_toggled_arcs(aggregate, cache, block, senders, after, rows)
     sent = sender_factor(layer.kind, cache.degree[node])[:, None] * cache.message[node]
     known, row = senders.find(rows.key)
@@ -234,41 +234,46 @@ def _degree_change(block: _Block, rows: _Rows, dtype: torch.dtype) -> Tensor:
 
 
 def _add_moved(
-    aggregate: Tensor,
-    moved: Tensor,
-    cache: LayerCache,
-    block: _Block,
-    senders: _Rows,
-    rows: _Rows,
-    *,
-    push: bool,
+    aggregate: Tensor, moved: Tensor, cache: LayerCache, block: _Block, senders: _Rows, rows: _Rows
 ) -> None:
     """Add ``q_ij xi_ij moved_j`` over the arcs of the graph as given, from `senders` to `rows`, in place.
 
-    Arcs are listed from the smaller side: from the few senders of the first layer (push), from the wanted
-    rows later (pull).
+    The arcs are found in whichever way lists the fewest candidates: all that leave the senders (push), all
+    that enter the rows (pull), or every sender of a pair with every row of it (join).
     """
-    if push:
+    push = _listed(block.receivers.indptr, senders.node)
+    pull = _listed(block.graph.indptr, rows.node)
+    start = torch.searchsorted(senders.pair, torch.arange(int(rows.pair[-1]) + 2, device=moved.device))
+    join = _listed(start, rows.pair)
+    if join <= min(push, pull):
+        row, sender = _expand(start, rows.pair)
+        quantity = block.graph.arc_multiplicity(senders.node[sender], rows.node[row])
+        found = quantity > 0
+        quantity = quantity[found]
+    elif push < pull:
         sender, position = _expand(block.receivers.indptr, senders.node)
-        wanted = senders.pair[sender] * rows.num_nodes + block.receivers.senders[position]
-        found, row = rows.find(wanted)
-        multiplicity = block.receivers.multiplicity
+        found, row = rows.find(senders.pair[sender] * rows.num_nodes + block.receivers.senders[position])
+        quantity = _multiplicity(block.receivers, position[found])
     else:
         row, position = _expand(block.graph.indptr, rows.node)
-        wanted = rows.pair[row] * rows.num_nodes + block.graph.senders[position]
-        found, sender = senders.find(wanted)
-        multiplicity = block.graph.multiplicity
+        found, sender = senders.find(rows.pair[row] * rows.num_nodes + block.graph.senders[position])
+        quantity = _multiplicity(block.graph, position[found])
     contribution = moved[sender[found]]
-    if multiplicity is not None:
-        contribution = contribution * multiplicity[position[found]].to(moved.dtype)[:, None]
+    if block.graph.multiplicity is not None:
+        contribution = contribution * quantity.to(moved.dtype)[:, None]
     if cache.arc_factor is not None:
-        place = position[found]
-        if push and block.receivers is not block.graph:
-            # The reversed graph lists the arcs in another order.
-            source, target = block.receivers.receivers[place], block.receivers.senders[place]
-            place = block.graph.find(source, target)[1]
+        place = block.graph.find(senders.node[sender[found]], rows.node[row[found]])[1]
         contribution = contribution * cache.arc_factor[place][:, None]
     aggregate.index_add_(0, row[found], contribution)
+
+
+def _listed(indptr: Tensor, rows: Tensor) -> int:
+    """Entries in the given compressed rows."""
+    return int((indptr[rows + 1] - indptr[rows]).sum())
+
+
+def _multiplicity(graph: ToggleGraph, position: Tensor) -> Tensor:
+    return torch.ones_like(position) if graph.multiplicity is None else graph.multiplicity[position]
 
 
 def _add_toggled_arcs(

@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from linkcal._parallel import numba_threads
+from linkcal._threads import numba_threads
 from linkcal.toggle.algebra import Layer, receiver_factor
 from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.kernel import base_sums, toggled_messages
+from linkcal.toggle.kernel import AGGREGATE, Z, base_sums, toggled_messages
 
 __all__ = ["FusedGCN", "fused_applies"]
 
@@ -60,13 +60,13 @@ class FusedGCN:
         self.e = _array(
             torch.stack([receiver_factor("gcn", first.degree + change) - r for change in (-1, 1)])
         )
-        self.z = _array(first.message * elementwise.scale)
         self.p = _array(first.pre * elementwise.scale + elementwise.shift)
-        self.aggregate = _array(first.aggregate * elementwise.scale)
+        self.record = np.empty((graph.num_nodes, 4, self.p.shape[1]), self.p.dtype)
+        self.record[:, Z] = (first.message * elementwise.scale).numpy()
+        self.record[:, AGGREGATE] = (first.aggregate * elementwise.scale).numpy()
         self.shift = _array(elementwise.shift)
-        self.slope = self.z.dtype.type(elementwise.slope)
+        self.slope = self.record.dtype.type(elementwise.slope)
         self.weight = _array(weight.T)
-        self.base = np.empty((2, *self.z.shape), self.z.dtype)
         self.has_base = np.zeros((2, graph.num_nodes), dtype=np.bool_)
         self.marks = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
 
@@ -74,7 +74,7 @@ class FusedGCN:
         """Node embeddings [L, d] of both endpoints of each pair after its edge is toggled."""
         u, v = (row.to(torch.int32).numpy() for row in pairs)
         inserted = insert.numpy()
-        out = np.empty((2, u.size, self.weight.shape[1]), self.z.dtype)
+        out = np.empty((2, u.size, self.weight.shape[1]), self.record.dtype)
         with numba_threads(self.marks.shape[0]):
             self._need_bases(u, v, inserted)
             swapped = self.row_length[v] > self.row_length[u]
@@ -83,8 +83,8 @@ class FusedGCN:
             starts = np.flatnonzero(np.diff(long_of[order], prepend=-1))
             toggled_messages(
                 order, np.append(starts, order.size), long_of, short_of, swapped, inserted, self.marks,
-                self.indptr, self.senders, self.r, self.e, self.loop, self.z, self.p, self.aggregate, self.shift,
-                self.base, self.slope, self.weight, out,
+                self.indptr, self.senders, self.r, self.e, self.loop, self.p, self.record, self.shift,
+                self.slope, self.weight, out,
             )  # fmt: skip
         source, target = torch.from_numpy(out)
         return self.update(source), self.update(target)
@@ -99,9 +99,16 @@ class FusedGCN:
             nodes = np.flatnonzero(asked & ~self.has_base[sign])
             if nodes.size:
                 base_sums(
-                    self.indptr, self.senders, self.r, self.e[sign], self.z, self.p, self.slope, nodes,
-                    self.base[sign],
-                )  # fmt: skip
+                    self.indptr,
+                    self.senders,
+                    self.r,
+                    self.e[sign],
+                    self.slope,
+                    nodes,
+                    sign,
+                    self.p,
+                    self.record,
+                )
                 self.has_base[sign] |= asked
 
 

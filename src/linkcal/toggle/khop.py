@@ -1,10 +1,11 @@
 """The fallback for any message-passing module: the model itself, run on small subgraphs around the pairs.
 
-After L layers a node's embedding depends on its L-hop neighbourhood alone, so running the model on the disjoint
-union of the pairs' neighbourhoods gives exactly what a pass over the whole graph gives, as long as the degrees
-of all nodes in them are right (:mod:`.khop_kernel`). What the model computes over ALL nodes (GraphNorm, pooling)
-would not see the rest of the graph: known modules of that kind are refused, and before anything is toggled
-the untouched graph is run through the same extraction for some pairs and compared with ``encode``.
+After L layers a node's embedding depends on its L-hop neighbourhood alone, so running the model on the
+disjoint union of the pairs' neighbourhoods gives exactly what a pass over the whole graph gives, as long as
+the degrees of all nodes in them are right (:mod:`.khop_kernel`). What the model computes over ALL nodes
+(GraphNorm, pooling) would not see the rest of the graph: known modules of that kind are refused, and before
+anything is toggled the untouched graph is run through the same extraction for some pairs and compared with
+``encode``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
-from linkcal._parallel import numba_threads
+from linkcal._threads import numba_threads
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.khop_kernel import count_subgraphs, fill_subgraphs
@@ -44,8 +45,8 @@ _COUNT_BLOCK = 1 << 16
 
 #: Modules that mix all nodes of the graph.
 _GLOBAL = (
-    pyg.GraphNorm, pyg.PairNorm, pyg.InstanceNorm, pyg.GraphSizeNorm, pyg.MeanSubtractionNorm, pyg.DiffGroupNorm,
-    pyg.TopKPooling, pyg.SAGPooling, pyg.ASAPooling, pyg.MemPooling, nn.InstanceNorm1d,
+    pyg.GraphNorm, pyg.PairNorm, pyg.InstanceNorm, pyg.GraphSizeNorm, pyg.MeanSubtractionNorm,
+    pyg.DiffGroupNorm, pyg.TopKPooling, pyg.SAGPooling, pyg.ASAPooling, pyg.MemPooling, nn.InstanceNorm1d,
 )  # fmt: skip
 
 IntArray = NDArray[np.int64]
@@ -113,7 +114,7 @@ class SubgraphExtractor:
         self.num_hops = num_hops
         self.max_batch_nodes = max_batch_nodes
         self.rows = (*_rows(graph), *_rows(reverse), graph.self_loops.cpu().numpy(), not graph.undirected)
-        # One row per thread: marks, local numbers, queue. Marks hold the stamp of the last pair that set them.
+        # One row per thread: marks, local numbers, queue. Marks hold the stamp of the pair that set them.
         self.workspace = np.full((3, max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int64)
         self.stamp = 0
 
@@ -257,7 +258,7 @@ def verify_khop(
     error_size = float((found - expected).abs().max()) if found.shape == expected.shape else float("inf")
     if not error_size <= tolerance:
         raise UnsupportedModelError(
-            f"model.encode must depend on {extractor.num_hops} hops alone and be deterministic for method 'khop', "
-            f"got embeddings that differ by {error_size:.1e} from those of the whole graph; pass a larger num_hops "
-            "or use method='naive'"
+            f"model.encode must depend on {extractor.num_hops} hops alone and be deterministic for "
+            f"method 'khop', got embeddings that differ by {error_size:.1e} from those of the whole graph; "
+            "pass a larger num_hops or use method='naive'"
         )

@@ -42,8 +42,8 @@ def _visit_row(
 
 @njit(cache=True)
 def _ball(
-    u: int, v: int, hops: int, indptr: Array, senders: Array, out_indptr: Array, receivers: Array, directed: bool,
-    stamp: int, marks: Array, local: Array, queue: Array,
+    u: int, v: int, hops: int, indptr: Array, senders: Array, out_indptr: Array, receivers: Array,
+    directed: bool, stamp: int, marks: Array, local: Array, queue: Array,
 ) -> int:  # fmt: skip
     """Breadth-first search from both endpoints; returns how many nodes lie within `hops` hops."""
     queue[0], queue[1] = u, v
@@ -131,7 +131,7 @@ def fill_subgraphs(
     node_start, arc_start : int64 [P]
         Where each subgraph begins; numbers below ``node_start[0]`` are dummies.
     nodes : int64 [M]
-        Written from ``node_start[0]`` on: the graph's node of each subgraph node; source and target come first.
+        Written from ``node_start[0]`` on: the graph's node behind each subgraph node, endpoints first.
     arcs : int64 [2, A]
         Written; columns that stay unused hold -1 on entry and keep it.
     The other parameters are those of :func:`count_subgraphs`.

@@ -1,0 +1,295 @@
+"""Speed of toggling every pair: one forward pass, naive, PyG's k_hop_subgraph, the fallback and the kernel.
+
+All methods run in one process on the same graph and pairs (all edges and as many non-edges). Slow methods run
+on a sample of the pairs and are extrapolated; the table marks them with ~. Run ``make bench-toggle``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+import torch_geometric
+from torch_geometric.utils import k_hop_subgraph
+
+from linkcal._random import numpy_stream, torch_stream, torch_streams_forked
+from linkcal.data import Graph, load_dataset, sample_negatives, simulate_graph
+from linkcal.models import MODELS, make_model
+from linkcal.toggle import iter_toggled, toggle_edges
+from linkcal.toggle.naive import toggle_edge_index
+
+THREADS, HIDDEN, OUT, LAYERS = 2, 32, 16, 2
+#: Pairs that the slow methods get: naive, k_hop_subgraph, fallback.
+SAMPLES = {"cora": (50, 200, 4000), "pubmed": (20, 100, 4000), "ogbl-ddi": (2, 2, 4)}
+SAMPLES |= {"simulated-1m": (2, 50, 4000), "simulated-10m": (1, 5, 1000)}
+GRAPHS = tuple(SAMPLES)
+MIB = 1 << 20
+
+
+@dataclass
+class Row:
+    """One method on one graph."""
+
+    graph: str
+    model: str
+    method: str
+    pairs: int
+    pairs_timed: int
+    seconds_all_pairs: float
+    pairs_per_second: float
+    forward_passes: float
+    peak_extra_mib: float
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def load(name: str, root: Path | None) -> Graph:
+    """Graph with features."""
+    if name == "simulated-1m":
+        return simulate_graph(236_000, num_edges=1_240_000, num_features=128, seed=0)
+    if name == "simulated-10m":
+        return simulate_graph(1_967_000, num_edges=10_330_000, num_features=128, seed=0)
+    if name == "ogbl-ddi":
+        table = np.loadtxt(root / "ogbl_ddi" / "raw" / "edge.csv.gz", delimiter=",", dtype=np.int64)
+        x = torch.randn(4267, 64, generator=torch_stream(0, "benchmark features"))
+        return Graph.from_edges(torch.from_numpy(table.T.copy()), 4267, x=x, name=name)
+    return load_dataset(name, data_root=root)
+
+
+def all_pairs(graph: Graph) -> torch.Tensor:
+    """Every edge and as many non-edges."""
+    return torch.cat(
+        [graph.pairs, sample_negatives(graph, graph.num_pairs, numpy_stream(0, "benchmark"))], dim=1
+    )
+
+
+def build_model(name: str, graph: Graph) -> torch.nn.Module:
+    with torch_streams_forked(0, "benchmark weights"):
+        cls = type(make_model(name, graph.x.size(1)))
+        return cls(graph.x.size(1), HIDDEN, OUT, num_layers=LAYERS).eval()
+
+
+@contextmanager
+def peak_memory() -> Iterator[Callable[[], float]]:
+    """Largest resident memory inside the block above that before it, in MiB, sampled every 2 ms."""
+    page = os.sysconf("SC_PAGE_SIZE")
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * page
+
+    start, highest, done = resident(), [0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.002):
+            highest[0] = max(highest[0], resident() - start)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield lambda: max(highest[0], resident() - start) / MIB
+    finally:
+        done.set()
+        watcher.join()
+
+
+def timed(run: Callable[[], Any], repeats: int) -> tuple[float, float]:
+    """Median seconds over the repeats, after one warm-up if there are several, and peak extra MiB."""
+    if repeats > 1:
+        run()
+    seconds = []
+    with peak_memory() as peak:
+        for _ in range(repeats):
+            start = time.perf_counter()
+            run()
+            seconds.append(time.perf_counter() - start)
+        highest = peak()
+    return median(seconds), highest
+
+
+def subgraphs_by_pyg(model: Any, graph: Graph, pairs: torch.Tensor, batch: int = 64) -> None:
+    """What PyG offers: a k_hop_subgraph for each pair, one hop wider for exact degrees, batched forward."""
+    known = graph.has_pairs(pairs)
+    for start in range(0, pairs.size(1), batch):
+        nodes, arcs, count = [], [], 0
+        for (u, v), inside in zip(
+            pairs[:, start : start + batch].T.tolist(), known[start : start + batch].tolist(), strict=True
+        ):
+            subset, edges, place, _ = k_hop_subgraph(
+                [u, v], LAYERS + 1, graph.edge_index, relabel_nodes=True, num_nodes=graph.num_nodes
+            )
+            toggled = toggle_edge_index(edges, *place.tolist(), insert=not inside, undirected=True)
+            nodes.append(subset)
+            arcs.append(toggled + count)
+            count += subset.numel()
+        model.encode(graph.x[torch.cat(nodes)], torch.cat(arcs, dim=1))
+
+
+def stream(model: Any, graph: Graph, pairs: torch.Tensor) -> None:
+    """Toggle all pairs, keep nothing."""
+    for _ in iter_toggled(model, graph.x, graph.edge_index, pairs):
+        pass
+
+
+def copy_bandwidth() -> float:
+    """GB/s read plus written by a copy of 256 MiB on all threads."""
+    source = torch.ones(64 * MIB)
+    target = torch.empty_like(source)
+    seconds, _ = timed(lambda: target.copy_(source), 9)
+    return 2 * source.numel() * 4 / seconds / 1e9
+
+
+def kernel_bytes(graph: Graph, pairs: torch.Tensor) -> float:
+    """Bytes that the GCN kernel moves if nothing stays in cache; common neighbours from a sample of pairs."""
+    degree = torch.bincount(graph.edge_index[0], minlength=graph.num_nodes)
+    steps = float(torch.minimum(degree[pairs[0]], degree[pairs[1]]).sum())
+    start = torch.cat([torch.zeros(1, dtype=torch.int64), degree.cumsum(0)]).numpy()
+    column = graph.edge_index[1].numpy()
+    some = pairs[:, torch.randint(pairs.size(1), (2000,), generator=torch_stream(0, "sample"))].T.tolist()
+    rows = ((column[start[u] : start[u + 1]], column[start[v] : start[v + 1]]) for u, v in some)
+    common = sum(np.intersect1d(a, b, assume_unique=True).size for a, b in rows) / len(some) * pairs.size(1)
+    width = 4 * HIDDEN
+    per_pair = 2 * 3 * width + 2 * width + 2 * 4 * OUT
+    base = 2 * graph.edge_index.size(1) * (4 + 4 + width)
+    return pairs.size(1) * per_pair + steps * 8 + common * (width + 4) + base
+
+
+def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repeats: int) -> list[Row]:
+    """All methods on one graph."""
+    model = build_model(model_name, graph)
+    x, edges, number = graph.x, graph.edge_index, pairs.size(1)
+    order = torch.randperm(number, generator=torch_stream(0, "benchmark sample"))
+    samples = [pairs[:, order[:size]] for size in SAMPLES[name]]
+    rows: list[Row] = []
+    with torch.no_grad():
+        forward, peak = timed(lambda: model.encode(x, edges), repeats)
+
+        def add(method: str, chosen: torch.Tensor, run: Callable[[], Any], count: int, **extra: Any) -> None:
+            seconds, highest = timed(run, count)
+            whole = seconds * number / chosen.size(1)
+            rows.append(
+                Row(
+                    name,
+                    model_name,
+                    method,
+                    number,
+                    chosen.size(1),
+                    whole,
+                    number / whole,
+                    whole / forward,
+                    highest,
+                    extra,
+                )
+            )
+            print(f"{name} {model_name} {method}: {whole:.3g} s, {whole / forward:.1f} passes", flush=True)
+
+        rows.append(Row(name, model_name, "forward pass", number, number, forward, 0.0, 1.0, peak))
+        naive, khop, fallback = samples
+        add("naive", naive, lambda: toggle_edges(model, x, edges, naive, method="naive"), 1)
+        add("k_hop_subgraph", khop, lambda: subgraphs_by_pyg(model, graph, khop), 1)
+        add("khop", fallback, lambda: toggle_edges(model, x, edges, fallback, method="khop"), 1)
+        used = toggle_edges(model, x, edges, pairs[:, :1]).method
+        moved = {"bytes_moved": kernel_bytes(graph, pairs)} if used == "kernel" else {}
+        add(
+            used,
+            pairs,
+            lambda: stream(model, graph, pairs),
+            min(repeats, 5 if number < 10**6 else 1),
+            **moved,
+        )
+    return rows
+
+
+def machine() -> dict[str, Any]:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "threads_used": THREADS,
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
+        "copy_bandwidth_gb_s": round(copy_bandwidth(), 1),
+        "load_average_at_start": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+    }
+
+
+def table(rows: list[Row], about: dict[str, Any]) -> str:
+    """Markdown."""
+    lines = [
+        "# Toggling every pair",
+        "",
+        "Written by `make bench-toggle`. All edges and as many non-edges; "
+        f"{LAYERS} layers, hidden {HIDDEN}, out {OUT}, float32. "
+        "~ marks times extrapolated from a sample of pairs.",
+        "",
+        "Machine: " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in about.items()) + ".",
+        "",
+        "| graph | model | method | pairs timed | all pairs, s | pairs/s | forward passes | times naive "
+        "| peak extra MiB |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    naive = {(row.graph, row.model): row.seconds_all_pairs for row in rows if row.method == "naive"}
+    for row in rows:
+        sampled = "~" if row.pairs_timed < row.pairs else ""
+        speedup = naive.get((row.graph, row.model), float("nan")) / row.seconds_all_pairs
+        per_second = "" if row.method == "forward pass" else f"{row.pairs_per_second:,.0f}"
+        timed_on = "" if row.method == "forward pass" else f"{row.pairs_timed:,}"
+        compared = "" if row.method == "forward pass" else f"{speedup:,.0f}"
+        lines.append(
+            f"| {row.graph} | {row.model} | {row.method} | {timed_on} | {sampled}{row.seconds_all_pairs:.4g} "
+            f"| {per_second} | {row.forward_passes:,.1f} | {compared} | {row.peak_extra_mib:,.0f} |"
+        )
+    lines += [
+        "",
+        "| graph | model | kernel moves, GB | at copy bandwidth, s | measured, s |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        if "bytes_moved" in row.extra:
+            moved = row.extra["bytes_moved"] / 1e9
+            ideal = moved / about["copy_bandwidth_gb_s"]
+            lines.append(
+                f"| {row.graph} | {row.model} | {moved:.3g} | {ideal:.3g} | {row.seconds_all_pairs:.3g} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--graphs", nargs="+", default=GRAPHS, choices=GRAPHS)
+    parser.add_argument("--models", nargs="+", default=["gcn"], choices=list(MODELS))
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--data-root", type=Path, default=os.environ.get("LINKCAL_DATA_ROOT"))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    about = machine()
+    rows: list[Row] = []
+    for name in options.graphs:
+        root = None if options.data_root is None else Path(options.data_root)
+        graph = load(name, root)
+        pairs = all_pairs(graph)
+        for model in options.models:
+            rows += measure(name, model, graph, pairs, options.repeats)
+    options.out.mkdir(parents=True, exist_ok=True)
+    result = {"machine": about, "rows": [asdict(row) for row in rows]}
+    (options.out / "toggle.json").write_text(json.dumps(result, indent=2) + "\n")
+    (options.out / "toggle.md").write_text(table(rows, about))
+    print(table(rows, about))
+
+
+if __name__ == "__main__":
+    main()

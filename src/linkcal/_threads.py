@@ -1,0 +1,43 @@
+"""Thread counts of the libraries that share this process.
+
+torch and Numba may run on one OpenMP runtime. Numba sets that runtime's thread count when a parallel function
+starts and leaves it so: afterwards torch would use as many threads, whatever it was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+__all__ = ["numba_threads", "torch_threads"]
+
+
+@contextmanager
+def numba_threads(count: int) -> Iterator[None]:
+    """Run Numba with at most `count` threads for a block, and put both libraries' settings back."""
+    import numba  # slow to import, and not needed where only torch's threads are set
+
+    torch_count, numba_count = torch.get_num_threads(), numba.get_num_threads()
+    numba.set_num_threads(max(1, min(count, numba.config.NUMBA_NUM_THREADS)))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(numba_count)
+        torch.set_num_threads(torch_count)
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Run torch with `count` threads for a block, and put its setting back.
+
+    For loops over tiny tensors: handing out work that takes microseconds costs more than it saves, and many
+    times more when the cores are shared with other programs.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

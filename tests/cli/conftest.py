@@ -1,0 +1,54 @@
+"""A stranger's files: edges with names, features, pairs to score; and a folder fitted on them once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from linkcal.cli import main
+
+NUM_NODES = 120
+
+
+@pytest.fixture
+def cli(capsys):
+    """Run the command in this process; gives exit code, stdout and stderr."""
+
+    def call(*arguments: object) -> SimpleNamespace:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return SimpleNamespace(code=code, out=captured.out, err=captured.err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory) -> SimpleNamespace:
+    """Three communities of 40 named nodes."""
+    folder = tmp_path_factory.mktemp("files")
+    rng = np.random.default_rng(0)
+    community = np.arange(NUM_NODES) % 3
+    chance = np.where(community[:, None] == community[None], 0.25, 0.02)
+    edges = np.argwhere(np.triu(rng.random((NUM_NODES, NUM_NODES)) < chance, 1))
+    names = np.array([f"user-{i:03d}" for i in range(NUM_NODES)])
+    lines = [f"{names[u]},{names[v]},{7 * u % 5}" for u, v in edges]
+    (folder / "edges.csv").write_text("source,target,amount\n" + "\n".join(lines) + "\n")
+    rows = [f"{name},{c == 0:d},{c == 1:d},{c == 2:d}" for name, c in zip(names, community, strict=True)]
+    (folder / "features.csv").write_text("id,a,b,c\n" + "\n".join(rows) + "\n")
+    return SimpleNamespace(folder=folder, names=names, edges=edges)
+
+
+@pytest.fixture(scope="session")
+def fitted(files) -> Path:
+    """Folder of ``linkcal fit`` on the files; a few epochs, since only the plumbing is looked at."""
+    out = files.folder / "fitted"
+    code = main([
+        "fit", str(files.folder / "edges.csv"), "--features", str(files.folder / "features.csv"),
+        "--out", str(out), "--epochs", "20", "--seed", "1",
+    ])  # fmt: skip
+    assert code == 0
+    return out

@@ -1,0 +1,141 @@
+"""Exit codes, help, lists, and ``linkcal run``."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from linkcal.calibrators import CALIBRATORS
+from linkcal.data import DATASETS
+from linkcal.models import MODELS
+
+pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
+
+
+def test_version(cli):
+    answer = cli("--version")
+    assert (answer.code, answer.out) == (0, f"linkcal {version('linkcal')}\n")
+
+
+@pytest.mark.parametrize("command", [(), ("run",), ("fit",), ("score",), ("list",)])
+def test_help(cli, command):
+    answer = cli(*command, "--help")
+    assert answer.code == 0
+    assert "Usage: linkcal" in answer.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("run",), ("run", "--dataset"), ("walk",), ("score", "a"), ("list", "cats"), ("run", "--sed", "1")],
+)
+def test_wrong_usage_is_2(cli, arguments):
+    answer = cli(*arguments)
+    assert answer.code == 2
+    assert "Error" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("what", "names"), [("datasets", DATASETS), ("models", MODELS), ("calibrators", CALIBRATORS)]
+)
+def test_list(cli, what, names):
+    answer = cli("list", what)
+    assert answer.code == 0
+    listed = [line.split()[0] for line in answer.out.splitlines()[2:] if line.strip()]
+    assert listed == list(names)
+
+
+def test_list_of_everything(cli):
+    out = cli("list").out
+    assert all(f" {name} " in out for name in (*DATASETS, *MODELS, *CALIBRATORS))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--dataset", "coraa"), "did you mean 'cora'"),
+        (("--dataset", "simulated", "--model", "vgea"), "did you mean 'vgae'"),
+        (("--dataset", "simulated", "--fit-on", "test"), "fit_on must be one of val, train-loo, train"),
+        (("--dataset", "simulated", "--seed", "-3"), "seed must be a whole number >= 0"),
+        (("--dataset", "simulated", "--epochs", "0"), "epochs must be a whole number >= 1"),
+        (("--dataset", "simulated", "--device", "tpu"), "device"),
+    ],
+)
+def test_user_errors_are_1_and_one_line(cli, tmp_path, arguments, part):
+    answer = cli("run", *arguments, "--out", tmp_path / "out")
+    assert answer.code == 1
+    errors = [line for line in answer.err.splitlines() if "error" in line]
+    assert len(errors) == 1
+    assert errors[0].startswith("linkcal: error: ")
+    assert part in errors[0]
+    assert "Traceback" not in answer.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def small_simulation(monkeypatch):
+    """``--dataset simulated`` with 250 nodes: what is tested here is the command, not the data."""
+    from linkcal.data import simulate_graph
+
+    def load(name, *, data_root=None):
+        assert name == "simulated"
+        return simulate_graph(250, num_edges=1500, num_features=20, seed=0)
+
+    monkeypatch.setattr("linkcal.data.load_dataset", load)
+
+
+def test_run_prints_table_and_writes_folder(cli, small_simulation, tmp_path):
+    answer = cli("run", "--dataset", "simulated", "--model", "gcn", "--epochs", 3, "--out", tmp_path / "out")
+    assert answer.code == 0
+    for name in (*CALIBRATORS, "true probability"):
+        assert name in answer.out
+    assert "true error" in answer.out
+    assert str(tmp_path / "out" / "report.html") in answer.err.replace("\n", "")
+    assert (tmp_path / "out" / "metrics.json").is_file()
+
+
+def test_json_goes_to_stdout_alone(cli, small_simulation, tmp_path):
+    out = tmp_path / "out"
+    answer = cli("run", "--dataset", "simulated", "--model", "sage", "--epochs", 3, "--out", out, "--json")
+    printed = json.loads(answer.out)
+    assert printed == json.loads((out / "metrics.json").read_text())
+    assert list(printed["results"]) == list(CALIBRATORS)
+
+
+def test_default_folder_is_under_runs(cli, small_simulation, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli("run", "--dataset", "simulated", "--model", "gcn", "--epochs", 2).code == 0
+    assert (tmp_path / "runs" / "simulated-gcn-val-seed0" / "metrics.json").is_file()
+
+
+def test_missing_data_names_the_file_and_the_option(cli, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+
+    def no_network(*args, **kwargs):
+        raise OSError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", no_network)
+    monkeypatch.setattr("fsspec.open", no_network)
+    answer = cli("run", "--dataset", "cora", "--data-root", tmp_path / "data", "--out", tmp_path / "out")
+    assert answer.code == 1
+    assert "ind.cora" in answer.err
+    assert "--data-root" in answer.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_help_and_version_do_not_import_torch():
+    code = "import sys; from linkcal.cli import main; main(['--version']); print('torch' in sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ, timeout=120
+    )
+    assert answer.stdout.splitlines()[-1] == "False"
+
+
+def test_broken_pipe_is_quiet(tmp_path):
+    command = f"{sys.executable} -m linkcal list | head -1"
+    answer = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=120, cwd=tmp_path
+    )
+    assert "Traceback" not in answer.stderr

@@ -1,0 +1,158 @@
+"""A whole run on a small simulated graph: contents, repeatability, one look at the test links."""
+
+import json
+import warnings
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+import torch
+
+from linkcal.calibrators import CALIBRATORS
+from linkcal.data import Graph
+from linkcal.exceptions import BaseRateWarning, FewNegativesWarning, ShortageError, SymmetricDecoderWarning
+from linkcal.experiments import RunConfig, run_experiment, select_calibrator, to_json, write_outputs
+from linkcal.features import calibration_links
+from linkcal.metrics import EVALUATION_KEYS
+from linkcal.wrapper import CalibratedLinkPredictor
+
+FAST = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq")
+
+
+def run(graph, **changes):
+    settings = {"dataset": "small", "model": "gcn", "epochs": 15, "calibrators": FAST, "seed": 1} | changes
+    with warnings.catch_warnings():
+        # Tiny test sets and a model that was hardly trained: both are the point here.
+        warnings.simplefilter("ignore", BaseRateWarning)
+        warnings.simplefilter("ignore", FewNegativesWarning)
+        return run_experiment(RunConfig(**settings), graph)
+
+
+@pytest.fixture(scope="module")
+def outcome(small_graph):
+    return run(small_graph)
+
+
+def test_metrics_have_the_agreed_form(outcome, small_graph):
+    metrics = outcome.metrics
+    assert {"dataset", "model", "seed", "fit_on", "negatives_per_positive", "counts", "results"} <= set(
+        metrics
+    )
+    assert list(metrics["results"]) == list(FAST)
+    for row in metrics["results"].values():
+        assert set(row) == {*EVALUATION_KEYS, "seconds_fit", "true_error"}
+    counts = metrics["counts"]
+    assert counts["nodes"] == 300
+    assert counts["test_positives"] == counts["test_negatives"] == small_graph.num_pairs // 10
+
+
+@pytest.mark.slow
+def test_all_calibrators_run_by_default(small_graph):
+    outcome = run(small_graph, calibrators=tuple(CALIBRATORS), epochs=3)
+    assert list(outcome.metrics["results"]) == [
+        "uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq", "embedding-mlp",
+        "in-n-out",
+    ]  # fmt: skip
+
+
+def test_same_seed_same_numbers(outcome, small_graph):
+    again = run(small_graph)
+    for name in FAST:
+        assert np.array_equal(again.test_probability[name], outcome.test_probability[name])
+    assert run(small_graph, seed=2).metrics["results"] != outcome.metrics["results"]
+
+
+def test_leaving_calibrators_out_changes_nothing_else(outcome, small_graph):
+    fewer = run(small_graph, calibrators=("beta", "platt"))
+    assert np.array_equal(fewer.test_probability["platt"], outcome.test_probability["platt"])
+
+
+def test_global_random_state_is_left_alone(small_graph):
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    np_before = np.random.get_state()[1].copy()  # noqa: NPY002
+    run(small_graph, epochs=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(np.random.get_state()[1], np_before)  # noqa: NPY002
+
+
+def test_true_error_is_the_distance_to_the_known_probability(outcome, small_graph):
+    error = {name: row["true_error"] for name, row in outcome.metrics["results"].items()}
+    assert all(0.0 < value < 1.0 for value in error.values())
+    # The truth itself has the smallest expected loss, and ranks at least as well as a model can.
+    oracle = outcome.metrics["oracle"]
+    assert oracle["nll"] < min(row["nll"] for row in outcome.metrics["results"].values())
+    assert oracle["ece"] < oracle["ece_floor_q95"] + 0.02
+
+
+def test_unknown_truth_leaves_true_error_out(small_graph):
+    plain = Graph(small_graph.edge_index, small_graph.num_nodes, x=small_graph.x)
+    metrics = run(plain, epochs=2).metrics
+    assert "true_error" not in metrics["results"]["platt"]
+    assert "oracle" not in metrics
+
+
+def test_graph_without_features_learns_an_embedding(small_graph):
+    bare = Graph(small_graph.edge_index, small_graph.num_nodes)
+    outcome = run(bare, model="sage", epochs=2)
+    assert outcome.metrics["counts"]["features"] == 0
+    assert outcome.artifact.model.num_nodes == 300
+
+
+@pytest.mark.parametrize("fit_on", ["train-loo", "train"])
+def test_other_protocols(small_graph, fit_on):
+    outcome = run(small_graph, fit_on=fit_on, epochs=3)
+    assert outcome.metrics["fit_on"] == outcome.artifact.info["fit_on"] == fit_on
+
+
+def test_directed_graph_warns_of_symmetric_decoder(small_graph):
+    directed = Graph(small_graph.pairs, 300, x=small_graph.x, directed=True)
+    config = RunConfig("d", "gcn", epochs=2, calibrators=("platt",))
+    with pytest.warns(SymmetricDecoderWarning, match="gcn gives both directions of a pair the same score"):
+        run_experiment(config, directed)
+
+
+def test_complete_graph_has_no_non_edges():
+    complete = torch.ones(12, 12).triu(1).nonzero().T
+    with pytest.raises(ShortageError, match="complete graph"):
+        run(Graph.from_edges(complete, 12, x=torch.eye(12)))
+
+
+def test_selection_prefers_the_better_held_out_likelihood(outcome, trained_gcn, small_split):
+    scores = calibration_links(trained_gcn, small_split)
+    fitted = outcome.artifact.calibrators
+    # A model trained one to one is overconfident: the uncalibrated map cannot win by cross-validation.
+    chosen = select_calibrator(fitted, scores, None, seed=0)
+    assert chosen in ("platt", "beta", "isotonic", "histogram", "bbq")
+    assert chosen == select_calibrator(fitted, scores, None, seed=0)
+
+
+def test_outputs_on_disk(outcome, tmp_path):
+    paths = write_outputs(outcome, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "artifact", "config.json", "metrics.json", "reliability.png", "report.html",
+    ]  # fmt: skip
+    assert json.loads(paths["metrics"].read_text()) == json.loads(to_json(outcome.metrics))
+    config = json.loads(paths["config"].read_text())
+    assert RunConfig.from_dict(config["config"]) == outcome.config
+    assert config["environment"]["versions"]["torch"] == version("torch")
+    assert paths["figure"].read_bytes().startswith(b"\x89PNG")
+    assert paths["report"].read_text().count("<html") == 1
+    loaded = CalibratedLinkPredictor.load(paths["artifact"], calibrator="isotonic")
+    assert loaded.predict_proba(torch.tensor([[0], [1]])).shape == (1,)
+
+
+def test_failed_write_leaves_no_finished_run(outcome, tmp_path, monkeypatch):
+    write_outputs(outcome, tmp_path / "out")
+
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("linkcal.experiments.outputs.write_report", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_outputs(outcome, tmp_path / "out")
+    assert not (tmp_path / "out" / "metrics.json").exists()
+
+
+def test_json_has_no_nan():
+    assert json.loads(to_json({"a": float("nan"), "b": [1.0, float("inf")]})) == {"a": None, "b": [1.0, None]}

@@ -1,0 +1,232 @@
+"""CalibratedLinkPredictor: what it is fitted on, what it returns, and its way to disk and back."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch_geometric.nn import GCNConv
+
+from linkcal import CalibratedLinkPredictor, InNOut, Isotonic, Platt
+from linkcal.data import LinkPairs
+from linkcal.exceptions import ArtifactError, InputError, NotFittedError, UnsupportedModelError
+from linkcal.features import score_links
+
+
+class UserModel(nn.Module):
+    """A stranger's model: one GCN layer, a bilinear decoder that returns probabilities."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = GCNConv(channels, 5)
+        self.weight = nn.Parameter(torch.eye(5))
+
+    def encode(self, x, edge_index):
+        return self.conv(x, edge_index).relu() + x[:, :5]
+
+    def decode(self, z, edge_label_index):
+        left, right = z[edge_label_index[0]], z[edge_label_index[1]]
+        return torch.sigmoid(((left @ self.weight) * right).sum(-1) - 1.0)
+
+
+class Spy(LinkPairs):
+    """Pairs that must not be read."""
+
+    def __getattribute__(self, name):
+        if name in ("edge_label", "edge_label_index"):
+            raise AssertionError("test links were read")
+        return super().__getattribute__(name)
+
+
+@pytest.fixture(scope="module")
+def fitted(trained_gcn, small_split):
+    return CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)
+
+
+def test_probability_equals_calibrator_on_scores(fitted, trained_gcn, small_split):
+    pairs = small_split.test.edge_label_index
+    p = fitted.predict_proba(pairs)
+    X = score_links(trained_gcn, small_split.graph, pairs).to_matrix()
+    expected = fitted.calibrator_.predict_proba(X)[:, 1]
+    assert p.shape == (pairs.size(1),)
+    assert p.dtype == torch.float32
+    np.testing.assert_allclose(p.numpy(), expected, rtol=1e-6)
+
+
+def test_forward_is_the_logit_of_the_probability(fitted, small_split):
+    pairs = small_split.test.edge_label_index
+    expected = fitted.predict_proba(pairs).double()
+    torch.testing.assert_close(torch.sigmoid(fitted(pairs)), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_batches_order_and_direction_change_nothing(fitted, small_split):
+    pairs = small_split.test.edge_label_index
+    p = fitted.predict_proba(pairs)
+    assert torch.allclose(fitted.predict_proba(pairs, batch_size=7), p, atol=1e-6)
+    assert torch.allclose(fitted.predict_proba(pairs.flip(0)), p, atol=1e-6)
+    assert torch.allclose(fitted.predict_proba(pairs.flip(1)).flip(0), p, atol=1e-6)
+
+
+def test_no_pairs_give_no_probabilities(fitted):
+    assert fitted.predict_proba(torch.empty(2, 0, dtype=torch.int64)).shape == (0,)
+
+
+def test_known_edge_is_scored_without_itself(fitted, small_split):
+    edge = small_split.graph.pairs[:, :5]
+    scores = fitted.score(edge)
+    assert scores.toggled.in_graph.all()
+    assert torch.equal(scores.logit, scores.toggled.logit_absent)
+
+
+def test_calibrator_given_is_not_fitted(trained_gcn, small_split):
+    calibrator = Platt()
+    CalibratedLinkPredictor(trained_gcn, calibrator).fit(small_split)
+    assert not hasattr(calibrator, "classes_")
+
+
+@pytest.mark.parametrize("fit_on", ["val", "train-loo", "train"])
+def test_fit_never_reads_test_links(trained_gcn, small_split, fit_on):
+    hidden = replace(small_split)
+    object.__setattr__(hidden, "test", object.__new__(Spy))
+    clp = CalibratedLinkPredictor(trained_gcn, Isotonic()).fit(hidden, fit_on=fit_on)
+    assert clp.info_["fit_on"] == fit_on
+    assert clp.info_["negatives_per_positive"] == 1.0
+
+
+# Five epochs leave the temperature where it started.
+@pytest.mark.filterwarnings("ignore::linkcal.exceptions.BaseRateWarning")
+def test_train_fit_hands_validation_links_to_in_n_out(trained_gcn, small_split, monkeypatch):
+    seen = {}
+    original = InNOut.fit
+
+    def spy(self, X, y, sample_weight=None, *, X_val=None, y_val=None):
+        seen["rows"], seen["val_rows"] = len(X), None if X_val is None else len(X_val)
+        return original(self, X, y, X_val=X_val, y_val=y_val)
+
+    monkeypatch.setattr(InNOut, "fit", spy)
+    calibrator = InNOut(max_iter=5, learning_rate=0.01)
+    CalibratedLinkPredictor(trained_gcn, calibrator).fit(small_split, fit_on="train-loo")
+    assert seen == {"rows": len(small_split.train), "val_rows": len(small_split.val)}
+    CalibratedLinkPredictor(trained_gcn, calibrator).fit(small_split)
+    assert seen == {"rows": len(small_split.val), "val_rows": None}
+
+
+def test_before_fit(trained_gcn, tmp_path):
+    clp = CalibratedLinkPredictor(trained_gcn, Platt())
+    pairs = torch.tensor([[0], [1]])
+    for call in (lambda: clp.predict_proba(pairs), lambda: clp(pairs), lambda: clp.save(tmp_path / "a")):
+        with pytest.raises(NotFittedError, match="must be fitted first"):
+            call()
+    assert not (tmp_path / "a").exists()
+
+
+def test_bad_input(trained_gcn, fitted, small_split):
+    with pytest.raises(InputError, match="calibrator must be a Calibrator, got str"):
+        CalibratedLinkPredictor(trained_gcn, "platt")
+    with pytest.raises(InputError, match="split must be a LinkSplit"):
+        CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split.graph)
+    with pytest.raises(InputError, match="num_nodes = 300, got 300"):
+        fitted.predict_proba(torch.tensor([[0], [300]]))
+    with pytest.raises(InputError, match=r"two different nodes, got \(4, 4\)"):
+        fitted.predict_proba(torch.tensor([[4], [4]]))
+    with pytest.raises(UnsupportedModelError, match=r"Linear lacks encode\(x, edge_index\) and decode"):
+        CalibratedLinkPredictor(nn.Linear(2, 2), Platt())
+
+
+def test_one_class_calibration_set(trained_gcn, small_split):
+    positives = small_split.val.edge_label == 1
+    only = LinkPairs(small_split.val.edge_label_index[:, positives], small_split.val.edge_label[positives])
+    with pytest.raises(InputError, match="y must hold two classes, got 1 class"):
+        CalibratedLinkPredictor(trained_gcn, Platt()).fit(replace(small_split, val=only))
+
+
+@pytest.mark.filterwarnings("ignore::linkcal.exceptions.BaseRateWarning")
+@pytest.mark.parametrize("calibrator", [Platt(), Isotonic(), InNOut(max_iter=5, learning_rate=0.01)])
+def test_save_and_load_give_equal_probabilities(trained_gcn, small_split, calibrator, tmp_path):
+    clp = CalibratedLinkPredictor(trained_gcn, calibrator).fit(small_split)
+    pairs = small_split.test.edge_label_index
+    clp.save(tmp_path / "run")
+    loaded = CalibratedLinkPredictor.load(tmp_path / "run")
+    assert torch.equal(loaded.predict_proba(pairs), clp.predict_proba(pairs))
+    assert loaded.info_ == clp.info_
+    assert not any(path.suffix in (".pkl", ".pt", ".joblib") for path in (tmp_path / "run").iterdir())
+
+
+def test_saving_again_replaces_the_folder(fitted, trained_gcn, small_split, tmp_path):
+    fitted.save(tmp_path / "run")
+    other = CalibratedLinkPredictor(trained_gcn, Isotonic()).fit(small_split)
+    other.save(tmp_path / "run")
+    assert isinstance(CalibratedLinkPredictor.load(tmp_path / "run").calibrator_, Isotonic)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_save_refuses_a_folder_of_other_files(fitted, tmp_path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(InputError, match="folder must be new, empty or an artifact"):
+        fitted.save(tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "precious"
+
+
+def test_user_model_round_trip(small_split, tmp_path):
+    model = UserModel(24)
+    clp = CalibratedLinkPredictor(model, Platt(), decode_returns="probabilities").fit(small_split)
+    pairs = small_split.test.edge_label_index[:, :20]
+    clp.save(tmp_path / "run")
+    with pytest.raises(ArtifactError, match="none of linkcal's own"):
+        CalibratedLinkPredictor.load(tmp_path / "run")
+    fresh = UserModel(24)
+    nn.init.zeros_(fresh.weight)
+    loaded = CalibratedLinkPredictor.load(tmp_path / "run", fresh)
+    assert torch.equal(loaded.predict_proba(pairs), clp.predict_proba(pairs))
+
+
+def test_user_model_must_declare_what_decode_returns(small_split):
+    with pytest.raises(InputError, match="decode_returns must be declared"):
+        CalibratedLinkPredictor(UserModel(24), Platt())
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "graph.safetensors", "calibrators.safetensors", "calibrators.json"]
+)
+def test_truncated_or_missing_file(fitted, tmp_path, name):
+    fitted.save(tmp_path / "run")
+    path = tmp_path / "run" / name
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(ArtifactError, match=f"{name} must be as it was saved"):
+        CalibratedLinkPredictor.load(tmp_path / "run")
+    path.unlink()
+    with pytest.raises(ArtifactError, match=f"{name} must be a readable file"):
+        CalibratedLinkPredictor.load(tmp_path / "run")
+
+
+def test_other_version(fitted, tmp_path):
+    fitted.save(tmp_path / "run")
+    head = tmp_path / "run" / "artifact.json"
+    values = json.loads(head.read_text())
+    head.write_text(json.dumps(values | {"format_version": 99}))
+    with pytest.raises(ArtifactError, match="must have format_version 1, got 99"):
+        CalibratedLinkPredictor.load(tmp_path / "run")
+    head.write_text("{")
+    with pytest.raises(ArtifactError, match="must be a JSON file"):
+        CalibratedLinkPredictor.load(tmp_path / "run")
+
+
+def test_load_of_nothing_and_of_an_unknown_calibrator(fitted, tmp_path):
+    with pytest.raises(ArtifactError, match="artifact must be a folder"):
+        CalibratedLinkPredictor.load(tmp_path / "nowhere")
+    fitted.save(tmp_path / "run")
+    with pytest.raises(InputError, match="calibrator must be one of calibrator; got 'platt'"):
+        CalibratedLinkPredictor.load(tmp_path / "run", calibrator="platt")
+
+
+def test_inputs_are_not_modified(trained_gcn, small_split):
+    before = small_split.graph.edge_index.clone(), small_split.test.edge_label_index.clone()
+    weights = {name: value.clone() for name, value in trained_gcn.state_dict().items()}
+    clp = CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)
+    clp.predict_proba(small_split.test.edge_label_index)
+    assert torch.equal(small_split.graph.edge_index, before[0])
+    assert torch.equal(small_split.test.edge_label_index, before[1])
+    assert all(torch.equal(value, weights[name]) for name, value in trained_gcn.state_dict().items())

@@ -1,0 +1,141 @@
+"""Blocks, the iterator, and results written into the caller's arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from linkcal.exceptions import InputError
+from linkcal.models import GCN
+from linkcal.toggle import iter_toggled, toggle_edges
+
+from .cases import MODELS, build_case, features, seeded
+
+CASE = build_case(30, ["random", "star", "clique", "twins"], 21, undirected=True, loops=False, repeats=False)
+X = features(30, 4, torch.float32)
+FIELDS = ("absent", "present", "logit_absent", "logit_present", "in_graph")
+
+
+def many_pairs() -> torch.Tensor:
+    every = torch.combinations(torch.arange(30)).T
+    return every[:, torch.randperm(every.size(1), generator=torch.Generator().manual_seed(0))]
+
+
+def model_of(name: str) -> torch.nn.Module:
+    return seeded(lambda: MODELS[name](4, 33, 7), 0)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("block_size", [1, 7, 100])
+def test_block_size_changes_nothing(name, block_size):
+    """Bit for bit in the link embeddings; logits are the model's own head on blocks of another length."""
+    pairs = many_pairs()
+    whole = toggle_edges(model_of(name), X, CASE.edge_index, pairs)
+    parts = toggle_edges(model_of(name), X, CASE.edge_index, pairs, block_size=block_size)
+    exact = name in (
+        "gcn",
+        "vgae",
+    )  # the compiled kernel; torch's matrix product depends on the number of rows
+    for field in FIELDS:
+        ours, theirs = getattr(parts, field), getattr(whole, field)
+        if exact and field != "logit_absent" and field != "logit_present":
+            assert torch.equal(ours, theirs), field
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+def test_iterator_gives_consecutive_blocks():
+    pairs = many_pairs()
+    whole = toggle_edges(model_of("gcn"), X, CASE.edge_index, pairs)
+    stop = 0
+    for rows, block in iter_toggled(model_of("gcn"), X, CASE.edge_index, pairs, block_size=100):
+        assert rows.start == stop
+        assert len(block) == rows.stop - rows.start
+        assert torch.equal(block.absent, whole.absent[rows])
+        stop = rows.stop
+    assert stop == pairs.size(1)
+
+
+def test_iterator_does_the_work_per_graph_once():
+    model = model_of("gcn")
+    calls = []
+    model.gnn.register_forward_hook(lambda *_: calls.append(1))
+    for _ in iter_toggled(model, X, CASE.edge_index, many_pairs(), block_size=50):
+        pass
+    assert len(calls) == 1
+
+
+def test_iterator_checks_at_the_call():
+    with pytest.raises(InputError, match="block_size must be a whole number >= 1, got 0"):
+        iter_toggled(model_of("gcn"), X, CASE.edge_index, CASE.pairs, block_size=0)
+    with pytest.raises(InputError, match="two different nodes"):
+        iter_toggled(model_of("gcn"), X, CASE.edge_index, torch.tensor([[1], [1]]))
+
+
+def test_iterator_leaves_the_mode_alone_between_blocks():
+    model = model_of("gin").train()
+    for _ in iter_toggled(model, X, CASE.edge_index, many_pairs(), block_size=100):
+        assert model.training
+
+
+def arrays(num_pairs: int, width: int, kind: str, folder) -> dict:
+    shapes = {"absent": (num_pairs, width), "present": (num_pairs, width)}
+    out = {}
+    for field in FIELDS:
+        dtype = np.bool_ if field == "in_graph" else np.float32
+        shape = shapes.get(field, (num_pairs,))
+        if kind == "memmap":
+            out[field] = np.lib.format.open_memmap(folder / f"{field}.npy", "w+", dtype, shape)
+        else:
+            out[field] = np.zeros(shape, dtype)
+    if kind == "tensor":
+        out = {field: torch.from_numpy(array) for field, array in out.items()}
+    return out
+
+
+@pytest.mark.parametrize("kind", ["array", "memmap", "tensor"])
+def test_results_go_into_the_given_arrays(kind, tmp_path):
+    pairs = many_pairs()
+    out = arrays(pairs.size(1), 7, kind, tmp_path)
+    written = toggle_edges(model_of("gcn"), X, CASE.edge_index, pairs, out=out, block_size=64)
+    expected = toggle_edges(model_of("gcn"), X, CASE.edge_index, pairs, block_size=64)
+    for field in FIELDS:
+        assert torch.equal(torch.as_tensor(out[field]), getattr(expected, field))
+        assert getattr(written, field).data_ptr() == torch.as_tensor(out[field]).data_ptr()
+    if kind == "memmap":
+        out["absent"].flush()
+        np.testing.assert_array_equal(np.load(tmp_path / "absent.npy"), expected.absent.numpy())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"absent": np.zeros((5, 7), np.float32)}, r"out\['absent'\] must have 8 rows, got shape \[5, 7\]"),
+        (
+            {"absent": np.zeros((8, 6), np.float32)},
+            r"must be torch.float32 of shape \[8, 7\], got .* \[8, 6\]",
+        ),
+        ({"logit_absent": np.zeros(8)}, r"out\['logit_absent'\] must be torch.float32 .*, got torch.float64"),
+        ({"present": [0.0]}, r"out\['present'\] must be a writable array or tensor, got list"),
+        ({"extra": np.zeros(8)}, r"out must have the keys absent, .*, got .*extra"),
+    ],
+)
+def test_refuses_arrays_that_do_not_fit(change, message):
+    pairs = many_pairs()[:, :8]
+    out = arrays(8, 7, "array", None) | change
+    with pytest.raises(InputError, match=message):
+        toggle_edges(model_of("gcn"), X, CASE.edge_index, pairs, out=out)
+
+
+def test_refuses_read_only_arrays():
+    out = arrays(8, 7, "array", None)
+    out["absent"].flags.writeable = False
+    with pytest.raises(InputError, match="got a read-only array"):
+        toggle_edges(model_of("gcn"), X, CASE.edge_index, many_pairs()[:, :8], out=out)
+
+
+def test_no_pairs():
+    empty = torch.empty(2, 0, dtype=torch.int64)
+    model = seeded(lambda: GCN(4, 5, 3), 0)
+    assert toggle_edges(model, X, CASE.edge_index, empty).absent.shape == (0, 3)
+    assert [rows for rows, _ in iter_toggled(model, X, CASE.edge_index, empty)] == [slice(0, 0)]
