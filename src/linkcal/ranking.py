@@ -166,8 +166,8 @@ def top_products(
     Notes
     -----
     A block of scores is a product of matrices, whose rounding depends on the shape of the block. So blocks
-    only nominate: every pair within rounding of the k-th best is scored again by itself, in float64, and these
-    scores alone decide. The list is therefore the same for every `chunk_size`.
+    only nominate: every pair within rounding of the k-th best is scored again by itself, in float64, and
+    these scores alone decide. The list is therefore the same for every `chunk_size`.
     """
     left = z.detach().cpu().numpy().astype(np.float64)
     right = left if weight is None else left * weight.detach().cpu().numpy().astype(np.float64)

@@ -70,8 +70,9 @@ class SEAL(PairPredictor):
     -----
     A node at distances a, b from the two ends, each inside the subgraph and without the other end, has the
     label ``1 + min(a, b) + (s // 2) (s // 2 + s % 2 - 1)``, s = a + b; both ends have 1, nodes that reach
-    only one of them 0. Its embedding and the node's features are the input. With ``own_edge="present"`` the same
-    subgraph, with the same labels, also passes messages over the pair's edge. Direction of edges is ignored.
+    only one of them 0. Its embedding and the node's features are the input. With ``own_edge="present"`` the
+    same subgraph, with the same labels, also passes messages over the pair's edge. Direction of edges is
+    ignored.
 
     References
     ----------
