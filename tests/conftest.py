@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from linkcal.data import Graph, LinkSplit, simulate_graph, split_links
 from linkcal.models import LinkPredictor, TrainingConfig, make_model, train_link_predictor
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache_folder(tmp_path_factory) -> Iterator[None]:
+    """Nothing is read from or left in the user's cache folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

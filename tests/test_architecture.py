@@ -33,8 +33,9 @@ ALLOWED = {
     "report": _BASICS | {"metrics", "plots"},
     "artifact": _GRAPH_SIDE | {"calibrators"},
     "wrapper": _GRAPH_SIDE | {"calibrators", "artifact"},
+    "ranking": _ALL - {"experiments"},
     "experiments": _ALL,
-    "cli": _ALL | {"__version__"},
+    "cli": _ALL | {"__version__", "ranking"},
 }
 
 

@@ -3,7 +3,7 @@
 Scores depend on the graph that messages pass over, so the message graph belongs to the artifact. Files:
 
     artifact.json            format, version, what the calibrators were fitted on, SHA-256 of every other file
-    graph.safetensors        message edges and node features
+    graph.safetensors        message edges and node features, and the held-out edges
     calibrators.json         class, hyper-parameters and scalars of every calibrator
     calibrators.safetensors  their arrays
     nodes.parquet            the user's node ids, where they are not 0 .. N-1
@@ -27,12 +27,12 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors_numpy
 from safetensors import torch as safetensors_torch
-from torch import nn
+from torch import Tensor, nn
 
 from linkcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from linkcal.data import Graph, NodeIds
 from linkcal.exceptions import ArtifactError, InputError, UnsupportedModelError
-from linkcal.models import LinkPredictor, load_model, save_model
+from linkcal.models import GraphModel, load_model, save_model
 
 __all__ = ["ARTIFACT_FORMAT_VERSION", "Artifact", "load_artifact", "save_artifact"]
 
@@ -60,6 +60,8 @@ class Artifact:
         JSON values: ``fit_on``, ``selected``, ``negatives_per_positive`` and whatever the writer added.
     node_ids : NodeIds, optional
         The user's names of the nodes.
+    held_out : Tensor [2, H], optional
+        Known edges that are not in the message graph: the split's validation and test links.
     """
 
     model: nn.Module
@@ -67,6 +69,7 @@ class Artifact:
     calibrators: dict[str, Calibrator]
     info: dict[str, Any] = field(default_factory=dict)
     node_ids: NodeIds | None = None
+    held_out: Tensor | None = None
 
 
 def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
@@ -135,13 +138,14 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
         graph=graph,
         calibrators=_read_calibrators(source),
         info=head["info"],
+        held_out=graph_tensors.get("held_out"),
         node_ids=NodeIds.load(source / _NODES) if _NODES in head["files"] else None,
     )
 
 
 def _write_parts(artifact: Artifact, folder: Path) -> None:
     model = artifact.model
-    if isinstance(model, LinkPredictor):
+    if isinstance(model, GraphModel):
         save_model(model, folder)
     else:
         state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
@@ -149,6 +153,8 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
     tensors = {"edge_index": artifact.graph.edge_index.cpu().contiguous()}
     if artifact.graph.x is not None:
         tensors["x"] = artifact.graph.x.cpu().contiguous()
+    if artifact.held_out is not None:
+        tensors["held_out"] = artifact.held_out.cpu().contiguous()
     (folder / "graph.safetensors").write_bytes(safetensors_torch.save(tensors))
     _write_calibrators(artifact.calibrators, folder)
     if artifact.node_ids is not None:

@@ -14,9 +14,10 @@ from linkcal._validation import check_choice, check_edge_index, check_fraction, 
 from linkcal.artifact import Artifact, load_artifact, save_artifact
 from linkcal.calibrators import Calibrator, base_rate_offset
 from linkcal.data import LinkSplit, NodeIds
-from linkcal.exceptions import InputError, NotFittedError
+from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
 from linkcal.features import FitOn, LinkScores, calibration_links, score_links
 from linkcal.models import DecodeReturns, as_link_predictor
+from linkcal.toggle.engine import evaluating
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor"]
 
@@ -48,6 +49,8 @@ class CalibratedLinkPredictor(nn.Module):
         The message graph.
     node_ids_ : NodeIds or None
         The user's names of the nodes, if it was loaded from a folder that has them.
+    held_out_ : Tensor [2, H] or None
+        Known edges that are not in the message graph.
     info_ : dict
         ``fit_on``, ``negatives_per_positive`` and counts of the calibration links. Probabilities are valid
         for the ratio of non-links to links named there.
@@ -82,7 +85,9 @@ class CalibratedLinkPredictor(nn.Module):
         self.decode_returns = decode_returns
 
     def fit(self, split: LinkSplit, *, fit_on: FitOn = "val") -> Self:
-        """Fit the calibrator on links of `split`; test links are not read.
+        """Fit the calibrator on links of `split`.
+
+        Test links are not read, but to keep them out of later lists of missing pairs (`held_out_`).
 
         Parameters
         ----------
@@ -108,6 +113,7 @@ class CalibratedLinkPredictor(nn.Module):
         self.calibrator_ = fit_calibrator(self.calibrator, scores, validation)
         self.graph_ = split.graph
         self.node_ids_: NodeIds | None = None
+        self.held_out_: Tensor | None = split.held_out_edges()
         positives = int(scores.label.sum()) if scores.label is not None else 0
         self.info_: dict[str, Any] = {
             "fit_on": fit_on,
@@ -122,6 +128,26 @@ class CalibratedLinkPredictor(nn.Module):
         self._require_fitted()
         pairs = check_edge_index(edge_label_index, self.graph_.num_nodes, "edge_label_index")
         return score_links(self.predictor, self.graph_, pairs.to(self.graph_.edge_index.device))
+
+    def node_embeddings(self) -> Tensor:
+        """Node embeddings z [N, d] on the message graph, in evaluation mode.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        UnsupportedModelError
+            If the model embeds pairs, not nodes.
+        """
+        self._require_fitted()
+        encode = getattr(self.predictor, "encode", None)
+        if encode is None:
+            raise UnsupportedModelError(
+                f"model must embed nodes (encode), {type(self.model).__name__} embeds pairs"
+            )
+        with torch.no_grad(), evaluating(self.predictor):
+            z: Tensor = encode(self.graph_.node_input, self.graph_.edge_index)
+        return z
 
     def forward(self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None) -> Tensor:
         """Calibrated logits [L] of pairs [2, L], float64; `base_rate` as in :meth:`predict_proba`."""
@@ -223,9 +249,10 @@ class CalibratedLinkPredictor(nn.Module):
         """
         self._require_fitted()
         info = {**self.info_, "selected": "calibrator", "decode_returns": self.decode_returns}
-        save_artifact(
-            Artifact(self.model, self.graph_, {"calibrator": self.calibrator_}, info, self.node_ids_), folder
+        artifact = Artifact(
+            self.model, self.graph_, {"calibrator": self.calibrator_}, info, self.node_ids_, self.held_out_
         )
+        save_artifact(artifact, folder)
 
     @classmethod
     def load(
@@ -263,6 +290,7 @@ class CalibratedLinkPredictor(nn.Module):
         loaded.calibrator_ = fitted
         loaded.graph_ = artifact.graph
         loaded.node_ids_ = artifact.node_ids
+        loaded.held_out_ = artifact.held_out
         loaded.info_ = {
             key: value for key, value in artifact.info.items() if key not in ("selected", "decode_returns")
         }

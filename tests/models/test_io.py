@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from linkcal.data import Graph
 from linkcal.exceptions import ArtifactError, UnsupportedModelError
 from linkcal.models import MODELS, LinkPredictor, load_model, make_model, save_model
 
@@ -29,7 +30,8 @@ def edit(folder: Path, **changes: object) -> None:
 @pytest.mark.parametrize("num_nodes", [None, 5])
 def test_bit_equal_round_trip(name, num_nodes, tmp_path):
     model = make_model(name, 4, num_nodes=num_nodes, seed=3, hidden_channels=6, num_layers=3, dropout=0.25)
-    x = torch.rand(5, 4) if num_nodes is None else torch.arange(5)
+    features = torch.rand(5, 4) if num_nodes is None else None
+    x = model.prepare(Graph.from_edges(EDGES, 5, x=features)).node_input
     model.train()(x, EDGES, PAIRS)  # moves batch statistics
     state = torch.get_rng_state()
     save_model(model, tmp_path / "new" / "folder")
@@ -62,7 +64,9 @@ def test_other_classes_are_refused_before_anything_is_written(tmp_path):
         def encode(self, x, edge_index):
             return x
 
-    with pytest.raises(UnsupportedModelError, match="one of GCN, SAGE, GIN, VGAE to be saved, got Mine"):
+    with pytest.raises(
+        UnsupportedModelError, match="one of GCN, SAGE, GIN, VGAE, PEG, SEAL to be saved, got Mine"
+    ):
         save_model(Mine(2), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -113,7 +117,7 @@ def test_another_version(saved):
 
 def test_unknown_model(saved):
     edit(saved, model="gat")
-    assert "must name a model of gcn, sage, gin, vgae, got 'gat'" in refused(saved)
+    assert "must name a model of gcn, sage, gin, vgae, peg, seal, got 'gat'" in refused(saved)
 
 
 def test_missing_key(saved):

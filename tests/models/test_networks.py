@@ -11,10 +11,12 @@ from torch_geometric.nn import VGAE as PygVGAE
 from torch_geometric.nn import BatchNorm, GCNConv, GINConv, SAGEConv
 
 from linkcal.exceptions import InputError
-from linkcal.models import GCN, GIN, MODELS, SAGE, VGAE, LinkPredictor
+from linkcal.models import GCN, GIN, MODELS, PEG, SAGE, VGAE, LinkPredictor
 
-CLASSES = [spec.cls for spec in MODELS.values()]
+CLASSES = [spec.cls for spec in MODELS.values() if issubclass(spec.cls, LinkPredictor)]
 N, F, D = 7, 5, 3
+# Of the F columns of x, PEG reads the last two as positions.
+OWN = {PEG: {"in_channels": F - 2, "position_channels": 2}}
 
 
 @pytest.fixture
@@ -38,7 +40,11 @@ def pairs() -> Tensor:
 def build(cls: type[LinkPredictor], **options: object) -> LinkPredictor:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        return cls(F, 8, D, **options).eval()  # type: ignore[arg-type]
+        arguments = {"in_channels": F, "hidden_channels": 8, "out_channels": D, **OWN.get(cls, {}), **options}
+        model = cls(**arguments).eval()  # type: ignore[arg-type]
+        if isinstance(model, PEG) and model.positions is not None:
+            model.positions = torch.rand_like(model.positions)
+        return model
 
 
 def logits_in_batches(
@@ -118,7 +124,8 @@ def test_reset_parameters_draws_everything_anew_and_reproducibly(cls, x, edge_in
 @pytest.mark.parametrize("num_nodes", [None, N])
 def test_config_round_trip(cls, num_nodes):
     model = cls(F, 8, D, 3, dropout=0.25, num_nodes=num_nodes)
-    assert model.config == {
+    own = {"position_channels": 32, "decoder": "product"} if cls is PEG else {}
+    assert model.config == own | {
         "in_channels": F,
         "hidden_channels": 8,
         "out_channels": D,
@@ -170,7 +177,7 @@ def test_bad_arguments(cls, options, message):
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_wrong_feature_width(cls, edge_index):
-    with pytest.raises(InputError, match=r"x must have shape \[N, 5\], got \[7, 4\]"):
+    with pytest.raises(InputError, match=r"x must have shape \[N, 5\].* got \[7, 4\]"):
         build(cls).encode(torch.zeros(N, 4), edge_index)
 
 
@@ -245,8 +252,25 @@ def test_vgae_auxiliary_loss_is_pygs_kl_over_the_nodes_and_handed_out_once(x, ed
     copy.deepcopy(model)
 
 
-@pytest.mark.parametrize("cls", [GCN, SAGE, GIN])
+@pytest.mark.parametrize("cls", [GCN, SAGE, GIN, PEG])
 def test_other_models_have_no_auxiliary_loss(cls, x, edge_index):
     model = build(cls).train()
     model.encode(x, edge_index)
     assert model.auxiliary_loss() is None
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_product_form_gives_the_decoder_logits(cls, x, edge_index, pairs):
+    model = build(cls)
+    z = model.encode(x, edge_index)
+    weight, bias = model.product_form()
+    logit = (z[pairs[0]] * weight * z[pairs[1]]).sum(1) + bias
+    torch.testing.assert_close(logit, model.decode(z, pairs), rtol=1e-5, atol=1e-6)
+
+
+def test_a_replaced_head_has_no_product_form():
+    class Doubled(GCN):
+        def head(self, h):
+            return 2 * h.sum(-1)
+
+    assert Doubled(F).product_form() is None

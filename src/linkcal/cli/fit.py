@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from linkcal.cli.options import Device, Epochs, FitOnOption, Json, Model, Negatives, Preset, Seed
+from linkcal.cli.options import BatchSize, Device, Epochs, FitOnOption, Json, Model, Negatives, Preset, Seed
 from linkcal.cli.run import run_on_graph
 
 __all__ = ["fit"]
@@ -30,6 +30,7 @@ def fit(
     fit_on: FitOnOption = "val",
     device: Device = "auto",
     epochs: Epochs = None,
+    batch_size: BatchSize = None,
     preset: Preset = "default",
     negatives: Negatives = 1.0,
     json: Json = False,
@@ -45,6 +46,7 @@ def fit(
         fit_on=fit_on,
         preset=preset,
         epochs=epochs,
+        batch_size=batch_size,
         negatives_per_positive=negatives,
     )
     named = read_edges(edges, features=features, source=source, target=target, directed=directed)

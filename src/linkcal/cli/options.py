@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Device", "Epochs", "FitOnOption", "Json", "Model", "Negatives", "Out", "Preset", "Seed"]
+__all__ = [
+    "BatchSize",
+    "Device",
+    "Epochs",
+    "FitOnOption",
+    "Json",
+    "Model",
+    "Negatives",
+    "Out",
+    "Preset",
+    "Seed",
+]
 
 Model = Annotated[str, typer.Option("--model", help="Link predictor; see `linkcal list models`.")]
 Seed = Annotated[int, typer.Option("--seed", help="The one seed; same seed, same numbers.")]
@@ -21,6 +32,9 @@ FitOnOption = Annotated[
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Epochs = Annotated[int | None, typer.Option("--epochs", help="Most training epochs; default: the preset's.")]
+BatchSize = Annotated[
+    int | None, typer.Option("--batch-size", help="Training links per step; default: the preset's.")
+]
 Preset = Annotated[str, typer.Option("--preset", help="Hyper-parameters: default or paper.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the results.")]
 Json = Annotated[bool, typer.Option("--json", help="Print metrics.json to stdout instead of a table.")]

@@ -11,11 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from linkcal.cli.console import log, step_progress
-from linkcal.cli.options import Device, Epochs, FitOnOption, Json, Model, Negatives, Out, Preset, Seed
+from linkcal.cli.options import (
+    BatchSize,
+    Device,
+    Epochs,
+    FitOnOption,
+    Json,
+    Model,
+    Negatives,
+    Out,
+    Preset,
+    Seed,
+)
 from linkcal.cli.results import print_results
 
 if TYPE_CHECKING:
-    from linkcal.data import Graph, NodeIds
+    from linkcal.data import Graph, LinkSplit, NodeIds
     from linkcal.experiments import RunConfig
 
 __all__ = ["run", "run_on_graph"]
@@ -35,12 +46,14 @@ def run(
     out: Out = None,
     device: Device = "auto",
     epochs: Epochs = None,
+    batch_size: BatchSize = None,
     preset: Preset = "default",
     negatives: Negatives = 1.0,
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
-    from linkcal.data import load_dataset
+    from linkcal.data import OFFICIAL_SPLITS, load_dataset, load_official_split
+    from linkcal.exceptions import InputError
     from linkcal.experiments import RunConfig
 
     config = RunConfig(
@@ -50,16 +63,25 @@ def run(
         fit_on=fit_on,
         preset=preset,
         epochs=epochs,
+        batch_size=batch_size,
         negatives_per_positive=negatives,
     )
-    graph = load_dataset(dataset, data_root=data_root)
+    graph: Graph | LinkSplit
+    if dataset in OFFICIAL_SPLITS:
+        if negatives != 1.0:
+            raise InputError(
+                f"--negatives must be left out for {dataset}, whose split is fixed, got {negatives:g}"
+            )
+        graph = load_official_split(dataset, data_root=data_root, seed=seed)
+    else:
+        graph = load_dataset(dataset, data_root=data_root)
     folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}-seed{seed}"
     run_on_graph(config, graph, folder, device=device, json=json)
 
 
 def run_on_graph(
     config: RunConfig,
-    graph: Graph,
+    graph: Graph | LinkSplit,
     folder: Path,
     *,
     device: str,

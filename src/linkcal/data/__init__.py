@@ -5,7 +5,9 @@ from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
 from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
 from linkcal.data.negatives import NegativeSampler, sample_negatives
 from linkcal.data.node_ids import NodeIds
+from linkcal.data.ogb import OFFICIAL_SPLITS, load_official_split
 from linkcal.data.pairs import LinkPairs, LinkSplit
+from linkcal.data.positions import laplacian_eigenmaps
 from linkcal.data.pyg import from_pyg, to_pyg
 from linkcal.data.simulated import BlockModelTruth, simulate_graph
 from linkcal.data.split import split_links
@@ -13,6 +15,7 @@ from linkcal.data.structural import STRUCTURAL_FEATURES, structural_node_feature
 
 __all__ = [
     "DATASETS",
+    "OFFICIAL_SPLITS",
     "STRUCTURAL_FEATURES",
     "BlockModelTruth",
     "DatasetInfo",
@@ -26,7 +29,9 @@ __all__ = [
     "NodeIds",
     "PairChunk",
     "from_pyg",
+    "laplacian_eigenmaps",
     "load_dataset",
+    "load_official_split",
     "pair_keys",
     "read_edges",
     "read_features",

@@ -23,6 +23,7 @@ import numpy as np
 from linkcal._validation import check_choice
 from linkcal.data.bitcoin import bitcoin_files, read_bitcoin
 from linkcal.data.graph import Graph
+from linkcal.data.ogb import OFFICIAL_SPLITS
 from linkcal.data.raw import RawFiles, find_data_root
 from linkcal.data.simulated import simulate_graph
 from linkcal.exceptions import InputError
@@ -71,6 +72,15 @@ DATASETS: dict[str, DatasetInfo] = {
         ),
         DatasetInfo("bitcoin-alpha", "who-trusts-whom, structural features", "SNAP", 3783, 14124, 8),
         DatasetInfo("bitcoin-otc", "who-trusts-whom, structural features", "SNAP", 5881, 21492, 8),
+        DatasetInfo("ogbl-ddi", "drug interactions, official split", "ogb (extra 'ogb')", 4267, 1334889, 0),
+        DatasetInfo(
+            "ogbl-collab",
+            "co-authors, repeated edges counted, official split",
+            "ogb (extra 'ogb')",
+            235868,
+            1285465,
+            128,
+        ),
     )
 }
 
@@ -81,7 +91,8 @@ def load_dataset(name: str, *, data_root: str | os.PathLike[str] | None = None, 
     Parameters
     ----------
     name : str
-        A key of ``DATASETS``.
+        A key of ``DATASETS`` without an official split (for ogb's see
+        :func:`~linkcal.data.load_official_split`).
     data_root : path, optional
         Folder that holds the raw files in PyG's layout (``Cora/raw/...``). Default: the environment variable
         ``LINKCAL_DATA_ROOT``, else the user's cache folder. Missing files are fetched into it; apart from
@@ -115,6 +126,8 @@ def load_dataset(name: str, *, data_root: str | os.PathLike[str] | None = None, 
         raise InputError(
             f"{', '.join(simulation)} must not be given for dataset {name!r}, only for 'simulated'"
         )
+    if name in OFFICIAL_SPLITS:
+        raise InputError(f"{name} comes with a split, load it by load_official_split")
     files, build = _SOURCES[name]
     root = find_data_root(data_root)
     files.ensure(root)

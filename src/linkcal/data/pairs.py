@@ -110,6 +110,11 @@ class LinkSplit:
         parts = {"train": self.train, "val": self.val, "test": self.test}
         return parts[check_choice(name, "part", parts)]
 
+    def held_out_edges(self) -> Tensor:
+        """Links of the validation and test parts, [2, H]: edges that the message graph does not show."""
+        parts = (self.val, self.test)
+        return torch.cat([part.edge_label_index[:, part.edge_label == 1] for part in parts], dim=1)
+
     def counts(self) -> dict[str, int]:
         """Return counts for reports: the full graph's, and positives and negatives of each part."""
         out = dict(self.counts_full) or self.graph.counts()

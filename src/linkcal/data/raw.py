@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 
 from linkcal.exceptions import DataNotFoundError, InputError
 
-__all__ = ["DATA_ROOT_VARIABLE", "RawFiles", "find_data_root"]
+__all__ = ["DATA_ROOT_VARIABLE", "RawFiles", "find_data_root", "user_cache"]
 
 #: Environment variable that names the data root where no argument does.
 DATA_ROOT_VARIABLE = "LINKCAL_DATA_ROOT"
@@ -77,6 +77,7 @@ class RawFiles:
                     _verify(Path(staging, self.folder, name), f"{self.folder}/{name}")
                 target.mkdir(parents=True, exist_ok=True)
                 for name in missing:
+                    (target / name).parent.mkdir(parents=True, exist_ok=True)
                     Path(staging, self.folder, name).replace(target / name)
         except _download_errors() as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -101,7 +102,7 @@ def find_data_root(data_root: str | os.PathLike[str] | None = None) -> Path:
     if data_root is None and os.environ.get(DATA_ROOT_VARIABLE):
         data_root, named_by = os.environ[DATA_ROOT_VARIABLE], DATA_ROOT_VARIABLE
     if data_root is None:
-        root = _user_cache() / "linkcal" / "data"
+        root = user_cache() / "linkcal" / "data"
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -116,7 +117,7 @@ def find_data_root(data_root: str | os.PathLike[str] | None = None) -> Path:
     return root
 
 
-def _user_cache() -> Path:
+def user_cache() -> Path:
     """Return the cache folder that the platform prescribes; ``XDG_CACHE_HOME`` wins everywhere."""
     if os.environ.get("XDG_CACHE_HOME"):
         return Path(os.environ["XDG_CACHE_HOME"])

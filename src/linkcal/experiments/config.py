@@ -34,7 +34,10 @@ class RunConfig:
         Hyper-parameters of model and training.
     epochs : int, optional
         In place of the preset's.
+    batch_size : int, optional
+        Training links per optimiser step, in place of the preset's.
     val_fraction, test_fraction : float, in (0, 1)
+        Not used with an official split, no more than the next.
     negatives_per_positive : float > 0
         In every part of the split.
     calibrators : tuple of str
@@ -58,6 +61,7 @@ class RunConfig:
     fit_on: str = "val"
     preset: str = "default"
     epochs: int | None = None
+    batch_size: int | None = None
     val_fraction: float = 0.1
     test_fraction: float = 0.1
     negatives_per_positive: float = 1.0
@@ -70,6 +74,8 @@ class RunConfig:
         check_positive_int(self.seed, "seed", minimum=0)
         if self.epochs is not None:
             check_positive_int(self.epochs, "epochs")
+        if self.batch_size is not None:
+            check_positive_int(self.batch_size, "batch_size")
         check_fraction(self.val_fraction, "val_fraction")
         check_fraction(self.test_fraction, "test_fraction")
         check_positive_float(self.negatives_per_positive, "negatives_per_positive")

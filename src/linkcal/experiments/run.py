@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,10 @@ from linkcal.experiments.selection import select_calibrator
 from linkcal.features import LinkScores, calibration_links, score_links
 from linkcal.metrics import evaluate_links
 from linkcal.models import (
+    MODELS,
     NODE_EMBEDDING_CHANNELS,
     EpochReport,
-    LinkPredictor,
+    GraphModel,
     TrainingConfig,
     TrainingResult,
     make_model,
@@ -83,7 +84,7 @@ class RunOutcome:
 
 def run_experiment(
     config: RunConfig,
-    graph: Graph,
+    graph: Graph | LinkSplit,
     *,
     device: torch.device | str = "cpu",
     node_ids: NodeIds | None = None,
@@ -94,7 +95,8 @@ def run_experiment(
     Parameters
     ----------
     config : RunConfig
-    graph : Graph
+    graph : Graph or LinkSplit
+        A graph is split as `config` says; a split (an official one) is taken as it is.
     device : torch.device or str
         ``"auto"`` takes CUDA if there is one.
     node_ids : NodeIds, optional
@@ -119,21 +121,16 @@ def run_experiment(
     place = check_device(device)
     notify = progress or _ignore
     clock = _Clock()
-    if graph.directed:
+    split = graph if isinstance(graph, LinkSplit) else _split(config, graph)
+    split = split.to(place)
+    if split.graph.directed:
         warnings.warn(
             f"{config.model} gives both directions of a pair the same score, while the graph is directed",
             SymmetricDecoderWarning,
             stacklevel=2,
         )
-    split = split_links(
-        graph,
-        val_fraction=config.val_fraction,
-        test_fraction=config.test_fraction,
-        negatives_per_positive=config.negatives_per_positive,
-        seed=config.seed,
-    ).to(place)
     clock.lap("split")
-    model, training_config, training = _train(config, split, place, notify)
+    model, split, training_config, training = _train(config, split, place, notify)
     clock.lap("train")
     scores = calibration_links(model, split, config.fit_on)  # type: ignore[arg-type]
     validation = None if config.fit_on == "val" else score_links(model, split.graph, split.val)
@@ -143,7 +140,7 @@ def run_experiment(
     clock.lap("calibrate")
     test = score_links(model, split.graph, split.test)
     label, probability, results = _evaluate(fitted, test, notify)
-    truth = _true_probability(graph, split)
+    truth = _true_probability(split)
     for name, row in results.items():
         row["seconds_fit"] = seconds_fit[name]
         if truth is not None:
@@ -157,14 +154,33 @@ def run_experiment(
         "selected": selected,
         "model": config.model,
         "dataset": config.dataset,
-        "negatives_per_positive": config.negatives_per_positive,
+        "negatives_per_positive": _negatives_per_positive(config, split),
         "decode_returns": "logits",
     }
-    artifact = Artifact(model.cpu(), split.graph.to("cpu"), fitted, info, node_ids)
+    artifact = Artifact(model.cpu(), split.graph.to("cpu"), fitted, info, node_ids, split.held_out_edges())
     return RunOutcome(
         config, metrics, artifact, training_config, training, test.toggled.method, label, probability,
         clock.seconds,
     )  # fmt: skip
+
+
+def _split(config: RunConfig, graph: Graph) -> LinkSplit:
+    return split_links(
+        graph,
+        val_fraction=config.val_fraction,
+        test_fraction=config.test_fraction,
+        negatives_per_positive=config.negatives_per_positive,
+        seed=config.seed,
+    )
+
+
+def _negatives_per_positive(config: RunConfig, split: LinkSplit) -> float:
+    """Ratio of non-links to links for which the probabilities hold: that of the calibration links."""
+    part = split.val if config.fit_on == "val" else split.train
+    # A ratio that was asked for is told as it was asked; rounding to whole links moves it a little.
+    asked = config.negatives_per_positive
+    exact = round(asked * part.num_positives) == part.num_negatives
+    return asked if exact else part.num_negatives / part.num_positives
 
 
 def _ignore(_step: Step) -> None:
@@ -186,16 +202,21 @@ class _Clock:
 
 def _train(
     config: RunConfig, split: LinkSplit, device: torch.device, notify: Callable[[Step], None]
-) -> tuple[LinkPredictor, TrainingConfig, TrainingResult]:
+) -> tuple[GraphModel, LinkSplit, TrainingConfig, TrainingResult]:
+    """Trained model, the split with the message graph as the model reads it, and how it was trained."""
     x = split.graph.x
+    spec = MODELS[config.model]
     model = make_model(
         config.model,
         NODE_EMBEDDING_CHANNELS if x is None else x.size(1),
         num_nodes=split.graph.num_nodes if x is None else None,
         preset=config.preset,
         seed=config.seed,
+        **spec.cls.options_for(split, **spec.presets[config.preset].model),
     )
-    overrides = {} if config.epochs is None else {"epochs": config.epochs}
+    split = replace(split, graph=model.prepare(split.graph))
+    asked = {"epochs": config.epochs, "batch_size": config.batch_size}
+    overrides = {key: value for key, value in asked.items() if value is not None}
     training_config = make_training_config(config.model, preset=config.preset, **overrides)
 
     def report(epoch: EpochReport) -> None:
@@ -204,7 +225,7 @@ def _train(
     result = train_link_predictor(
         model, split, training_config, seed=config.seed, device=device, progress=report
     )
-    return model, training_config, result
+    return model, split, training_config, result
 
 
 def _fit_all(
@@ -237,11 +258,11 @@ def _evaluate(
     return label, probability, results
 
 
-def _true_probability(graph: Graph, split: LinkSplit) -> FloatArray | None:
+def _true_probability(split: LinkSplit) -> FloatArray | None:
     """Probability that each test pair is positive, where the graph's edge probabilities are known."""
-    if graph.truth is None:
+    if split.graph.truth is None:
         return None
-    edge_probability = graph.truth.edge_probability(split.test.edge_label_index.cpu())
+    edge_probability = split.graph.truth.edge_probability(split.test.edge_label_index.cpu())
     return split.test.to("cpu").label_probability(edge_probability).numpy().astype(np.float64)
 
 
@@ -253,7 +274,7 @@ def _metrics_record(
         "model": config.model,
         "seed": config.seed,
         "fit_on": config.fit_on,
-        "negatives_per_positive": config.negatives_per_positive,
+        "negatives_per_positive": _negatives_per_positive(config, split),
         "counts": split.counts(),
         "selected": selected,
         "results": results,

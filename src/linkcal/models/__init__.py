@@ -11,10 +11,11 @@ from linkcal.models.adapter import (
     resolve_decode_returns,
     unwrap_link_predictor,
 )
-from linkcal.models.base import LinkPredictor
+from linkcal.models.base import OWN_EDGE_STATES, GraphModel, LinkPredictor, OwnEdgeState, PairPredictor
 from linkcal.models.gcn import GCN
 from linkcal.models.gin import GIN
 from linkcal.models.io import load_model, save_model
+from linkcal.models.peg import PEG, PEG_DECODERS, PEGConv
 from linkcal.models.registry import (
     MODELS,
     NODE_EMBEDDING_CHANNELS,
@@ -24,6 +25,7 @@ from linkcal.models.registry import (
     make_training_config,
 )
 from linkcal.models.sage import SAGE
+from linkcal.models.seal import SEAL
 from linkcal.models.training import (
     EpochReport,
     TrainingConfig,
@@ -37,13 +39,21 @@ __all__ = [
     "GIN",
     "MODELS",
     "NODE_EMBEDDING_CHANNELS",
+    "OWN_EDGE_STATES",
+    "PEG",
+    "PEG_DECODERS",
     "SAGE",
+    "SEAL",
     "VGAE",
     "AdaptedLinkPredictor",
     "DecodeReturns",
     "EpochReport",
+    "GraphModel",
     "LinkPredictor",
     "ModelSpec",
+    "OwnEdgeState",
+    "PEGConv",
+    "PairPredictor",
     "Preset",
     "TrainingConfig",
     "TrainingResult",

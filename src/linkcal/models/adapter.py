@@ -14,7 +14,7 @@ from torch_geometric.nn.models import GAE, VGAE, InnerProductDecoder
 
 from linkcal._validation import check_choice
 from linkcal.exceptions import InputError, UnsupportedModelError
-from linkcal.models.base import LinkPredictor
+from linkcal.models.base import GraphModel, PairPredictor
 
 __all__ = [
     "AdaptedLinkPredictor",
@@ -38,7 +38,7 @@ _REQUIRED_METHODS = {
 
 
 def check_link_predictor(model: Any) -> None:
-    """Check that `model` is a module with ``encode`` and ``decode``.
+    """Check that `model` is a module with ``encode`` and ``decode``, or a :class:`PairPredictor`.
 
     Raises
     ------
@@ -49,6 +49,8 @@ def check_link_predictor(model: Any) -> None:
         raise UnsupportedModelError(
             f"model must be a torch.nn.Module with encode and decode, got {_describe(model)}"
         )
+    if isinstance(model, PairPredictor):
+        return
     missing = [text for name, text in _REQUIRED_METHODS.items() if not callable(getattr(model, name, None))]
     if missing:
         raise UnsupportedModelError(
@@ -261,7 +263,7 @@ class AdaptedLinkPredictor(nn.Module):
 def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = None) -> nn.Module:
     """Return `model` behind linkcal's interface (``decode`` gives logits), checked.
 
-    A :class:`LinkPredictor` or an already adapted model comes back as it is.
+    A :class:`LinkPredictor`, a :class:`PairPredictor` or an already adapted model comes back as it is.
 
     Parameters
     ----------
@@ -272,7 +274,7 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
 
     Returns
     -------
-    LinkPredictor or AdaptedLinkPredictor
+    LinkPredictor, PairPredictor or AdaptedLinkPredictor
 
     Raises
     ------
@@ -290,7 +292,7 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
     """
     check_link_predictor(model)
     returns = resolve_decode_returns(model, decode_returns)
-    if isinstance(model, (LinkPredictor, AdaptedLinkPredictor)):
+    if isinstance(model, (GraphModel, AdaptedLinkPredictor)):
         return model
     return AdaptedLinkPredictor(model, returns)
 

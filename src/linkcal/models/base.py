@@ -1,27 +1,28 @@
-"""The interface of a link predictor: encode nodes, embed links, score them."""
+"""The two interfaces of linkcal's own models: encode nodes and join them, or embed each pair by itself."""
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from linkcal._validation import check_positive_int
+from linkcal.data import Graph, LinkSplit
 from linkcal.exceptions import InputError
 
-__all__ = ["LinkPredictor"]
+__all__ = ["OWN_EDGE_STATES", "GraphModel", "LinkPredictor", "OwnEdgeState", "PairPredictor"]
+
+#: State of a pair's own edge in the graph that embeds the pair.
+OwnEdgeState = Literal["absent", "present"]
+OWN_EDGE_STATES: tuple[str, ...] = get_args(OwnEdgeState)
 
 
-class LinkPredictor(nn.Module, ABC):
-    """Base of linkcal's own models; a model from elsewhere needs only ``encode`` and ``decode``.
-
-    The route of a pair: ``z = encode(x, edge_index)`` [N, d], ``h = link_embedding(z, edge_label_index)``
-    [L, d], ``logit = head(h)`` [L]; ``decode`` is the last two. ``h`` depends on `z` only through the rows of
-    the pair's two endpoints.
+class GraphModel(nn.Module, ABC):
+    """What all of linkcal's models share; use :class:`LinkPredictor` or :class:`PairPredictor`.
 
     Parameters
     ----------
@@ -39,22 +40,9 @@ class LinkPredictor(nn.Module, ABC):
     -----
     A subclass stores each constructor argument under its own name, unchanged (scikit-learn's rule); then
     :attr:`config` and :meth:`reset_parameters` need not be written again.
-
-    Examples
-    --------
-    >>> import torch
-    >>> class Identity(LinkPredictor):
-    ...     def encode(self, x, edge_index):
-    ...         return self.node_features(x)
-    >>> model = Identity(in_channels=2)
-    >>> z = model.encode(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.empty(2, 0, dtype=torch.int64))
-    >>> model.decode(z, torch.tensor([[0], [1]]))
-    tensor([11.])
-    >>> model.config
-    {'in_channels': 2, 'num_nodes': None}
     """
 
-    #: What ``decode`` returns. Read, never guessed from values.
+    #: What ``decode`` and ``forward`` return. Read, never guessed from values.
     decode_returns = "logits"
 
     def __init__(self, in_channels: int, *, num_nodes: int | None = None) -> None:
@@ -64,8 +52,20 @@ class LinkPredictor(nn.Module, ABC):
         self.embedding = None if num_nodes is None else nn.Embedding(num_nodes, in_channels)
 
     @abstractmethod
-    def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Node embeddings z [N, d] from features [N, F] (or node ids [N]) and edges [2, E]."""
+    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
+        """Logits [L] of pairs [2, L] on the graph `edge_index`."""
+
+    @classmethod
+    def options_for(cls, split: LinkSplit, **options: Any) -> dict[str, Any]:  # noqa: ARG003
+        """Constructor arguments that follow from the training data (and other arguments); mostly none."""
+        return {}
+
+    def prepare(self, graph: Graph) -> Graph:
+        """Return the message graph as this model reads it; call it once, before training.
+
+        Most models read the graph as it is. PEG adds positional encodings.
+        """
+        return graph
 
     def reset_parameters(self) -> None:
         """Draw all weights anew from torch's global generator."""
@@ -90,6 +90,41 @@ class LinkPredictor(nn.Module, ABC):
             )
         return self.embedding(x)  # type: ignore[no-any-return]
 
+    def auxiliary_loss(self) -> Tensor | None:
+        """Term added to the training loss after ``encode`` in training mode (VGAE's KL), or None."""
+        return None
+
+
+class LinkPredictor(GraphModel):
+    """Base of models that embed nodes; a model from elsewhere needs only ``encode`` and ``decode``.
+
+    The route of a pair: ``z = encode(x, edge_index)`` [N, d], ``h = link_embedding(z, edge_label_index)``
+    [L, d], ``logit = head(h)`` [L]; ``decode`` is the last two. ``h`` depends on `z` only through the rows of
+    the pair's two endpoints.
+
+    Parameters
+    ----------
+    in_channels, num_nodes
+        As in :class:`GraphModel`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> class Identity(LinkPredictor):
+    ...     def encode(self, x, edge_index):
+    ...         return self.node_features(x)
+    >>> model = Identity(in_channels=2)
+    >>> z = model.encode(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.empty(2, 0, dtype=torch.int64))
+    >>> model.decode(z, torch.tensor([[0], [1]]))
+    tensor([11.])
+    >>> model.config
+    {'in_channels': 2, 'num_nodes': None}
+    """
+
+    @abstractmethod
+    def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Node embeddings z [N, d] from features [N, F] (or node ids [N]) and edges [2, E]."""
+
     def link_embedding(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
         """Link embeddings h = z_u * z_v, [L, d]; the order of the endpoints does not matter."""
         return z[edge_label_index[0]] * z[edge_label_index[1]]
@@ -106,6 +141,42 @@ class LinkPredictor(nn.Module, ABC):
         """Logits [L] of pairs [2, L] on the graph `edge_index`."""
         return self.decode(self.encode(x, edge_index), edge_label_index)
 
-    def auxiliary_loss(self) -> Tensor | None:
-        """Term added to the training loss after ``encode`` in training mode (VGAE's KL), or None."""
-        return None
+    def product_form(self) -> tuple[Tensor, Tensor] | None:
+        """Weights w [d] and bias b [] with ``logit_uv = sum_k w_k z_uk z_vk + b``; None if there are none.
+
+        All pairs can then be scored by products of matrices. This base class answers for its own
+        ``link_embedding`` and ``head``; a subclass that replaces either answers for itself.
+        """
+        own = type(self)
+        if own.link_embedding is not LinkPredictor.link_embedding or own.head is not LinkPredictor.head:
+            return None
+        return torch.ones(1), torch.zeros(())
+
+
+class PairPredictor(GraphModel):
+    """Base of models that embed each pair by itself, from the graph around it (SEAL), not node by node.
+
+    The route of a pair: ``h = embed_pairs(x, edge_index, pairs, own_edge=...)`` [L, d], ``logit = head(h)``
+    [L]. Whether the pair is an edge of `edge_index` makes no difference: its own edge is set to the state
+    that `own_edge` names, so that the asked link never is part of its own evidence unless it is meant to be.
+    ``linkcal.toggle_edges`` reads both states from here.
+
+    Parameters
+    ----------
+    in_channels, num_nodes
+        As in :class:`GraphModel`.
+    """
+
+    @abstractmethod
+    def embed_pairs(
+        self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor, *, own_edge: OwnEdgeState = "absent"
+    ) -> Tensor:
+        """Pair embeddings h [L, d], each with the pair's own edge in the named state, in the order asked."""
+
+    @abstractmethod
+    def head(self, h: Tensor) -> Tensor:
+        """Logits [L] of pair embeddings [L, d]."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
+        """Logits [L] of pairs [2, L], each without its own edge."""
+        return self.head(self.embed_pairs(x, edge_index, edge_label_index))

@@ -14,7 +14,7 @@ from safetensors import torch as safetensors
 from linkcal._files import written_whole
 from linkcal._random import torch_streams_forked
 from linkcal.exceptions import ArtifactError, InputError, UnsupportedModelError
-from linkcal.models.base import LinkPredictor
+from linkcal.models.base import GraphModel
 from linkcal.models.registry import MODELS
 
 __all__ = ["MODEL_FORMAT_VERSION", "load_model", "save_model"]
@@ -27,7 +27,7 @@ _CONFIG_FILE = "model.json"
 _WEIGHTS_FILE = "model.safetensors"
 
 
-def save_model(model: LinkPredictor, folder: str | os.PathLike[str]) -> None:
+def save_model(model: GraphModel, folder: str | os.PathLike[str]) -> None:
     """Write ``model.safetensors`` and ``model.json`` into `folder`, which is made if it is not there.
 
     Each file is written whole or not at all, and the JSON file, written last, holds the weights' SHA-256: a
@@ -35,7 +35,7 @@ def save_model(model: LinkPredictor, folder: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : LinkPredictor
+    model : LinkPredictor or PairPredictor
         One of the classes in ``MODELS``.
     folder : path
 
@@ -77,7 +77,7 @@ def save_model(model: LinkPredictor, folder: str | os.PathLike[str]) -> None:
         path.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
 
-def load_model(folder: str | os.PathLike[str]) -> LinkPredictor:
+def load_model(folder: str | os.PathLike[str]) -> GraphModel:
     """Load a model written by :func:`save_model`, on the CPU and in evaluation mode.
 
     Parameters
@@ -86,7 +86,7 @@ def load_model(folder: str | os.PathLike[str]) -> LinkPredictor:
 
     Returns
     -------
-    LinkPredictor
+    LinkPredictor or PairPredictor
         Bit-equal weights.
 
     Raises

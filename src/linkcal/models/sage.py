@@ -82,3 +82,7 @@ class SAGE(LinkPredictor):
         """Logits [L] of link embeddings [L, out_channels]."""
         logit: Tensor = self.lin(h).squeeze(-1)
         return logit
+
+    def product_form(self) -> tuple[Tensor, Tensor]:
+        """Weights and bias of the linear layer on the endpoints' product."""
+        return self.lin.weight[0], self.lin.bias[0]

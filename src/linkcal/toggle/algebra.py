@@ -13,6 +13,10 @@ in-degree ``d``. The kinds of aggregation differ in the factors ``a`` and ``b`` 
     mean   1 / max(d,1)  1             SAGEConv, GraphConv with mean (Hamilton et al., arXiv 1706.02216)
     sum    1             1             GINConv (Xu et al., arXiv 1810.00826, eq. 4.1), GraphConv with add
 
+PEG (Wang et al., arXiv 2203.00199) multiplies each arc, self-loops included, by
+``xi_ij = phi(||Z_i - Z_j||)`` with fixed positions Z, so that ``c_ij = q_ij xi_ij a(d_i) b(d_j)``. The
+toggle does not move ``xi``.
+
 Toggling the edge (u, v) changes ``q_uv`` and the degrees ``d_u``, ``d_v``: so it moves the coefficients of
 arcs that enter (through ``a``) or leave (through ``b``) u and v, and nothing else.
 """
@@ -89,6 +93,8 @@ class Layer:
         The matrix of ``m`` where it is linear without bias, so that it may be applied after the sum.
     elementwise : Elementwise, optional
         ``f`` in the form that the compiled kernel evaluates itself.
+    arc_factor : callable, [A] -> [A], optional
+        ``phi``: the factor of arcs from the distances of their endpoints' positions.
     """
 
     kind: Kind
@@ -98,3 +104,4 @@ class Layer:
     self_loop_fill: float | None = None
     message_weight: Tensor | None = None
     elementwise: Elementwise | None = None
+    arc_factor: RowMap | None = None

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from linkcal._validation import check_choice, check_edge_index, check_positive_int
 from linkcal.exceptions import InputError
-from linkcal.models import DecodeReturns, as_link_predictor
+from linkcal.models import DecodeReturns, PairPredictor, as_link_predictor
 from linkcal.toggle.engine import METHODS, Method, ToggleEngine
 from linkcal.toggle.khop import MAX_BATCH_NODES
 from linkcal.toggle.output import OutputArrays
+from linkcal.toggle.pairwise import PairwiseToggle
 from linkcal.toggle.result import ToggledEmbeddings
 
 __all__ = ["BLOCK_SIZE", "METHODS", "Method", "iter_toggled", "toggle_edges"]
@@ -46,7 +47,8 @@ def toggle_edges(
     model : nn.Module
         With ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``; the link embedding is its
         ``link_embedding(z, edge_label_index)`` if it has one, else the pointwise product ``z_u * z_v``.
-        ``decode`` and ``link_embedding`` may read only the rows of the two endpoints.
+        ``decode`` and ``link_embedding`` may read only the rows of the two endpoints. Or a
+        :class:`~linkcal.models.PairPredictor` (SEAL), which is asked for both states itself.
     x : Tensor [N, F], float, or [N], int64
         What ``encode`` takes: features, or node ids for a learned embedding.
     edge_index : Tensor [2, E], int
@@ -187,6 +189,10 @@ def iter_toggled(
     size = check_positive_int(block_size, "block_size")
     predictor = as_link_predictor(model, decode_returns)
     edge_index, pairs = _check_graph(x, edge_index, edge_label_index)
+    engine: ToggleEngine | PairwiseToggle
+    if isinstance(predictor, PairPredictor):
+        engine = PairwiseToggle(predictor, x, edge_index, undirected=undirected, method=method)
+        return _blocks(engine, pairs, size)
     engine = ToggleEngine(
         predictor,
         x,
@@ -200,7 +206,9 @@ def iter_toggled(
     return _blocks(engine, pairs, size)
 
 
-def _blocks(engine: ToggleEngine, pairs: Tensor, size: int) -> Iterator[tuple[slice, ToggledEmbeddings]]:
+def _blocks(
+    engine: ToggleEngine | PairwiseToggle, pairs: Tensor, size: int
+) -> Iterator[tuple[slice, ToggledEmbeddings]]:
     for start in range(0, max(pairs.size(1), 1), size):
         rows = slice(start, min(start + size, pairs.size(1)))
         yield rows, engine.toggle(pairs[:, rows])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from linkcal.models.peg import arc_distance
 from linkcal.toggle.algebra import Layer, receiver_factor, sender_factor
 from linkcal.toggle.graph import ToggleGraph
 
@@ -34,6 +35,12 @@ class LayerCache:
         ``r(x_i)``.
     pre : Tensor [N, k]
         ``pre_i``.
+    positions : Tensor [N, p] or None
+        Z, where the layer has an ``arc_factor``.
+    arc_factor : Tensor [E] or None
+        ``xi`` of each arc, in the order of the graph's `senders`.
+    loop_factor : Tensor [1] or None
+        ``xi`` of every self-loop.
     """
 
     layer: Layer
@@ -43,13 +50,25 @@ class LayerCache:
     aggregate: Tensor
     root: Tensor | None
     pre: Tensor
+    positions: Tensor | None = None
+    arc_factor: Tensor | None = None
+    loop_factor: Tensor | None = None
+
+    def factor_between(self, source: Tensor, target: Tensor) -> Tensor | None:
+        """``xi`` of arcs source -> target, [A], whether or not they are in the graph; None if all are 1."""
+        if self.layer.arc_factor is None:
+            return None
+        assert self.positions is not None
+        return self.layer.arc_factor(arc_distance(self.positions, torch.stack([source, target])))
 
 
-def sum_over_senders(graph: ToggleGraph, values: Tensor) -> Tensor:
-    """``sum_{j in N(i)} q_ij values_j`` for every node, [N, k]."""
+def sum_over_senders(graph: ToggleGraph, values: Tensor, arc_factor: Tensor | None = None) -> Tensor:
+    """``sum_{j in N(i)} q_ij xi_ij values_j`` for every node, [N, k]; without `arc_factor` xi is 1."""
     weights = torch.ones(1, dtype=values.dtype, device=values.device).expand(graph.senders.numel())
     if graph.multiplicity is not None:
         weights = graph.multiplicity.to(values.dtype)
+    if arc_factor is not None:
+        weights = weights * arc_factor
     with warnings.catch_warnings():
         # torch announces on first use that compressed tensors are in beta; only their product is used here.
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support", category=UserWarning)
@@ -64,7 +83,7 @@ def sum_over_senders(graph: ToggleGraph, values: Tensor) -> Tensor:
 
 
 def forward_with_cache(
-    layers: Sequence[Layer], graph: ToggleGraph, features: Tensor
+    layers: Sequence[Layer], graph: ToggleGraph, features: Tensor, positions: Tensor | None = None
 ) -> tuple[Tensor, list[LayerCache]]:
     """Node embeddings z [N, d] and each layer's cache, in the dtype of `features`."""
     caches = []
@@ -75,14 +94,31 @@ def forward_with_cache(
         degree = arcs_in + self_loop
         message = layer.message(h)
         sent = sender_factor(layer.kind, degree)[:, None] * message
-        aggregate = sum_over_senders(graph, sent)
-        pre = receiver_factor(layer.kind, degree)[:, None] * (aggregate + self_loop[:, None] * sent)
+        arc_factor, loop_factor = _arc_factors(layer, graph, positions)
+        aggregate = sum_over_senders(graph, sent, arc_factor)
+        looped = self_loop if loop_factor is None else self_loop * loop_factor
+        pre = receiver_factor(layer.kind, degree)[:, None] * (aggregate + looped[:, None] * sent)
         root = None if layer.root is None else layer.root(h)
         if root is not None:
             pre = pre + root
-        caches.append(LayerCache(layer, degree, self_loop, message, aggregate, root, pre))
+        caches.append(
+            LayerCache(
+                layer, degree, self_loop, message, aggregate, root, pre, positions, arc_factor, loop_factor
+            )
+        )
         h = layer.update(pre)
     return h, caches
+
+
+def _arc_factors(
+    layer: Layer, graph: ToggleGraph, positions: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """``xi`` of the graph's arcs [E] and of self-loops [1]; None where all are 1."""
+    if layer.arc_factor is None:
+        return None, None
+    assert positions is not None
+    distance = arc_distance(positions, torch.stack([graph.senders, graph.receivers]))
+    return layer.arc_factor(distance), layer.arc_factor(distance.new_zeros(1))
 
 
 def _self_loop_weight(layer: Layer, graph: ToggleGraph, dtype: torch.dtype) -> Tensor:

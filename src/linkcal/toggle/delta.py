@@ -4,7 +4,7 @@ For a block of pairs the method carries a sparse set of rows (pair, node) whose 
 cached forward pass. A layer moves row (p, i) by what its changed senders send now minus what they sent
 before:
 
-    aggregate'_i = aggregate_i + sum_{j changed} q_ij (b'_j m'_j - b_j m_j) + (toggled arcs' own terms)
+    aggregate'_i = aggregate_i + sum_{j changed} q_ij xi_ij (b'_j m'_j - b_j m_j) + (toggled arcs' own terms)
 
 so the work per pair is the number of arcs inside its L-hop neighbourhood that can carry a change, not the
 graph.
@@ -187,13 +187,16 @@ def _advance(cache: LayerCache, block: _Block, changed: _Rows, hidden: Tensor | 
     node = rows.node
     aggregate = cache.aggregate[node]
     if senders.key.numel():
-        _add_moved(aggregate, after - before, block, senders, rows)
+        _add_moved(aggregate, after - before, cache, block, senders, rows)
     _add_toggled_arcs(aggregate, cache, block, senders, after, rows)
     sent = sender_factor(layer.kind, cache.degree[node])[:, None] * cache.message[node]
     known, row = senders.find(rows.key)
     sent[known] = after[row[known]]
     degree = cache.degree[node] + _degree_change(block, rows, cache.degree.dtype)
-    aggregate += cache.self_loop[node][:, None] * sent
+    looped = cache.self_loop[node]
+    if cache.loop_factor is not None:
+        looped = looped * cache.loop_factor
+    aggregate += looped[:, None] * sent
     pre = receiver_factor(layer.kind, degree)[:, None] * aggregate
     if layer.root is not None:
         assert cache.root is not None
@@ -230,8 +233,10 @@ def _degree_change(block: _Block, rows: _Rows, dtype: torch.dtype) -> Tensor:
     return change.index_add_(0, row[found], block.change[found].to(dtype))
 
 
-def _add_moved(aggregate: Tensor, moved: Tensor, block: _Block, senders: _Rows, rows: _Rows) -> None:
-    """Add ``q_ij moved_j`` over the arcs of the graph as given, from `senders` to `rows`, in place.
+def _add_moved(
+    aggregate: Tensor, moved: Tensor, cache: LayerCache, block: _Block, senders: _Rows, rows: _Rows
+) -> None:
+    """Add ``q_ij xi_ij moved_j`` over the arcs of the graph as given, from `senders` to `rows`, in place.
 
     The arcs are found in whichever way lists the fewest candidates: all that leave the senders (push), all
     that enter the rows (pull), or every sender of a pair with every row of it (join).
@@ -256,6 +261,9 @@ def _add_moved(aggregate: Tensor, moved: Tensor, block: _Block, senders: _Rows, 
     contribution = moved[sender[found]]
     if block.graph.multiplicity is not None:
         contribution = contribution * quantity.to(moved.dtype)[:, None]
+    if cache.arc_factor is not None:
+        place = block.graph.find(senders.node[sender[found]], rows.node[row[found]])[1]
+        contribution = contribution * cache.arc_factor[place][:, None]
     aggregate.index_add_(0, row[found], contribution)
 
 
@@ -271,12 +279,15 @@ def _multiplicity(graph: ToggleGraph, position: Tensor) -> Tensor:
 def _add_toggled_arcs(
     aggregate: Tensor, cache: LayerCache, block: _Block, senders: _Rows, after: Tensor, rows: _Rows
 ) -> None:
-    """Add each toggled arc's own term ``change * b'_source m'_source`` at its target, in place."""
+    """Add each toggled arc's own term ``change * xi * b'_source m'_source`` at its target, in place."""
     found, row = rows.find(block.target_key)
     source = block.source[found]
     value = sender_factor(cache.layer.kind, cache.degree[source])[:, None] * cache.message[source]
     known, sender = senders.find(block.source_key[found])
     value[known] = after[sender[known]]
+    factor = cache.factor_between(source, block.target[found])
+    if factor is not None:
+        value = value * factor[:, None]
     aggregate.index_add_(0, row[found], value * block.change[found].to(value.dtype)[:, None])
 
 

@@ -126,7 +126,8 @@ class ToggleEngine:
         if not isinstance(known, Recognised):
             return known
         features = known.node_features(self.x)
-        z, caches = forward_with_cache(known.layers, self.graph, features)
+        positions = None if known.positions is None else known.positions(self.x)
+        z, caches = forward_with_cache(known.layers, self.graph, features, positions)
         if not _agree(z, self.z):
             return Unrecognised("its layers do not reproduce its encode(x)")
         if compiled and fused_applies(known.layers, self.graph, features):

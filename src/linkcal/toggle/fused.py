@@ -20,7 +20,9 @@ __all__ = ["FusedGCN", "fused_applies"]
 
 def fused_applies(layers: Sequence[Layer], graph: ToggleGraph, features: Tensor) -> bool:
     """Whether the kernel is exact: two GCN layers, elementwise activation, simple undirected graph, CPU."""
-    if len(layers) != 2 or any(layer.kind != "gcn" or layer.root is not None for layer in layers):
+    if len(layers) != 2 or any(
+        layer.kind != "gcn" or layer.root is not None or layer.arc_factor is not None for layer in layers
+    ):
         return False
     first, second = layers
     return (

@@ -20,7 +20,7 @@ from torch_geometric.nn import GCNConv, GINConv, GraphConv, MessagePassing, SAGE
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from linkcal.exceptions import UnsupportedModelError
-from linkcal.models import GCN, GIN, SAGE, VGAE
+from linkcal.models import GCN, GIN, PEG, SAGE, VGAE, PEGConv
 from linkcal.toggle.algebra import Elementwise, Layer
 
 __all__ = ["Recognised", "Unrecognised", "recognise", "refuse_stateful"]
@@ -35,10 +35,13 @@ class Recognised:
     layers : tuple of Layer
     node_features : callable
         Turns the `x` given to ``encode`` into features [N, F].
+    positions : callable, optional
+        Turns it into positions [N, p], for layers with an ``arc_factor``.
     """
 
     layers: tuple[Layer, ...]
     node_features: Callable[[Tensor], Tensor]
+    positions: Callable[[Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,34 @@ def _recognise(model: Any) -> Recognised:
         last = len(convs) - 1
         layers = tuple(_followed_by(_conv_layer(c), _RELU if i < last else ()) for i, c in enumerate(convs))
         return Recognised(layers, model.node_features)
+    if kind is PEG:
+        return _recognise_peg(model)
     if isinstance(model, pyg.GAE) and kind.encode is pyg.GAE.encode:
         return Recognised(_basic_gnn_layers(model.encoder), lambda x: x)
     raise _NotKnownError(f"{kind.__name__}.encode is not known to linkcal")
+
+
+def _recognise_peg(model: PEG) -> Recognised:
+    if model.decoder != "product":
+        raise _NotKnownError("PEG's encode appends the positions to z for its distance decoder")
+    convs: list[PEGConv] = list(model.convs)  # type: ignore[arg-type]
+    last = len(convs) - 1
+    layers = []
+    for index, conv in enumerate(convs):
+        layer = Layer(
+            kind="gcn",
+            message=conv.lin,
+            update=_AddBias(conv.bias),
+            self_loop_fill=1.0,
+            message_weight=conv.lin.weight,
+            arc_factor=conv.arc_factor,
+        )
+        layers.append(_followed_by(layer, _RELU if index < last else ()))
+    return Recognised(
+        tuple(layers),
+        lambda x: model.features_and_positions(x)[0],
+        lambda x: model.features_and_positions(x)[1],
+    )
 
 
 def _basic_gnn_layers(gnn: Any) -> tuple[Layer, ...]:

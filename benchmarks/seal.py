@@ -1,0 +1,141 @@
+"""Speed of SEAL's subgraph extraction, beside the plain way, and of one training epoch.
+
+The plain way is what PyG's public SEAL example does for each pair: ``k_hop_subgraph``, dropping the pair's
+own edge, and SciPy's ``shortest_path`` from both ends. Both run in one process on the same pairs, and their
+nodes and labels are compared; the plain way runs on a sample of the pairs.
+
+    python benchmarks/seal.py --graph cora --out benchmarks/results/seal.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch_geometric
+from scipy.sparse.csgraph import shortest_path
+from torch import Tensor
+from torch_geometric.utils import k_hop_subgraph, to_scipy_sparse_matrix
+
+from linkcal.data import LinkSplit, load_dataset, split_links
+from linkcal.models import SEAL, TrainingConfig, make_model, train_link_predictor
+from linkcal.models._subgraphs import EnclosingSubgraphs
+
+REPEATS = 3
+BATCH = 512
+
+
+def plain(u: int, v: int, hops: int, edge_index: Tensor, num_nodes: int) -> dict[int, int]:
+    """DRNL label of each node, by k_hop_subgraph and shortest_path."""
+    nodes, inside, ends, _ = k_hop_subgraph([u, v], hops, edge_index, relabel_nodes=True, num_nodes=num_nodes)
+    src, dst = ends.tolist()
+    own = ((inside[0] == src) & (inside[1] == dst)) | ((inside[0] == dst) & (inside[1] == src))
+    adjacency = to_scipy_sparse_matrix(inside[:, ~own], num_nodes=nodes.numel()).tocsr()
+    src, dst = (dst, src) if src > dst else (src, dst)
+    rest = list(range(src)) + list(range(src + 1, nodes.numel()))
+    to_dst = shortest_path(adjacency[rest][:, rest], directed=False, unweighted=True, indices=dst - 1)
+    to_dst = torch.from_numpy(np.insert(to_dst, src, 0.0))
+    rest = list(range(dst)) + list(range(dst + 1, nodes.numel()))
+    to_src = shortest_path(adjacency[rest][:, rest], directed=False, unweighted=True, indices=src)
+    to_src = torch.from_numpy(np.insert(to_src, dst, 0.0))
+    both = to_src + to_dst
+    half = both // 2
+    label = 1 + torch.minimum(to_src, to_dst) + half * (half + both % 2 - 1)
+    label[src] = label[dst] = 1
+    label[~torch.isfinite(label)] = 0
+    return dict(zip(nodes.tolist(), label.to(torch.int64).tolist(), strict=True))
+
+
+def compiled_labels(subgraphs: EnclosingSubgraphs, pairs: np.ndarray) -> list[dict[int, int]]:
+    batch = subgraphs.extract(pairs)
+    nodes, label = batch.nodes.tolist(), batch.label.tolist()
+    bounds = batch.start.tolist()
+    return [dict(zip(nodes[a:b], label[a:b], strict=True)) for a, b in pairwise(bounds)]
+
+
+def extraction(split: LinkSplit, hops: int, sample: int) -> dict[str, Any]:
+    """Seconds per pair of both ways, the fastest of three rounds each, taken in turn."""
+    graph = split.graph
+    pairs = split.train.edge_label_index.numpy()
+    chosen = np.random.default_rng(0).permutation(pairs.shape[1])[:sample]
+    subgraphs = EnclosingSubgraphs(graph.edge_index, graph.num_nodes, hops)
+    found = compiled_labels(subgraphs, pairs[:, chosen])  # compiles
+    fast, slow = [], []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        for first in range(0, pairs.shape[1], BATCH):
+            subgraphs.extract(pairs[:, first : first + BATCH])
+        fast.append((time.perf_counter() - start) / pairs.shape[1])
+        start = time.perf_counter()
+        expected = [
+            plain(u, v, hops, graph.edge_index, graph.num_nodes) for u, v in pairs[:, chosen].T.tolist()
+        ]
+        slow.append((time.perf_counter() - start) / sample)
+    if found != expected:
+        raise SystemExit("labels differ")
+    return {
+        "hops": hops,
+        "pairs": pairs.shape[1],
+        "pairs_plain": sample,
+        "mean_nodes": float(subgraphs.sizes(pairs)[0].mean()),
+        "compiled_us_per_pair": 1e6 * min(fast),
+        "plain_us_per_pair": 1e6 * min(slow),
+        "speed_up": min(slow) / min(fast),
+        "labels_equal": True,
+    }
+
+
+def one_epoch(split: LinkSplit) -> dict[str, float]:
+    """Wall and CPU seconds of the second of two training epochs with the default preset."""
+    model = make_model("seal", split.graph.x.size(1), **SEAL.options_for(split))
+    ends = [(time.perf_counter(), time.process_time())]
+    train_link_predictor(
+        model,
+        split,
+        TrainingConfig(epochs=3, lr=1e-4, batch_size=16, eval_every=3, patience=None),
+        progress=lambda _: ends.append((time.perf_counter(), time.process_time())),
+    )
+    wall, cpu = (later - earlier for earlier, later in zip(ends[1], ends[2], strict=True))
+    return {"seconds": wall, "cpu_seconds": cpu, "pairs": len(split.train)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--graph", default="cora")
+    parser.add_argument("--sample", type=int, default=200, help="pairs that the plain way gets")
+    parser.add_argument("--no-epoch", action="store_true")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    split = split_links(load_dataset(arguments.graph), seed=0)
+    result: dict[str, Any] = {
+        "graph": arguments.graph,
+        "extraction": [extraction(split, hops, arguments.sample) for hops in (1, 2)],
+        "environment": {
+            "cpu_count": os.cpu_count(),
+            "threads": arguments.threads,
+            "load_average": os.getloadavg()[0],
+            "platform": platform.platform(),
+            "torch": torch.__version__,
+            "torch_geometric": torch_geometric.__version__,
+        },
+    }
+    if not arguments.no_epoch:
+        result["epoch"] = one_epoch(split)
+    text = json.dumps(result, indent=2)
+    print(text)
+    if arguments.out is not None:
+        arguments.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""``linkcal top``: the most probable missing pairs of the whole graph."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from linkcal._files import written_whole
+from linkcal.cli.console import log
+
+if TYPE_CHECKING:
+    from linkcal.data import NodeIds
+    from linkcal.ranking import RankedPairs
+
+__all__ = ["top"]
+
+_COLUMNS = ("source", "target", "logit", "probability")
+
+
+def top(
+    folder: Annotated[Path, typer.Argument(help="Folder of `linkcal run` or `linkcal fit`.", metavar="DIR")],
+    k: Annotated[int, typer.Option("-k", help="How many pairs.")] = 100,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV file; default: stdout.")] = None,
+    calibrator: Annotated[
+        str | None, typer.Option("--calibrator", help="Default: the one selected when the folder was made.")
+    ] = None,
+    chunk_size: Annotated[int, typer.Option("--chunk-size", help="Pairs held at once.")] = 1 << 18,
+) -> None:
+    """List the pairs without an edge that the model finds most probable, with calibrated probabilities.
+
+    All missing pairs of the graph compete, in bounded memory; known edges, also those held out for
+    validation and test, are left out. Pairs are ordered by the model's score, ties by node number. With SEAL
+    only pairs at distance 2 compete.
+    """
+    from linkcal.data import NodeIds
+    from linkcal.experiments import ARTIFACT_FOLDER
+    from linkcal.ranking import most_probable_pairs
+    from linkcal.wrapper import CalibratedLinkPredictor
+
+    artifact_folder = folder / ARTIFACT_FOLDER if (folder / ARTIFACT_FOLDER).is_dir() else folder
+    predictor = CalibratedLinkPredictor.load(artifact_folder, calibrator=calibrator)
+    ranked = most_probable_pairs(predictor, k, chunk_size=chunk_size)
+    node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
+    if out is None:
+        _write(ranked, node_ids, sys.stdout)
+    else:
+        with written_whole(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            _write(ranked, node_ids, file)
+    log(
+        f"{ranked.logit.numel():,} best of {ranked.candidates}. Probabilities hold for "
+        f"{ranked.negatives_per_positive:g} non-links per link; among all pairs links are rarer, and real "
+        "shares of links smaller."
+    )
+
+
+def _write(ranked: RankedPairs, node_ids: NodeIds, file: TextIO) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    source, target = (node_ids.decode(row).to_pylist() for row in ranked.edge_label_index)
+    writer.writerows(zip(source, target, ranked.logit.tolist(), ranked.probability.tolist(), strict=True))

@@ -1,0 +1,207 @@
+"""Link data sets of the Open Graph Benchmark with their official splits, read by ogb's own class.
+
+ogb's split files are Python pickles. They are read with torch's ``weights_only`` loader, which builds nothing
+but the few types that are allowed for the time of the call, so no code in them can run. ogb writes a
+processed file beside the raw ones and reads it back: both happen in a temporary folder, and the data root may
+be read-only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from pickle import UnpicklingError
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from linkcal._random import numpy_stream
+from linkcal._validation import check_choice, check_positive_int
+from linkcal.data.graph import Graph, pair_keys
+from linkcal.data.negatives import NegativeSampler
+from linkcal.data.pairs import LinkPairs, LinkSplit
+from linkcal.data.raw import RawFiles, find_data_root
+from linkcal.exceptions import DataNotFoundError, InputError
+
+__all__ = ["OFFICIAL_SPLITS", "load_official_split"]
+
+#: Data sets that come with a split, and the folder of that split in ogb's layout.
+OFFICIAL_SPLITS: dict[str, str] = {"ogbl-ddi": "target", "ogbl-collab": "time"}
+
+_RAW = ("edge", "num-edge-list", "num-node-list")
+_MORE_RAW = {"ogbl-ddi": (), "ogbl-collab": ("node-feat", "edge_weight", "edge_year")}
+_ARCHIVES = {"ogbl-ddi": "ddi", "ogbl-collab": "collab"}
+_RELEASE = "RELEASE_v1.txt"
+
+
+def load_official_split(
+    name: str, *, data_root: str | os.PathLike[str] | None = None, seed: int = 0
+) -> LinkSplit:
+    """Load an ogb link data set with its official train, validation and test links.
+
+    Parameters
+    ----------
+    name : {"ogbl-ddi", "ogbl-collab"}
+    data_root : path, optional
+        Folder that holds ``ogbl_ddi`` or ``ogbl_collab`` in ogb's layout; default as in
+        :func:`linkcal.data.load_dataset`.
+    seed : int
+        The official training part has no non-links; as many as links are drawn from the stream
+        ``"negatives"``.
+
+    Returns
+    -------
+    LinkSplit
+        Validation and test links and non-links are the official ones. A pair that stands in several parts (a
+        repeated collaboration) stays in the first of them only, and non-links that are edges are left out;
+        ``counts_full`` says how many of each. The ratio of non-links to links differs from part to part.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or a file is not the published one or holds anything but arrays.
+    DataNotFoundError
+        If ogb (extra ``ogb``) is not installed, or a raw file is missing and cannot be fetched.
+
+    References
+    ----------
+    Hu et al., "Open Graph Benchmark", NeurIPS 2020, arXiv 2005.00687.
+    """
+    check_choice(name, "dataset", OFFICIAL_SPLITS)
+    seed = check_positive_int(seed, "seed", minimum=0)
+    files = _raw_files(name)
+    root = find_data_root(data_root)
+    files.ensure(root)
+    data, parts = _read(name, root, files)
+    return _build(name, data, parts, seed)
+
+
+def _raw_files(name: str) -> RawFiles:
+    folder = name.replace("-", "_")
+    raw = [f"raw/{stem}.csv.gz" for stem in (*_RAW, *_MORE_RAW[name])]
+    split = [f"split/{OFFICIAL_SPLITS[name]}/{part}.pt" for part in ("train", "valid", "test")]
+    return RawFiles(folder, (_RELEASE, *raw, *split), lambda staging: _download(name, staging))
+
+
+def _download(name: str, staging: Path) -> None:
+    """Fetch ogb's archive and unpack it; nothing in it is read."""
+    _require_ogb()
+    from ogb.utils.url import download_url, extract_zip
+
+    archive = _ARCHIVES[name]
+    path = download_url(f"http://snap.stanford.edu/ogb/data/linkproppred/{archive}.zip", str(staging))
+    extract_zip(path, str(staging))
+    (staging / archive).rename(staging / name.replace("-", "_"))
+
+
+def _require_ogb() -> None:
+    try:
+        import ogb  # noqa: F401
+    except ImportError as error:
+        raise DataNotFoundError(
+            "package ogb must be installed for ogbl data sets (pip install 'linkcal[ogb]'), got none"
+        ) from error
+
+
+def _read(name: str, root: Path, files: RawFiles) -> tuple[Any, dict[str, dict[str, Tensor]]]:
+    """PyG's data object and the parts' tensors, by ogb's class on a copy of the raw files."""
+    _require_ogb()
+    with TemporaryDirectory(prefix="linkcal-") as folder:
+        for file_name in files.names:
+            copy = Path(folder, files.folder, file_name)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / files.folder / file_name, copy)
+        quiet = io.StringIO()
+        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), _allowed_types():
+            from ogb.linkproppred import PygLinkPropPredDataset
+
+            try:
+                dataset = PygLinkPropPredDataset(name, root=folder)
+                return dataset[0], dataset.get_edge_split()
+            except (RuntimeError, ValueError, KeyError, EOFError, OSError, UnpicklingError) as error:
+                reason = " ".join(str(error).split())[:200]
+                raise InputError(
+                    f"folder {root / files.folder} must hold {name} as ogb publishes it, got {reason}"
+                ) from error
+
+
+@contextlib.contextmanager
+def _allowed_types() -> Iterator[None]:
+    """Let torch's ``weights_only`` loader build arrays and PyG's data object inside the block, no longer."""
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import GlobalStorage
+
+    reconstruct = np._core.multiarray._reconstruct  # type: ignore[attr-defined]
+    allowed: list[Any] = [
+        reconstruct,
+        (reconstruct, "numpy.core.multiarray._reconstruct"),  # its name in files written with NumPy 1
+        np.ndarray,
+        np.dtype,
+        *(type(np.dtype(kind)) for kind in (np.int64, np.int32, np.float32, np.float64)),
+        GlobalStorage,
+        DataTensorAttr,
+        DataEdgeAttr,
+    ]
+    with torch.serialization.safe_globals(allowed):
+        yield
+
+
+def _build(name: str, data: Any, parts: dict[str, dict[str, Any]], seed: int) -> LinkSplit:
+    num_nodes = int(data.num_nodes)
+    edges = {part: _pairs(parts[key]["edge"]) for part, key in _KEYS.items()}
+    positives, seen = {}, np.empty(0, dtype=np.int64)
+    counts: dict[str, int] = {}
+    for part, pairs in edges.items():
+        keys = np.unique(pair_keys(pairs, num_nodes, directed=False).numpy())
+        keys = keys[keys // num_nodes != keys % num_nodes]
+        fresh = keys[~np.isin(keys, seen)]
+        counts[f"{part}_positives_dropped"] = pairs.size(1) - fresh.size
+        seen = np.union1d(seen, fresh)
+        positives[part] = fresh
+    full = Graph.from_edges(_unpacked(seen, num_nodes), num_nodes, name=name)
+    negatives, used = {}, seen
+    for part in ("val", "test"):
+        pairs = _pairs(parts[_KEYS[part]]["edge_neg"])
+        keys = np.unique(pair_keys(pairs, num_nodes, directed=False).numpy())
+        keys = keys[(keys // num_nodes != keys % num_nodes) & ~np.isin(keys, used)]
+        counts[f"{part}_negatives_dropped"] = pairs.size(1) - keys.size
+        used = np.union1d(used, keys)
+        negatives[part] = keys
+    held_out = _unpacked(np.concatenate([negatives["val"], negatives["test"]]), num_nodes)
+    sampler = NegativeSampler(full, exclude=held_out)
+    number = min(positives["train"].size, sampler.num_available)
+    drawn = sampler.sample(number, numpy_stream(seed, "negatives"))
+    negatives["train"] = pair_keys(drawn, num_nodes, directed=False).numpy()
+    message = Graph.from_edges(_unpacked(positives["train"], num_nodes), num_nodes, x=data.x, name=name)
+    return LinkSplit(
+        graph=message,
+        **{part: _labelled(positives[part], negatives[part], num_nodes) for part in _KEYS},
+        seed=seed,
+        counts_full={**full.counts(), "features": 0 if data.x is None else data.x.size(1), **counts},
+    )
+
+
+#: Names of the parts here and in ogb's files.
+_KEYS = {"train": "train", "val": "valid", "test": "test"}
+
+
+def _pairs(edges: Any) -> Tensor:
+    """Pairs [2, L] of ogb's array [L, 2]."""
+    return torch.as_tensor(edges).to(torch.int64).T
+
+
+def _unpacked(keys: np.ndarray[Any, Any], num_nodes: int) -> Tensor:
+    return torch.from_numpy(np.stack([keys // num_nodes, keys % num_nodes]))
+
+
+def _labelled(positive: np.ndarray[Any, Any], negative: np.ndarray[Any, Any], num_nodes: int) -> LinkPairs:
+    label = torch.zeros(positive.size + negative.size)
+    label[: positive.size] = 1.0
+    return LinkPairs(_unpacked(np.concatenate([positive, negative]), num_nodes), label)

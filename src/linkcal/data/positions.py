@@ -1,0 +1,161 @@
+"""Positional encodings of nodes: Laplacian eigenmaps of the message graph, kept on disk once computed."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.sparse import csr_matrix, diags_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import eigsh
+from torch import Tensor
+
+from linkcal._files import written_whole
+from linkcal._validation import check_edge_index, check_positive_int
+from linkcal.data.raw import user_cache
+
+__all__ = ["laplacian_eigenmaps"]
+
+FloatArray = NDArray[np.float64]
+
+#: Part of the file name: raised whenever the same graph would get other numbers.
+_VERSION = 1
+#: Up to this many nodes a component is solved as a dense matrix.
+_DENSE_NODES = 400
+
+
+def laplacian_eigenmaps(edge_index: Tensor, num_nodes: int, num_dims: int, *, cache: bool = True) -> Tensor:
+    """Positions Z [N, p] of the nodes: the smoothest non-constant functions on each component of the graph.
+
+    Each connected component gets its own eigenmap, scaled to a mean square of 1 per column, and zeros in the
+    columns that exceed its size less one; so disconnected graphs work, isolated nodes stand at the origin,
+    and many small components do not use up the dimensions. The direction of edges is ignored.
+
+    Parameters
+    ----------
+    edge_index : Tensor [2, E], int
+        Message edges: of a split, the training edges alone.
+    num_nodes : int
+        N.
+    num_dims : int
+        p.
+    cache : bool
+        Whether to look for the result in the user's cache folder (``linkcal/positions`` in it) and to keep it
+        there. A damaged file is computed anew; a folder that cannot be written to is done without.
+
+    Returns
+    -------
+    Tensor [N, p], float32, on the device of `edge_index`
+        Equal graphs give equal positions: start vectors and signs are fixed.
+
+    Raises
+    ------
+    InputError
+        If `edge_index` is no integer [2, E] tensor of nodes below `num_nodes`, or `num_dims` is below 1.
+
+    Notes
+    -----
+    With adjacency A and degrees D of one component, the columns are the solutions y of the generalised
+    problem ``(D - A) y = lambda D y`` with the smallest ``lambda > 0``, found as ``y = D^(-1/2) v`` from the
+    largest eigenvalues of ``D^(-1/2) A D^(-1/2)`` (``scipy.sparse.linalg.eigsh``; dense below 400 nodes).
+    The sign of each column is that which makes its sum of cubes positive. Within a component, signs and
+    rotations of an eigenspace do not move distances.
+
+    References
+    ----------
+    Belkin and Niyogi, Neural Computation 15(6), 2003, section 2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    >>> z = laplacian_eigenmaps(path, num_nodes=4, num_dims=1, cache=False)
+    >>> [round(abs(value), 3) for value in z.flatten().tolist()]
+    [1.225, 0.0, 1.225, 0.0]
+    """
+    num_nodes = check_positive_int(num_nodes, "num_nodes")
+    num_dims = check_positive_int(num_dims, "num_dims")
+    edge_index = check_edge_index(edge_index, num_nodes)
+    adjacency = _adjacency(edge_index, num_nodes)
+    path = _cache_path(adjacency, num_dims) if cache else None
+    positions = None if path is None else _read(path, (num_nodes, num_dims))
+    if positions is None:
+        positions = _eigenmaps(adjacency, num_dims).astype(np.float32)
+        if path is not None:
+            _write(path, positions)
+    return torch.from_numpy(positions).to(edge_index.device)
+
+
+def _adjacency(edge_index: Tensor, num_nodes: int) -> csr_matrix:
+    """Simple symmetric adjacency, columns sorted."""
+    row, col = edge_index.cpu().numpy()
+    row, col = row[row != col], col[row != col]
+    keys = np.unique(np.concatenate([row * num_nodes + col, col * num_nodes + row]))
+    shape = (num_nodes, num_nodes)
+    return csr_matrix((np.ones(keys.size), (keys // num_nodes, keys % num_nodes)), shape=shape)
+
+
+def _eigenmaps(adjacency: csr_matrix, num_dims: int) -> FloatArray:
+    num_nodes = adjacency.shape[0]
+    positions = np.zeros((num_nodes, num_dims))
+    _, component = connected_components(adjacency, directed=False)
+    order = np.argsort(component, kind="stable")
+    for nodes in np.split(order, np.cumsum(np.bincount(component))[:-1]):
+        if nodes.size > 1:
+            part = adjacency[nodes][:, nodes]
+            wanted = min(num_dims, nodes.size - 1)
+            positions[nodes, :wanted] = _component_eigenmap(part, wanted)
+    return positions
+
+
+def _component_eigenmap(adjacency: csr_matrix, wanted: int) -> FloatArray:
+    """Columns [n, wanted] of one connected component with at least two nodes."""
+    n = adjacency.shape[0]
+    root = np.sqrt(np.asarray(adjacency.sum(axis=1)).ravel())
+    scale = diags_array(1.0 / root)
+    operator = scale @ adjacency @ scale
+    if n <= _DENSE_NODES or 2 * wanted >= n:
+        _, vectors = eigh(operator.toarray(), subset_by_index=[n - 1 - wanted, n - 1])
+    else:
+        # ARPACK's own start vector would be random. Full accuracy (tol=0) makes it find both vectors
+        # of a double eigenvalue: with 1e-8 it answers a ring with the next value's vector instead.
+        start = np.random.default_rng(0).standard_normal(n)
+        values, vectors = eigsh(
+            operator, k=wanted + 1, which="LA", v0=start, tol=0, ncv=min(n, 2 * wanted + 40)
+        )
+        vectors = vectors[:, np.argsort(values, kind="stable")]
+    smooth_first = vectors[:, ::-1][:, 1:] / root[:, None]
+    smooth_first /= np.sqrt((smooth_first**2).mean(axis=0))
+    return np.asarray(smooth_first * np.where((smooth_first**3).sum(axis=0) < 0.0, -1.0, 1.0))
+
+
+def _cache_path(adjacency: csr_matrix, num_dims: int) -> Path:
+    digest = hashlib.sha256(f"{_VERSION} {adjacency.shape[0]} {num_dims}".encode())
+    digest.update(adjacency.indptr.astype(np.int64).tobytes())
+    digest.update(adjacency.indices.astype(np.int64).tobytes())
+    return user_cache() / "linkcal" / "positions" / f"eigenmaps-{digest.hexdigest()[:40]}.npz"
+
+
+def _read(path: Path, shape: tuple[int, int]) -> NDArray[np.float32] | None:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            positions = arrays["positions"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    good = positions.shape == shape and positions.dtype == np.float32 and np.isfinite(positions).all()
+    return positions if good else None
+
+
+def _write(path: Path, positions: NDArray[np.float32]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as temporary:
+            np.savez(temporary, positions=positions)
+    except OSError:
+        # Only time is lost: the next call computes the same numbers.
+        return

@@ -1,0 +1,226 @@
+"""PEG: a GCN whose messages are damped by the distance of the nodes' fixed positions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+from linkcal._validation import check_choice, check_fraction, check_positive_int
+from linkcal.data import Graph
+from linkcal.data.positions import laplacian_eigenmaps
+from linkcal.exceptions import InputError
+from linkcal.models.base import LinkPredictor
+
+__all__ = ["PEG", "PEG_DECODERS", "PEGConv"]
+
+PEGDecoder = Literal["product", "product+distance"]
+PEG_DECODERS: tuple[str, ...] = get_args(PEGDecoder)
+
+#: Width of the hidden layer of phi, a function of one number.
+_PHI_CHANNELS = 16
+
+
+class PEGConv(MessagePassing):
+    """One layer of PEG, without its activation: ``(A^ * Xi) X W + b``.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+
+    Notes
+    -----
+    ``A^`` is GCN's normalised adjacency with self-loops, ``Xi_uv = phi(||Z_u - Z_v||)`` with an MLP ``phi``
+    that ends in a sigmoid, and ``*`` the elementwise product; a self-loop has distance 0.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(aggr="add")
+        self.lin = nn.Linear(in_channels, out_channels, bias=False)
+        self.bias = nn.Parameter(torch.empty(out_channels))
+        self.phi = nn.Sequential(nn.Linear(1, _PHI_CHANNELS), nn.ReLU(), nn.Linear(_PHI_CHANNELS, 1))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights anew as GCNConv does: Glorot, bias 0."""
+        nn.init.xavier_uniform_(self.lin.weight)
+        nn.init.zeros_(self.bias)
+        for layer in self.phi:
+            if isinstance(layer, nn.Linear):
+                layer.reset_parameters()
+
+    def arc_factor(self, distance: Tensor) -> Tensor:
+        """``phi`` of distances [A], in (0, 1)."""
+        factor: Tensor = self.phi(distance[:, None])[:, 0].sigmoid()
+        return factor
+
+    def forward(self, x: Tensor, edge_index: Tensor, coefficient: Tensor, distance: Tensor) -> Tensor:
+        """Output [N, out_channels] from arcs with self-loops, their GCN coefficients and distances."""
+        out: Tensor = self.propagate(
+            edge_index, x=self.lin(x), edge_weight=coefficient * self.arc_factor(distance)
+        )
+        return out + self.bias
+
+    def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:  # noqa: D102
+        return edge_weight[:, None] * x_j
+
+
+class PEG(LinkPredictor):
+    """Position- and permutation-equivariant GNN, linear layer on the product of the endpoints.
+
+    For graphs in which where a node sits says more than its features. The positions Z are Laplacian eigenmaps
+    of the message graph (:func:`linkcal.data.laplacian_eigenmaps`). They belong to the input, as features do:
+    :meth:`prepare` computes them once, on the training edges, and toggling a pair's edge does not move them.
+
+    Parameters
+    ----------
+    in_channels : int
+        F, the number of node features, positions not counted; with `num_nodes`, the width of the learned
+        node embedding.
+    hidden_channels, out_channels : int
+        Widths of the hidden layers and of the nodes' part of z.
+    num_layers : int
+        Layers; ReLU between them, nothing after the last.
+    dropout : float in [0, 1)
+        Dropout after each hidden layer, in training mode.
+    position_channels : int
+        p, the dimension of the positions.
+    decoder : {"product", "product+distance"}
+        What the final linear layer reads: ``z_u * z_v`` as in arXiv 2403.04605 (the default, so that a link's
+        embedding is made of what message passing gives, as for the other models), or with
+        ``||Z_u - Z_v||^2`` appended, as in PEG's own paper.
+    num_nodes : int, optional
+        For a graph without features: ``encode`` then takes node ids [N], and the model keeps the positions in
+        its buffer `positions` [num_nodes, p].
+
+    Raises
+    ------
+    InputError
+        If a width or `num_layers` is no positive whole number, `dropout` is outside [0, 1), or `decoder` is
+        unknown.
+
+    Notes
+    -----
+    ``x' = act((A^ * Xi) X W)`` with ``Xi_uv = phi(||Z_u - Z_v||)`` (:class:`PEGConv`). ``encode`` takes x
+    [N, F + p] whose last p columns are Z. Only distances enter, so signs and rotations of Z do not matter.
+
+    References
+    ----------
+    Wang, Yin, Zhang and Li, "Equivariant and stable positional encoding for more powerful graph neural
+    networks", ICLR 2022, arXiv 2203.00199, equation 8.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = PEG(in_channels=3, hidden_channels=4, out_channels=2, position_channels=1)
+    >>> x = torch.cat([torch.eye(3), torch.tensor([[1.2], [0.0], [-1.2]])], dim=1)
+    >>> model(x, torch.tensor([[0, 1], [1, 0]]), torch.tensor([[0, 0], [1, 2]])).shape
+    torch.Size([2])
+    """
+
+    positions: Tensor | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int = 20,
+        out_channels: int = 16,
+        num_layers: int = 2,
+        *,
+        dropout: float = 0.0,
+        position_channels: int = 32,
+        decoder: PEGDecoder = "product",
+        num_nodes: int | None = None,
+    ) -> None:
+        super().__init__(in_channels, num_nodes=num_nodes)
+        self.hidden_channels = check_positive_int(hidden_channels, "hidden_channels")
+        self.out_channels = check_positive_int(out_channels, "out_channels")
+        self.num_layers = check_positive_int(num_layers, "num_layers")
+        self.dropout = check_fraction(dropout, "dropout", zero=True)
+        self.position_channels = check_positive_int(position_channels, "position_channels")
+        self.decoder = check_choice(decoder, "decoder", PEG_DECODERS)
+        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        self.convs = nn.ModuleList(PEGConv(a, b) for a, b in pairwise(widths))
+        self.lin = nn.Linear(out_channels + (decoder == "product+distance"), 1)
+        unknown = None if num_nodes is None else torch.full((num_nodes, position_channels), torch.nan)
+        self.register_buffer("positions", unknown)
+
+    def prepare(self, graph: Graph) -> Graph:
+        """Compute the positions of the message graph, once.
+
+        Returns the graph with Z appended to its features; a graph without features comes back as it is, and
+        the model keeps Z. A graph that has the positions already is left alone.
+        """
+        if graph.x is not None and graph.x.size(1) == self.in_channels + self.position_channels:
+            return graph
+        positions = laplacian_eigenmaps(graph.edge_index, graph.num_nodes, self.position_channels)
+        if self.positions is not None:
+            if self.positions.size(0) != graph.num_nodes:
+                raise InputError(f"graph must have {self.positions.size(0)} nodes, got {graph.num_nodes}")
+            self.positions = positions.to(self.positions)
+            return graph
+        if graph.x is None or graph.x.size(1) != self.in_channels:
+            came = "no features" if graph.x is None else f"{graph.x.size(1)} features"
+            raise InputError(f"graph must have {self.in_channels} features, got {came}")
+        return replace(graph, x=torch.cat([graph.x, positions.to(graph.x)], dim=1))
+
+    def features_and_positions(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Features [N, F] and positions Z [N, p] of what ``encode`` takes."""
+        if self.positions is not None:
+            features = self.node_features(x)
+            positions = self.positions[x]
+            if bool(torch.isnan(positions).any()):
+                raise InputError("model must be prepared with the message graph first, call prepare(graph)")
+            return features, positions
+        width = self.in_channels + self.position_channels
+        if x.ndim != 2 or x.size(1) != width:
+            raise InputError(
+                f"x must have shape [N, {width}], {self.in_channels} features and {self.position_channels} "
+                f"positions (see prepare), got {list(x.shape)}"
+            )
+        return x[:, : self.in_channels], x[:, self.in_channels :]
+
+    def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Node embeddings z [N, out_channels]; with ``"product+distance"`` Z stands in further p columns."""
+        hidden, positions = self.features_and_positions(x)
+        edge_index, coefficient = gcn_norm(edge_index, None, x.size(0), dtype=hidden.dtype)
+        distance = arc_distance(positions, edge_index)
+        for number, conv in enumerate(self.convs, start=1):
+            hidden = conv(hidden, edge_index, coefficient, distance)
+            if number < self.num_layers:
+                hidden = functional.dropout(hidden.relu(), self.dropout, self.training)
+        return hidden if self.decoder == "product" else torch.cat([hidden, positions], dim=1)
+
+    def link_embedding(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
+        """Link embeddings [L, out_channels], with the squared distance as one more column if asked for."""
+        u, v = z[edge_label_index[0]], z[edge_label_index[1]]
+        out = self.out_channels
+        product = u[:, :out] * v[:, :out]
+        if self.decoder == "product":
+            return product
+        squared = (u[:, out:] - v[:, out:]).square().sum(dim=1, keepdim=True)
+        return torch.cat([product, squared], dim=1)
+
+    def head(self, h: Tensor) -> Tensor:
+        """Logits [L] of link embeddings."""
+        logit: Tensor = self.lin(h).squeeze(-1)
+        return logit
+
+    def product_form(self) -> tuple[Tensor, Tensor] | None:
+        """Weights and bias of the linear layer; None with the distance, which is no product."""
+        return None if self.decoder != "product" else (self.lin.weight[0], self.lin.bias[0])
+
+
+def arc_distance(positions: Tensor, edge_index: Tensor) -> Tensor:
+    """``||Z_u - Z_v||`` of each arc, [A]; columns one by one, so that no array [A, p] is made."""
+    source, target = edge_index
+    squared = torch.zeros(source.numel(), dtype=positions.dtype, device=positions.device)
+    for column in positions.T:
+        squared += (column[source] - column[target]).square()
+    return squared.sqrt()

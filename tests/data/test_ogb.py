@@ -1,0 +1,157 @@
+"""Official splits: ogbl-ddi itself, and ogbl-collab from a small copy of ogb's layout written here."""
+
+from __future__ import annotations
+
+import gzip
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from linkcal.data import load_dataset, load_official_split, pair_keys
+from linkcal.exceptions import DataNotFoundError, InputError
+
+pytest.importorskip("ogb", reason="needs the extra 'ogb'")
+
+# ogb's own reader calls pandas and torch in ways that they announce to change.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+N = 8
+TRAIN = [[0, 1], [1, 2], [2, 3], [0, 1], [4, 5]]  # {0, 1} twice
+VALID = [[3, 4], [1, 0]]  # (1, 0) repeats a training edge
+TEST = [[5, 6], [3, 4]]  # (3, 4) repeats a validation edge
+VALID_NEG = [[0, 5], [0, 6], [2, 1]]  # (2, 1) is an edge
+TEST_NEG = [[0, 7], [5, 0]]  # (5, 0) repeats a validation non-edge
+
+
+def write_csv(path, rows) -> None:
+    with gzip.open(path, "wt") as file:
+        file.writelines(",".join(map(str, row)) + "\n" for row in rows)
+
+
+@pytest.fixture
+def collab(tmp_path):
+    """The folder ``ogbl_collab`` as ogb publishes it, with eight nodes."""
+    folder = tmp_path / "ogbl_collab"
+    raw, split = folder / "raw", folder / "split" / "time"
+    raw.mkdir(parents=True)
+    split.mkdir(parents=True)
+    (folder / "RELEASE_v1.txt").write_text("v1\n")
+    write_csv(raw / "edge.csv.gz", TRAIN)
+    write_csv(raw / "num-node-list.csv.gz", [[N]])
+    write_csv(raw / "num-edge-list.csv.gz", [[len(TRAIN)]])
+    write_csv(raw / "edge_weight.csv.gz", [[1]] * len(TRAIN))
+    write_csv(raw / "edge_year.csv.gz", [[2010]] * len(TRAIN))
+    write_csv(raw / "node-feat.csv.gz", [[i + 0.5, -i] for i in range(N)])
+    parts = {"train": (TRAIN, None), "valid": (VALID, VALID_NEG), "test": (TEST, TEST_NEG)}
+    for part, (edges, negatives) in parts.items():
+        content = {"edge": np.array(edges), "year": np.full(len(edges), 2010), "weight": np.ones(len(edges))}
+        if negatives is not None:
+            content["edge_neg"] = np.array(negatives)
+        torch.save(content, split / f"{part}.pt", _use_new_zipfile_serialization=part != "valid")
+    return tmp_path
+
+
+def pairs(part, label: int) -> list[tuple[int, int]]:
+    return sorted(map(tuple, part.edge_label_index[:, part.edge_label == label].T.tolist()))
+
+
+def test_collab_layout(collab):
+    split = load_official_split("ogbl-collab", data_root=collab, seed=1)
+    assert split.graph.num_nodes == N
+    assert split.graph.name == "ogbl-collab"
+    assert split.graph.x.tolist() == [[i + 0.5, -i] for i in range(N)]
+    assert pairs(split.train, 1) == [(0, 1), (1, 2), (2, 3), (4, 5)]
+    assert sorted(map(tuple, split.graph.pairs.T.tolist())) == pairs(split.train, 1)
+    assert (pairs(split.val, 1), pairs(split.test, 1)) == ([(3, 4)], [(5, 6)])
+    assert (pairs(split.val, 0), pairs(split.test, 0)) == ([(0, 5), (0, 6)], [(0, 7)])
+    counts = split.counts()
+    dropped = {key: value for key, value in counts.items() if key.endswith("dropped")}
+    assert dropped == {
+        "train_positives_dropped": 1,
+        "val_positives_dropped": 1,
+        "test_positives_dropped": 1,
+        "val_negatives_dropped": 1,
+        "test_negatives_dropped": 1,
+    }
+    assert counts["edges"] == 6
+    assert counts["features"] == 2
+
+
+def test_drawn_non_links_avoid_every_known_pair(collab):
+    known = {(0, 1), (1, 2), (2, 3), (4, 5), (3, 4), (5, 6), (0, 5), (0, 6), (0, 7)}
+    drawn = [pairs(load_official_split("ogbl-collab", data_root=collab, seed=s).train, 0) for s in (0, 0, 1)]
+    assert all(len(set(each)) == 4 and not set(each) & known for each in drawn)
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_data_root_is_not_written_to_and_global_settings_stay(collab):
+    before = sorted(path for path in collab.rglob("*"))
+    allowed = list(torch.serialization.get_safe_globals())
+    environment = dict(os.environ)
+    load_official_split("ogbl-collab", data_root=collab)
+    assert sorted(path for path in collab.rglob("*")) == before
+    assert set(torch.serialization.get_safe_globals()) == set(allowed)
+    assert dict(os.environ) == environment
+
+
+def test_pickled_code_is_refused_and_does_not_run(collab, tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "ran"), "w"))
+
+    torch.save({"edge": Evil()}, collab / "ogbl_collab" / "split" / "time" / "test.pt")
+    with pytest.raises(
+        InputError, match="ogbl_collab must hold ogbl-collab as ogb publishes it, got Weights only"
+    ):
+        load_official_split("ogbl-collab", data_root=collab)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_missing_file_is_named(collab, monkeypatch):
+    def no_network(*args, **kwargs):
+        raise OSError("no network")
+
+    monkeypatch.setattr("ogb.utils.url.download_url", no_network)
+    (collab / "ogbl_collab" / "split" / "time" / "valid.pt").unlink()
+    with pytest.raises(DataNotFoundError, match=r"split/time/valid.pt must exist or be fetched.*no network"):
+        load_official_split("ogbl-collab", data_root=collab)
+
+
+def test_names():
+    with pytest.raises(InputError, match="dataset must be one of ogbl-ddi, ogbl-collab; got 'ogbl-dd'"):
+        load_official_split("ogbl-dd")
+    with pytest.raises(InputError, match="ogbl-ddi comes with a split, load it by load_official_split"):
+        load_dataset("ogbl-ddi")
+
+
+@pytest.mark.slow
+@pytest.mark.realdata
+def test_ogbl_ddi_is_the_official_split():
+    root = os.environ.get("LINKCAL_DATA_ROOT")
+    if not root:
+        pytest.skip("needs the raw data sets: set LINKCAL_DATA_ROOT")
+    split = load_official_split("ogbl-ddi", data_root=root)
+    counts = split.counts()
+    expected = {
+        "nodes": 4267,
+        "edges": 1_334_889,
+        "message_edges": 1_067_911,
+        "train_positives": 1_067_911,
+        "val_positives": 133_489,
+        "test_positives": 133_489,
+        "val_negatives": 101_882,
+        "test_negatives": 95_599,
+        "train_positives_dropped": 0,
+        "val_positives_dropped": 0,
+        "test_positives_dropped": 0,
+        "val_negatives_dropped": 0,
+        "test_negatives_dropped": 0,
+    }
+    assert {key: counts[key] for key in expected} == expected
+    keys = [
+        pair_keys(part.edge_label_index, 4267, directed=False)
+        for part in (split.train, split.val, split.test)
+    ]
+    assert torch.cat(keys).unique().numel() == sum(len(each) for each in keys)

@@ -1,0 +1,116 @@
+"""PEG: its layer by hand, where its positions come from, and what a graph must bring."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from linkcal.data import Graph, laplacian_eigenmaps, simulate_graph, split_links
+from linkcal.exceptions import InputError
+from linkcal.experiments import RunConfig, run_experiment
+from linkcal.models import PEG, load_model, make_model, save_model
+
+PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+
+
+def graph(**options) -> Graph:
+    return Graph.from_edges(PATH, 4, **options)
+
+
+def test_layer_by_hand():
+    """One edge at distance 2: coefficients 1/2, the own message times phi(0), the other's times phi(2)."""
+    model = PEG(1, out_channels=1, num_layers=1, position_channels=1)
+    conv = model.convs[0]
+    with torch.no_grad():
+        conv.lin.weight.fill_(2.0)
+        conv.bias.fill_(1.0)
+    x = torch.tensor([[3.0, 0.5], [5.0, 2.5]])
+    own, other = conv.arc_factor(torch.tensor([0.0, 2.0])).tolist()
+    z = model.encode(x, torch.tensor([[0, 1], [1, 0]])).flatten().tolist()
+    assert z == pytest.approx([1 + 3 * own + 5 * other, 1 + 5 * own + 3 * other], rel=1e-6)
+
+
+def test_phi_lies_between_0_and_1_and_is_learned():
+    model = PEG(1, out_channels=1, num_layers=1, position_channels=1)
+    factor = model.convs[0].arc_factor(torch.linspace(0, 5, 51))
+    assert ((factor > 0) & (factor < 1)).all()
+    x = torch.tensor([[3.0, 0.5], [5.0, 2.5]])
+    model.encode(x, torch.tensor([[0, 1], [1, 0]])).sum().backward()
+    assert float(model.convs[0].phi[2].weight.grad.abs().sum()) > 0
+
+
+def test_rotated_and_mirrored_positions_change_nothing():
+    model = PEG(2, 8, 3, position_channels=2).double()
+    features, z = torch.rand(4, 2).double(), torch.rand(4, 2).double()
+    turn = torch.linalg.qr(torch.rand(2, 2).double()).Q
+    pairs = torch.triu_indices(4, 4, 1)
+    expected = model(torch.cat([features, z], 1), PATH, pairs)
+    torch.testing.assert_close(model(torch.cat([features, z @ turn], 1), PATH, pairs), expected)
+
+
+def test_prepare_appends_the_positions_of_the_message_graph_once():
+    model = PEG(2, position_channels=3)
+    given = graph(x=torch.rand(4, 2))
+    prepared = model.prepare(given)
+    assert torch.equal(prepared.x[:, :2], given.x)
+    assert torch.equal(prepared.x[:, 2:], laplacian_eigenmaps(PATH, 4, 3, cache=False))
+    assert given.x.shape == (4, 2)
+    assert model.prepare(prepared) is prepared
+
+
+def test_graph_without_features_keeps_positions_in_the_model():
+    model = PEG(5, position_channels=2, num_nodes=4)
+    with pytest.raises(InputError, match="model must be prepared with the message graph first"):
+        model.encode(torch.arange(4), PATH)
+    assert model.prepare(graph()).x is None
+    assert torch.equal(model.positions, laplacian_eigenmaps(PATH, 4, 2, cache=False))
+    model.reset_parameters()
+    assert torch.isfinite(model.positions).all()
+    with pytest.raises(InputError, match="graph must have 4 nodes, got 5"):
+        model.prepare(Graph.from_edges(PATH, 5))
+
+
+@pytest.mark.parametrize("features", [None, 3])
+def test_other_graphs_are_refused(features):
+    came = "no features" if features is None else "3 features"
+    x = None if features is None else torch.rand(4, features)
+    with pytest.raises(InputError, match=f"graph must have 2 features, got {came}"):
+        PEG(2, position_channels=4).prepare(graph(x=x))
+
+
+def test_distance_decoder_reads_the_squared_distance():
+    model = PEG(1, 4, 2, position_channels=2, decoder="product+distance")
+    z = torch.tensor([[1.0, 2.0, 0.0, 0.0], [3.0, 4.0, 3.0, 4.0]])
+    assert model.link_embedding(z, torch.tensor([[0], [1]])).tolist() == [[3.0, 8.0, 25.0]]
+    assert model.product_form() is None
+    x = torch.rand(4, 3)
+    assert torch.equal(model.encode(x, PATH)[:, 2:], x[:, 1:])
+
+
+def test_unknown_decoder():
+    with pytest.raises(InputError, match="decoder must be one of product, product\\+distance; got 'prod'"):
+        PEG(1, decoder="prod")
+
+
+def test_isolated_nodes_and_components_get_finite_scores():
+    edges = torch.tensor([[0, 2, 3], [1, 3, 4]])
+    given = Graph.from_edges(edges, 7, x=torch.rand(7, 2))
+    model = make_model("peg", 2, position_channels=4)
+    logit = model(model.prepare(given).x, given.edge_index, torch.triu_indices(7, 7, 1))
+    assert torch.isfinite(logit).all()
+
+
+@pytest.mark.parametrize("num_features", [0, 8])
+def test_a_whole_run_keeps_the_positions_with_the_model(num_features, tmp_path):
+    data = simulate_graph(150, num_edges=900, num_features=num_features, seed=0)
+    config = RunConfig("simulated", "peg", epochs=5, calibrators=("uncalibrated", "platt"))
+    outcome = run_experiment(config, data)
+    expected = laplacian_eigenmaps(split_links(data, seed=0).graph.edge_index, 150, 32, cache=False)
+    model, message = outcome.artifact.model, outcome.artifact.graph
+    assert outcome.toggle_method == "delta"
+    found = model.positions if num_features == 0 else message.x[:, num_features:]
+    assert torch.equal(found, expected)
+    save_model(model, tmp_path)
+    pairs = torch.triu_indices(20, 20, 1)
+    expected_logit = model(message.node_input, message.edge_index, pairs)
+    assert torch.equal(load_model(tmp_path)(message.node_input, message.edge_index, pairs), expected_logit)

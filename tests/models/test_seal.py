@@ -1,0 +1,230 @@
+"""SEAL: one score per asked pair, the asked link hidden, whatever is asked with it."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.nn import GCNConv
+
+from linkcal import CalibratedLinkPredictor, Platt, toggle_edges
+from linkcal.data import Graph, simulate_graph, split_links
+from linkcal.exceptions import InputError, UnsupportedModelError
+from linkcal.experiments import RunConfig, run_experiment
+from linkcal.models import SEAL, as_link_predictor, make_model, seal
+from linkcal.models.seal import sort_pool
+
+# Case 23: triangle with a tail.
+EDGES = torch.tensor([[0, 1, 1, 2, 2, 0, 2, 3], [1, 0, 2, 1, 0, 2, 3, 2]])
+ASKED = torch.tensor([[0, 0, 1], [1, 3, 3]])
+
+
+def build(in_channels: int = 4, **options) -> SEAL:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        return SEAL(in_channels, 8, 5, **{"sort_k": 10, **options}).eval()
+
+
+def without(edge_index: torch.Tensor, u: int, v: int) -> torch.Tensor:
+    own = ((edge_index[0] == u) & (edge_index[1] == v)) | ((edge_index[0] == v) & (edge_index[1] == u))
+    return edge_index[:, ~own]
+
+
+@pytest.mark.parametrize("num_hops", [1, 2])
+def test_case_23_one_score_per_asked_pair_in_order_target_hidden(num_hops):
+    model, x = build(num_hops=num_hops), torch.eye(4)
+    with torch.no_grad():
+        logit = model(x, EDGES, ASKED)
+        alone = torch.cat([model(x, EDGES, ASKED[:, [i]]) for i in range(3)])
+        backwards = model(x, EDGES, ASKED.flip(1))
+        removed = model(x, without(EDGES, 0, 1), ASKED[:, :1])
+    assert logit.shape == (3,)
+    torch.testing.assert_close(removed, logit[:1], rtol=0, atol=1e-6)
+    torch.testing.assert_close(alone, logit, rtol=0, atol=1e-5)
+    torch.testing.assert_close(backwards.flip(0), logit, rtol=0, atol=1e-5)
+    # (0, 3) and (1, 3) have one score: nodes 0 and 1 hear the same neighbours, so only their names differ.
+    assert float(logit[0]) != pytest.approx(float(logit[1]), abs=1e-3)
+    torch.testing.assert_close(logit[1], logit[2], rtol=0, atol=1e-6)
+
+
+def test_case_21_scores_are_repeatable_symmetric_and_independent_of_the_batch():
+    model, x = build(), torch.rand(7, 4)
+    edges = Graph.from_edges(torch.tensor([[0, 0, 1, 2, 3, 4], [1, 2, 2, 3, 4, 5]]), 7).edge_index
+    pairs = torch.triu_indices(7, 7, 1)
+    with torch.no_grad():
+        first, second = model(x, edges, pairs), model(x, edges, pairs)
+        turned = model(x, edges, pairs.flip(0))
+        alone = torch.cat([model(x, edges, pair) for pair in pairs.split(1, dim=1)])
+    assert torch.equal(first, second)
+    torch.testing.assert_close(turned.sigmoid(), first.sigmoid(), rtol=0, atol=1e-7)
+    torch.testing.assert_close(alone.sigmoid(), first.sigmoid(), rtol=0, atol=1e-6)
+
+
+def test_subgraphs_are_made_batch_by_batch(monkeypatch):
+    model, x = build(), torch.eye(4)
+    pairs = ASKED.repeat(1, 20)
+    expected = model(x, EDGES, pairs)
+    sizes = []
+    monkeypatch.setattr(seal, "_MAX_BATCH_NODES", 12)
+    embed = model._embed_batch
+    model._embed_batch = lambda features, batch: (
+        sizes.append(batch.nodes.numel()),
+        embed(features, batch),
+    )[1]
+    torch.testing.assert_close(model(x, EDGES, pairs), expected, rtol=0, atol=1e-6)
+    assert len(sizes) > 15
+    assert max(sizes) <= 12
+
+
+def test_a_changed_graph_is_seen():
+    model, x, edges = build(), torch.eye(4), EDGES.clone()
+    before = model(x, edges, ASKED)
+    edges[:, -2:] = torch.tensor([[1, 3], [3, 1]])  # the tail moves from node 2 to node 1
+    torch.testing.assert_close(model(x, edges, ASKED), model(x, edges.clone(), ASKED), rtol=0, atol=0)
+    assert not torch.equal(model(x, edges, ASKED)[1:], before[1:])
+
+
+def test_equals_plain_graph_convolutions_on_the_subgraph():
+    """The whole model against PyG's GCNConv and a dense sort on one pair's subgraph."""
+    model, x = build().double(), torch.rand(4, 4).double()
+    for own_edge in ("absent", "present"):
+        # Pair (1, 3) at one hop: all four nodes; label 2 for node 2, which sees both, 0 for node 0 (node 3 is
+        # three steps away from it, over node 2: label 1 + 1 + (3 // 2) (3 // 2 + 1 - 1) = 3).
+        edges = EDGES if own_edge == "absent" else torch.cat([EDGES, torch.tensor([[1, 3], [3, 1]])], 1)
+        label = torch.tensor([3, 1, 2, 1])
+        message = model.label_embedding(label) + model.lin_features(x)
+        conv = GCNConv(8, 8).double()
+        hidden, channels = None, []
+        for number, bias in enumerate(model.biases):
+            message = message if number == 0 else model.lins[number - 1](hidden)
+            conv.lin = torch.nn.Identity()
+            conv.bias = None
+            hidden = (conv(message, edges) + bias).tanh()
+            channels.append(hidden)
+        rows = torch.cat(channels, 1)
+        rows = torch.nn.functional.pad(rows[rows[:, -1].argsort(descending=True)], (0, 0, 0, 6))
+        h = model.pool(model.lin_nodes(rows).relu().T[None])
+        expected = model.lin_pooled(model.conv_sorted(h).relu().flatten(1)).relu()
+        found = model.embed_pairs(x, EDGES, torch.tensor([[1], [3]]), own_edge=own_edge)
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_toggling_asks_for_both_states():
+    model, x = build(), torch.eye(4)
+    toggled = toggle_edges(model, x, EDGES, ASKED)
+    assert toggled.method == "pairwise"
+    assert toggled.in_graph.tolist() == [True, False, False]
+    with torch.no_grad():
+        absent = model.embed_pairs(x, EDGES, ASKED)
+        present = model.embed_pairs(x, EDGES, ASKED, own_edge="present")
+        assert torch.equal(toggled.absent, absent)
+        assert torch.equal(toggled.present, present)
+        assert torch.equal(toggled.logit_absent, model(x, EDGES, ASKED))
+        assert torch.equal(toggled.logit_present, model.head(present))
+    assert not torch.equal(absent, present)
+    # As a naive pass says: each pair alone, its edge really taken out of the graph.
+    for i, (u, v) in enumerate(ASKED.T.tolist()):
+        one = toggle_edges(model, x, without(EDGES, u, v), ASKED[:, [i]])
+        torch.testing.assert_close(one.absent[0], toggled.absent[i], rtol=0, atol=1e-6)
+        torch.testing.assert_close(one.present[0], toggled.present[i], rtol=0, atol=1e-6)
+    with pytest.raises(UnsupportedModelError, match=r"method must be 'auto' for SEAL.*got 'naive'"):
+        toggle_edges(model, x, EDGES, ASKED, method="naive")
+
+
+def test_mode_is_restored_and_blocks_do_not_matter():
+    model, x = build(dropout=0.5).train(), torch.eye(4)
+    whole = toggle_edges(model, x, EDGES, ASKED)
+    blocks = toggle_edges(model, x, EDGES, ASKED, block_size=1)
+    assert model.training
+    torch.testing.assert_close(blocks.absent, whole.absent, rtol=0, atol=1e-6)
+
+
+def test_sort_pool_by_hand():
+    x = torch.tensor([[1.0, 0.1], [2.0, 0.3], [3.0, 0.2], [4.0, 0.9]])
+    pooled = sort_pool(x, torch.tensor([0, 3, 4]), 2)
+    assert pooled[:, :, 0].tolist() == [[2.0, 3.0], [4.0, 0.0]]
+
+
+def test_gradients_flow_to_every_weight():
+    model = build(num_nodes=4).double()
+    model(torch.arange(4), EDGES, ASKED).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+    weight = model.lins[0].weight
+    step = 1e-6
+    with torch.no_grad():
+        before = model(torch.arange(4), EDGES, ASKED).sum()
+        weight[0, 0] += step
+        change = (model(torch.arange(4), EDGES, ASKED).sum() - before) / step
+    assert float(change) == pytest.approx(float(weight.grad[0, 0]), rel=1e-4, abs=1e-8)
+
+
+def test_reset_is_reproducible_and_draws_anew():
+    model, states = build(), []
+    for seed in (0, 0, 1):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model.reset_parameters()
+        states.append(copy.deepcopy(model.state_dict()))
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+    assert not torch.equal(states[0]["lin.weight"], states[2]["lin.weight"])
+
+
+def test_sort_k_is_the_60th_percentile_of_training_subgraphs():
+    split = split_links(simulate_graph(200, num_edges=1500, num_features=4, seed=0), seed=0)
+    graph = split.graph
+    near = [set(graph.edge_index[1][graph.edge_index[0] == i].tolist()) | {i} for i in range(200)]
+    sizes = [len(near[u] | near[v]) for u, v in split.train.edge_label_index.T.tolist()]
+    expected = int(np.ceil(np.percentile(sizes, 60)))
+    assert expected > 10
+    assert SEAL.options_for(split) == {"sort_k": expected}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_hops": 3}, "num_hops must be 1 or 2, got 3"),
+        ({"sort_k": 9}, "sort_k must be a whole number >= 10, got 9"),
+        ({"max_neighbors": 0}, "max_neighbors must be a whole number >= 1, got 0"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
+    ],
+)
+def test_bad_arguments(options, message):
+    with pytest.raises(InputError, match=message):
+        SEAL(4, **options)
+
+
+def test_no_pairs_and_wrong_features():
+    nothing = torch.empty(2, 0, dtype=torch.int64)
+    assert build()(torch.eye(4), EDGES, nothing).shape == (0,)
+    with pytest.raises(InputError, match=r"x must have shape \[N, 4\], got \[4, 3\]"):
+        build()(torch.rand(4, 3), EDGES, ASKED)
+    with pytest.raises(InputError, match="own_edge must be one of absent, present; got 'gone'"):
+        build().embed_pairs(torch.eye(4), EDGES, ASKED, own_edge="gone")
+
+
+def test_it_is_a_predictor_as_it_is():
+    model = build()
+    assert as_link_predictor(model) is model
+
+
+@pytest.mark.parametrize("num_features", [0, 4])
+def test_a_whole_run_and_its_artifact(num_features, tmp_path):
+    data = simulate_graph(150, num_edges=900, num_features=num_features, seed=0)
+    config = RunConfig("simulated", "seal", epochs=1, calibrators=("uncalibrated", "platt"))
+    outcome = run_experiment(config, data)
+    assert outcome.toggle_method == "pairwise"
+    split = split_links(data, seed=0)
+    assert outcome.artifact.model.sort_k == SEAL.options_for(split)["sort_k"]
+    clp = CalibratedLinkPredictor(outcome.artifact.model, Platt()).fit(split)
+    clp.save(tmp_path / "a")
+    again = CalibratedLinkPredictor.load(tmp_path / "a")
+    pairs = split.test.edge_label_index[:, :9]
+    assert torch.equal(again.predict_proba(pairs), clp.predict_proba(pairs))
+
+
+def test_make_model_is_seeded():
+    a, b = (make_model("seal", 4, seed=1).state_dict() for _ in range(2))
+    assert all(torch.equal(a[key], b[key]) for key in a)

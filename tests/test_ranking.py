@@ -1,0 +1,161 @@
+"""The most probable missing pairs: case 08, exact against brute force, the same for every chunk size."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from linkcal import CalibratedLinkPredictor, Platt
+from linkcal.data import Graph, pair_keys, simulate_graph, split_links
+from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
+from linkcal.models import PEG, TrainingConfig, make_model, train_link_predictor
+from linkcal.ranking import most_probable_pairs, top_products
+
+
+def brute_force(z, graph, k, weight=None):
+    """All missing pairs by falling score, ties by (u, v)."""
+    z = z.numpy().astype(np.float64)
+    right = z if weight is None else z * weight.numpy().astype(np.float64)
+    n = graph.num_nodes
+    edges = set(map(tuple, graph.edge_index.T.tolist()))
+    pairs = [
+        (u, v)
+        for u in range(n)
+        for v in range(n)
+        if u != v and (u, v) not in edges and (graph.directed or u < v)
+    ]
+    score = {(u, v): float((z[u] * right[v]).sum()) for u, v in pairs}
+    return sorted(pairs, key=lambda pair: (-score[pair], pair))[:k]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_equals_brute_force_with_ties_for_any_chunk(data):
+    n = data.draw(st.integers(2, 12))
+    rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
+    z = torch.from_numpy(rng.integers(-1, 2, (n, 2)).astype(np.float32))  # many ties
+    directed = data.draw(st.booleans())
+    graph = Graph.from_edges(torch.from_numpy(rng.integers(0, n, (2, 8))), n, directed=directed)
+    k = data.draw(st.integers(1, 80))
+    weight = data.draw(st.sampled_from([None, torch.tensor([2.0, -0.5])]))
+    pairs, score = top_products(z, graph, k, weight=weight, chunk_size=data.draw(st.integers(1, 150)))
+    assert list(map(tuple, pairs.T.tolist())) == brute_force(z, graph, k, weight)
+    assert score.tolist() == sorted(score.tolist(), reverse=True)
+
+
+def test_case_08_small_twin_equals_brute_force():
+    rng = np.random.default_rng(0)
+    z = torch.from_numpy(rng.standard_normal((1000, 16)).astype(np.float32))
+    graph = Graph.from_edges(torch.from_numpy(rng.integers(0, 1000, (2, 5000))), 1000)
+    pairs, score = top_products(z, graph, 100, chunk_size=10_000)
+    full = z.double() @ z.double().T
+    full[graph.edge_index[0], graph.edge_index[1]] = -torch.inf
+    full[torch.tril_indices(1000, 1000).unbind()] = -torch.inf
+    best = full.flatten().topk(100)
+    assert (pairs[0] * 1000 + pairs[1]).tolist() == best.indices.tolist()
+    torch.testing.assert_close(score, best.values, rtol=1e-12, atol=0)
+
+
+@pytest.mark.slow
+def test_case_08_twenty_thousand_nodes_in_bounded_memory():
+    rng = np.random.default_rng(1)
+    n = 20_000
+    z = torch.from_numpy(rng.standard_normal((n, 16)).astype(np.float32))
+    graph = Graph.from_edges(torch.from_numpy(rng.integers(0, n, (2, 100_000))), n)
+    answers = []
+    for chunk_size in (10_000, 250_000):
+        tracemalloc.start()
+        answers.append(top_products(z, graph, 100, chunk_size=chunk_size))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 100e6  # N x N scores would be 3.2 GB
+    assert torch.equal(answers[0][0], answers[1][0])
+    assert torch.equal(answers[0][1], answers[1][1])
+    assert not graph.has_pairs(answers[0][0]).any()
+    assert (answers[0][0][0] < answers[0][0][1]).all()
+
+
+def test_chunk_sizes_of_case_08_on_a_smaller_graph():
+    rng = np.random.default_rng(2)
+    z = torch.from_numpy(rng.standard_normal((1500, 16)).astype(np.float32))
+    graph = Graph.from_edges(torch.from_numpy(rng.integers(0, 1500, (2, 5000))), 1500)
+    a, b, c = (top_products(z, graph, 100, chunk_size=size) for size in (1000, 10_000, 250_000))
+    assert torch.equal(a[0], b[0])
+    assert torch.equal(b[0], c[0])
+    assert torch.equal(b[1], c[1])
+
+
+@pytest.fixture(scope="module")
+def split():
+    return split_links(simulate_graph(200, num_edges=900, num_features=12, seed=0), seed=0)
+
+
+def fitted(name, split, **options):
+    model = make_model(name, 12, **options)
+    if name != "seal":
+        train_link_predictor(model, split, TrainingConfig(epochs=5), seed=0)
+    return CalibratedLinkPredictor(model, Platt()).fit(split)
+
+
+@pytest.mark.parametrize("name", ["vgae", "sage"])
+def test_probabilities_equal_those_of_each_pair_alone(name, split):
+    clp = fitted(name, split)
+    ranked = most_probable_pairs(clp, 20, chunk_size=777)
+    alone = torch.cat([clp.predict_proba(ranked.edge_label_index[:, [i]]) for i in range(20)])
+    torch.testing.assert_close(ranked.probability, alone, rtol=0, atol=1e-6)
+    assert (ranked.logit.diff() <= 1e-5).all()
+    assert ranked.negatives_per_positive == 1.0
+    assert ranked.candidates == "all missing pairs"
+    # No missing pair outside the list has a larger logit.
+    every = torch.triu_indices(200, 200, 1)
+    known = torch.cat([split.graph.pairs, split.held_out_edges()], dim=1)
+    missing = every[:, ~torch.isin(*(pair_keys(p, 200, directed=False) for p in (every, known)))]
+    logit = clp.score(missing).logit
+    torch.testing.assert_close(ranked.logit, logit.topk(20).values, rtol=1e-5, atol=1e-5)
+
+
+def test_held_out_and_excluded_edges_are_left_out(split):
+    clp = fitted("gcn", split)
+    number = 200 * 199 // 2 - split.graph.num_pairs - split.held_out_edges().size(1)
+    ranked = most_probable_pairs(clp, 100_000)
+    assert ranked.logit.numel() == number
+    first = ranked.edge_label_index[:, :3]
+    fewer = most_probable_pairs(clp, 100_000, exclude=first.flip(0))
+    assert torch.equal(fewer.edge_label_index, ranked.edge_label_index[:, 3:])
+
+
+@pytest.mark.parametrize("chunk_size", [50, 100_000])
+def test_seal_ranks_pairs_at_distance_two(split, chunk_size):
+    clp = fitted("seal", split, sort_k=10)
+    ranked = most_probable_pairs(clp, 15, chunk_size=chunk_size)
+    assert ranked.candidates == "missing pairs at distance 2"
+    adjacency = torch.zeros(200, 200)
+    adjacency[split.graph.edge_index[0], split.graph.edge_index[1]] = 1.0
+    two = ((adjacency @ adjacency > 0) & (adjacency == 0)).triu(1)
+    held_out = split.held_out_edges()
+    two[held_out[0], held_out[1]] = False
+    candidates = two.nonzero().T
+    expected = clp.score(candidates).logit.topk(15).values
+    torch.testing.assert_close(ranked.logit, expected, rtol=0, atol=1e-5)
+    assert two[ranked.edge_label_index[0], ranked.edge_label_index[1]].all()
+
+
+def test_other_decoders_and_unfitted_predictors_are_refused(split):
+    model = PEG(12, position_channels=2, decoder="product+distance")
+    clp = CalibratedLinkPredictor(model, Platt())
+    with pytest.raises(NotFittedError, match="predictor must be fitted first"):
+        most_probable_pairs(clp, 3)
+    prepared = type(split)(model.prepare(split.graph), split.train, split.val, split.test)
+    with pytest.raises(UnsupportedModelError, match=r"weighted inner product.*got PEG"):
+        most_probable_pairs(clp.fit(prepared), 3)
+
+
+@pytest.mark.parametrize("options", [{"k": 0}, {"k": 1, "chunk_size": 0}])
+def test_bad_arguments(split, options):
+    with pytest.raises(InputError, match="must be a whole number >= 1, got 0"):
+        most_probable_pairs(fitted("gcn", split), **options)
