@@ -218,8 +218,8 @@ def test_load_of_nothing_and_of_an_unknown_calibrator(fitted, tmp_path):
     with pytest.raises(ArtifactError, match="artifact must be a folder"):
         CalibratedLinkPredictor.load(tmp_path / "nowhere")
     fitted.save(tmp_path / "run")
-    with pytest.raises(InputError, match="calibrator must be one of calibrator; got 'platt'"):
-        CalibratedLinkPredictor.load(tmp_path / "run", calibrator="platt")
+    with pytest.raises(InputError, match="calibrator must be one of platt; got 'plat'"):
+        CalibratedLinkPredictor.load(tmp_path / "run", calibrator="plat")
 
 
 def test_inputs_are_not_modified(trained_gcn, small_split):

@@ -29,12 +29,13 @@ from safetensors import numpy as safetensors_numpy
 from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
-from linkcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
+from linkcal._validation import check_edge_index, check_positive_int
+from linkcal.calibrators import Calibrator, calibrator_name, make_calibrator
 from linkcal.data import Graph, NodeIds
-from linkcal.exceptions import ArtifactError, InputError, UnsupportedModelError
+from linkcal.exceptions import ArtifactError, InputError
 from linkcal.models import GraphModel, load_model, save_model
 
-__all__ = ["ARTIFACT_FORMAT_VERSION", "Artifact", "load_artifact", "save_artifact"]
+__all__ = ["ARTIFACT_FORMAT_VERSION", "Artifact", "check_artifact_folder", "load_artifact", "save_artifact"]
 
 #: Raised whenever artifacts of an older version can no longer be read.
 ARTIFACT_FORMAT_VERSION = 1
@@ -42,6 +43,7 @@ ARTIFACT_FORMAT_VERSION = 1
 _FORMAT = "linkcal-artifact"
 _HEAD = "artifact.json"
 _NODES = "nodes.parquet"
+_INFO_KEYS = ("fit_on", "selected", "negatives_per_positive")
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,7 @@ def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
         If `folder` exists and is no artifact.
     """
     target = Path(folder)
-    if target.exists() and any(target.iterdir()) and not (target / _HEAD).is_file():
-        raise InputError(f"folder must be new, empty or an artifact, got {target} with other files")
+    check_artifact_folder(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
@@ -97,6 +98,7 @@ def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
                 "num_nodes": artifact.graph.num_nodes,
                 "directed": artifact.graph.directed,
                 "name": artifact.graph.name,
+                "features_from_edges": artifact.graph.features_from_edges,
             },
             "info": artifact.info,
             "files": files,
@@ -106,6 +108,21 @@ def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
         _replace_folder(staging, target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def check_artifact_folder(folder: str | os.PathLike[str]) -> None:
+    """Refuse to replace what is not an artifact.
+
+    Raises
+    ------
+    InputError
+        If `folder` is a file, or holds files and is no artifact.
+    """
+    target = Path(folder)
+    if target.exists() and not target.is_dir():
+        raise InputError(f"folder must be new, empty or an artifact, got the file {target}")
+    if target.exists() and any(target.iterdir()) and not (target / _HEAD).is_file():
+        raise InputError(f"folder must be new, empty or an artifact, got {target} with other files")
 
 
 def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Artifact:
@@ -128,19 +145,28 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     for name, digest in head["files"].items():
         if _sha256(_read(source / name)) != digest:
             raise ArtifactError(f"{source / name} must be as it was saved, got a truncated or altered file")
-    try:
-        graph_tensors = safetensors_torch.load(_read(source / "graph.safetensors"))
-        graph = Graph(graph_tensors["edge_index"], x=graph_tensors.get("x"), **head["graph"])
-    except (SafetensorError, KeyError, TypeError) as error:
-        raise ArtifactError(f"{source / 'graph.safetensors'} must hold a graph, got {error}") from error
+    graph, held_out = _read_graph(source, head["graph"])
     return Artifact(
         model=_load_weights(source, model),
         graph=graph,
         calibrators=_read_calibrators(source),
         info=head["info"],
-        held_out=graph_tensors.get("held_out"),
+        held_out=held_out,
         node_ids=NodeIds.load(source / _NODES) if _NODES in head["files"] else None,
     )
+
+
+def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tensor | None]:
+    """Message graph and, where they were saved, the held-out edges [2, P]."""
+    try:
+        tensors = safetensors_torch.load(_read(source / "graph.safetensors"))
+        graph = Graph(tensors["edge_index"], x=tensors.get("x"), **description)
+        check_edge_index(graph.edge_index, check_positive_int(graph.num_nodes, "num_nodes"))
+        if graph.x is not None and graph.x.size(0) != graph.num_nodes:
+            raise InputError(f"x must have {graph.num_nodes} rows, got {graph.x.size(0)}")
+    except (SafetensorError, KeyError, TypeError, InputError) as error:
+        raise ArtifactError(f"{source} must hold a graph as {_HEAD} describes it, got {error}") from error
+    return graph, tensors.get("held_out")
 
 
 def _write_parts(artifact: Artifact, folder: Path) -> None:
@@ -148,7 +174,10 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
     if isinstance(model, GraphModel):
         save_model(model, folder)
     else:
-        state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+        # Tied weights share memory, which safetensors refuses: each name gets its own copy.
+        state = {
+            name: value.detach().cpu().clone().contiguous() for name, value in model.state_dict().items()
+        }
         (folder / "model.safetensors").write_bytes(safetensors_torch.save(state))
     tensors = {"edge_index": artifact.graph.edge_index.cpu().contiguous()}
     if artifact.graph.x is not None:
@@ -162,19 +191,14 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
 
 
 def _write_calibrators(calibrators: Mapping[str, Calibrator], folder: Path) -> None:
-    names = {spec.cls: name for name, spec in CALIBRATORS.items()}
     described: dict[str, Any] = {}
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, calibrator in calibrators.items():
-        if type(calibrator) not in names:
-            raise UnsupportedModelError(
-                f"calibrator must be one of linkcal's own to be saved, got {type(calibrator).__name__}"
-            )
         state = calibrator.get_state()
         own = {key: value for key, value in state.items() if isinstance(value, np.ndarray)}
         arrays |= {f"{name}/{key}": np.ascontiguousarray(value) for key, value in own.items()}
         described[name] = {
-            "calibrator": names[type(calibrator)],
+            "calibrator": calibrator_name(calibrator),
             "params": calibrator.get_params(),
             "state": {key: value for key, value in state.items() if key not in own},
             "arrays": sorted(own),
@@ -242,6 +266,9 @@ def _read_head(source: Path) -> dict[str, Any]:
     for key in ("graph", "info", "files"):
         if not isinstance(head.get(key), dict):
             raise ArtifactError(f"{source / _HEAD} must have the object {key!r}, got {sorted(head)}")
+    missing = [key for key in _INFO_KEYS if key not in head["info"]]
+    if missing:
+        raise ArtifactError(f"{source / _HEAD} must have info.{missing[0]}, got {sorted(head['info'])}")
     return head
 
 

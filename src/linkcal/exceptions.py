@@ -14,6 +14,7 @@ __all__ = [
     "BoundReachedWarning",
     "ConvergenceWarning",
     "DataNotFoundError",
+    "EdgeFeaturesWarning",
     "FewNegativesWarning",
     "InputError",
     "LinkcalError",
@@ -72,6 +73,10 @@ class BaseRateWarning(LinkcalWarning):
 
 class RareClassWarning(LinkcalWarning):
     """One of the two classes has so few members that the fit says little."""
+
+
+class EdgeFeaturesWarning(LinkcalWarning):
+    """Leave-one-out scores are asked for while node features were computed from the edges."""
 
 
 class FewNegativesWarning(LinkcalWarning):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import torch
@@ -12,11 +14,11 @@ from torch import Tensor, nn
 
 from linkcal._validation import check_choice, check_edge_index, check_fraction, check_positive_int
 from linkcal.artifact import Artifact, load_artifact, save_artifact
-from linkcal.calibrators import Calibrator, base_rate_offset
-from linkcal.data import LinkSplit, NodeIds
+from linkcal.calibrators import Calibrator, base_rate_offset, calibrator_name
+from linkcal.data import Graph, LinkSplit, NodeIds
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
 from linkcal.features import FitOn, LinkScores, calibration_links, score_links
-from linkcal.models import DecodeReturns, as_link_predictor
+from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
 from linkcal.toggle.engine import evaluating
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor"]
@@ -80,9 +82,22 @@ class CalibratedLinkPredictor(nn.Module):
         if not isinstance(calibrator, Calibrator):
             raise InputError(f"calibrator must be a Calibrator, got {type(calibrator).__name__}")
         self.predictor = as_link_predictor(model, decode_returns)
-        self.model = model
         self.calibrator = calibrator
         self.decode_returns = decode_returns
+
+    @property
+    def model(self) -> nn.Module:
+        """The model as it was given."""
+        return unwrap_link_predictor(self.predictor)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Take the message graph along where the weights go (``to``, ``double``, ``cuda``, ...)."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if hasattr(self, "graph_"):
+            graph: Graph = self.graph_
+            x = None if graph.x is None else fn(graph.x)
+            self.graph_ = replace(graph, edge_index=fn(graph.edge_index), x=x)
+        return self
 
     def fit(self, split: LinkSplit, *, fit_on: FitOn = "val") -> Self:
         """Fit the calibrator on links of `split`.
@@ -106,12 +121,15 @@ class CalibratedLinkPredictor(nn.Module):
         """
         if not isinstance(split, LinkSplit):
             raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
+        weight = next(self.predictor.parameters(), None)
+        if weight is not None:
+            split = split.to(weight.device)
         scores = calibration_links(self.predictor, split, fit_on)
         validation = None
         if fit_on != "val":
             validation = score_links(self.predictor, split.graph, split.val)
         self.calibrator_ = fit_calibrator(self.calibrator, scores, validation)
-        self.graph_ = split.graph
+        self.graph_: Graph = split.graph
         self.node_ids_: NodeIds | None = None
         self.held_out_: Tensor | None = split.held_out_edges()
         positives = int(scores.label.sum()) if scores.label is not None else 0
@@ -248,9 +266,10 @@ class CalibratedLinkPredictor(nn.Module):
             Before ``fit``.
         """
         self._require_fitted()
-        info = {**self.info_, "selected": "calibrator", "decode_returns": self.decode_returns}
+        name = calibrator_name(self.calibrator_)
+        info = {**self.info_, "selected": name, "decode_returns": self.decode_returns}
         artifact = Artifact(
-            self.model, self.graph_, {"calibrator": self.calibrator_}, info, self.node_ids_, self.held_out_
+            self.model, self.graph_, {name: self.calibrator_}, info, self.node_ids_, self.held_out_
         )
         save_artifact(artifact, folder)
 

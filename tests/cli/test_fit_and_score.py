@@ -139,7 +139,7 @@ def test_bad_features(cli, files, tmp_path, content, parts):
     answer = cli(
         "fit", files.folder / "edges.csv", "--features", tmp_path / "features.csv", "--out", tmp_path / "out"
     )
-    _assert_one_line_error(answer)
+    _assert_one_line_error(answer, *parts)
     assert not (tmp_path / "out").exists()
 
 

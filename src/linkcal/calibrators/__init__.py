@@ -11,7 +11,7 @@ from linkcal.calibrators.identity import Identity
 from linkcal.calibrators.in_n_out import InNOut
 from linkcal.calibrators.isotonic import Isotonic
 from linkcal.calibrators.platt import Platt
-from linkcal.calibrators.registry import CALIBRATORS, CalibratorSpec, make_calibrator
+from linkcal.calibrators.registry import CALIBRATORS, CalibratorSpec, calibrator_name, make_calibrator
 from linkcal.calibrators.structural import StructuralCalibrator
 from linkcal.calibrators.temperature import Temperature
 
@@ -30,6 +30,7 @@ __all__ = [
     "StructuralCalibrator",
     "Temperature",
     "base_rate_offset",
+    "calibrator_name",
     "conformal_p_values",
     "make_calibrator",
     "select_links",

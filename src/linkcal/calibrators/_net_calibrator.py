@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -10,7 +11,7 @@ import numpy as np
 
 from linkcal.calibrators._net_fit import LinkArrays, NetSettings, apply_net, fit_net
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
-from linkcal.exceptions import InputError
+from linkcal.exceptions import ConvergenceWarning, InputError
 
 __all__ = ["NetCalibrator", "RandomState"]
 
@@ -136,6 +137,13 @@ class NetCalibrator(Calibrator):
         self.hidden_weights_, self.output_weights_ = fit.hidden, fit.output
         self.ece_weight_, self.n_iter_, self.converged_ = fit.ece_weight, fit.n_iter, fit.converged
         self.loss_curve_, self.seed_ = fit.loss_curve, settings.seed
+        if self.early_stopping and not self.converged_:
+            warnings.warn(
+                f"{type(self).__name__} was still improving after {self.max_iter} epochs; raise max_iter or "
+                "learning_rate",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         self._warn_base_rate(X, y, weight)
 
     def _check_validation(self, X_val: Any, y_val: Any) -> LinkArrays | None:

@@ -51,7 +51,7 @@ class BBQ(Calibrator):
     bin_probability_ : ndarray of shape (m,)
         Averaged probability between neighbouring edges, in [0, 1].
     binning_sizes_ : ndarray of shape (r,)
-        Number of bins asked of each binning.
+        Number of bins asked of each binning; of equal binnings the smallest.
     binning_weights_ : ndarray of shape (r,)
         Weight of each binning; they sum to 1.
     classes_ : ndarray of shape (2,)
@@ -60,8 +60,8 @@ class BBQ(Calibrator):
     Notes
     -----
     With N links (sum of weights) the binnings have ``floor(N^(1/3) / 10)`` to ``ceil(10 N^(1/3))`` bins,
-    at least 1 and at most one per five links; all are equally likely beforehand. A binning of B bins with N_b
-    links, m_b of them positive, and prior ``alpha_b = N' mid_b / B``, ``beta_b = N' (1 - mid_b) / B``
+    at least 1 and at most one per five links; all different ones are equally likely beforehand. A binning of
+    B bins with N_b links, m_b of them positive, and prior ``alpha_b = N' mid_b / B``, ``beta_b = N' (1 - mid_b) / B``
     (N' = 2, mid_b the middle of the bin) has the score
 
         prod_b Gamma(N'/B) / Gamma(N_b + N'/B) * Gamma(m_b + alpha_b) / Gamma(alpha_b)
@@ -112,13 +112,13 @@ class BBQ(Calibrator):
         total = bin_sums(position, weight, len(values))
         links = bin_sums(position, weight * y, len(values))
 
-        sizes = _binning_sizes(float(weight.sum()))
-        edges = [
-            quantile_edges(values, total, int(size))
-            if self.strategy == "quantile"
-            else uniform_edges(int(size))
-            for size in sizes
-        ]
+        # Equal scores stay in one bin, so that many sizes can give the same binning: it counts once.
+        distinct: dict[bytes, tuple[int, FloatArray]] = {}
+        for size in _binning_sizes(float(weight.sum())).tolist():
+            cut = quantile_edges(values, total, size) if self.strategy == "quantile" else uniform_edges(size)
+            distinct.setdefault(cut.tobytes(), (size, cut))
+        sizes = np.array([size for size, _ in distinct.values()])
+        edges = [cut for _, cut in distinct.values()]
         fits = [self._fit_binning(e, values, total, links) for e in edges]
         self.binning_sizes_ = sizes.astype(np.float64)
         self.binning_weights_ = softmax([log_score for log_score, _ in fits])

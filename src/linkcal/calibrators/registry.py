@@ -17,8 +17,9 @@ from linkcal.calibrators.isotonic import Isotonic
 from linkcal.calibrators.platt import Platt
 from linkcal.calibrators.structural import StructuralCalibrator
 from linkcal.calibrators.temperature import Temperature
+from linkcal.exceptions import UnsupportedModelError
 
-__all__ = ["CALIBRATORS", "CalibratorSpec", "make_calibrator"]
+__all__ = ["CALIBRATORS", "CalibratorSpec", "calibrator_name", "make_calibrator"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,25 @@ CALIBRATORS: dict[str, CalibratorSpec] = {
         {"n_knots": [2, 4, 8], "monotone": [False, True]},
     ),
 }
+
+
+def calibrator_name(calibrator: Calibrator) -> str:
+    """Name in ``CALIBRATORS`` of a calibrator's class.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If it is not one of linkcal's own.
+
+    Examples
+    --------
+    >>> calibrator_name(Platt())
+    'platt'
+    """
+    for name, spec in CALIBRATORS.items():
+        if type(calibrator) is spec.cls:
+            return name
+    raise UnsupportedModelError(f"calibrator must be one of linkcal's own, got {type(calibrator).__name__}")
 
 
 def make_calibrator(name: str, **params: Any) -> Calibrator:

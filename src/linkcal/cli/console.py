@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from linkcal.exceptions import LinkcalWarning
 
 if TYPE_CHECKING:
     from linkcal.experiments import Step
 
-__all__ = ["log", "show_warning", "step_progress"]
+Chunk = TypeVar("Chunk", bound=Sized)
+
+__all__ = ["counted", "log", "show_warning", "step_progress"]
 
 
 def _stderr() -> Console:
@@ -43,6 +52,16 @@ def show_warning(
         log(f"linkcal: warning: {message}")
     else:
         (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
+
+
+def counted(chunks: Iterator[Chunk], description: str) -> Iterator[Chunk]:
+    """Pass chunks on and show how many items they held so far."""
+    columns = (TextColumn("{task.description}"), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn())
+    with Progress(*columns, console=_stderr(), transient=True) as bars:
+        task = bars.add_task(description, total=None)
+        for chunk in chunks:
+            yield chunk
+            bars.advance(task, len(chunk))
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def fit(
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
     from linkcal.data import read_edges
-    from linkcal.experiments import RunConfig
+    from linkcal.experiments import RunConfig, check_output_folder, file_record
 
     config = RunConfig(
         dataset=edges.name.split(".")[0],
@@ -49,5 +49,12 @@ def fit(
         batch_size=batch_size,
         negatives_per_positive=negatives,
     )
+    check_output_folder(out)
     named = read_edges(edges, features=features, source=source, target=target, directed=directed)
-    run_on_graph(config, named.graph, out, device=device, json=json, node_ids=named.node_ids)
+    record = {
+        "edges": file_record(edges),
+        "features": None if features is None else file_record(features),
+        "columns": [source, target],
+        "directed": directed,
+    }
+    run_on_graph(config, named.graph, out, device=device, json=json, source=record, node_ids=named.node_ids)

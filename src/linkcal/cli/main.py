@@ -79,4 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # The reader of our output went away (`linkcal ... | head`).
             sys.stderr.close()
             return 1
+        except OSError as error:
+            # A disk that is full, a folder that may not be written: nothing the program could have known.
+            place = f": {error.filename}" if error.filename else ""
+            print(f"linkcal: error: {error.strerror or error}{place}", file=sys.stderr)  # noqa: T201
+            return 1
     return 0

@@ -6,7 +6,7 @@ torch and PyG are imported when a command runs, not before: `--help` and usage e
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -76,7 +76,8 @@ def run(
     else:
         graph = load_dataset(dataset, data_root=data_root)
     folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}-seed{seed}"
-    run_on_graph(config, graph, folder, device=device, json=json)
+    source = {"dataset": dataset, "data_root": None if data_root is None else str(data_root.resolve())}
+    run_on_graph(config, graph, folder, device=device, json=json, source=source)
 
 
 def run_on_graph(
@@ -86,15 +87,17 @@ def run_on_graph(
     *,
     device: str,
     json: bool,
+    source: dict[str, Any],
     node_ids: NodeIds | None = None,
 ) -> None:
     """Run, write the folder, and print the table (or the JSON) and where things lie."""
-    from linkcal.experiments import run_experiment, to_json, write_outputs
+    from linkcal.experiments import check_output_folder, run_experiment, to_json, write_outputs
 
-    log(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in graph.counts().items()))
+    check_output_folder(folder)
     with step_progress() as progress:
         outcome = run_experiment(config, graph, device=device, node_ids=node_ids, progress=progress)
-    paths = write_outputs(outcome, folder)
+    log(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in outcome.metrics["counts"].items()))
+    paths = write_outputs(outcome, folder, source=source)
     if json:
         typer.echo(to_json(outcome.metrics))
     else:

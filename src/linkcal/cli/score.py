@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from linkcal._files import written_whole
-from linkcal.cli.console import log
+from linkcal.cli.console import counted, log
 
 if TYPE_CHECKING:
     from linkcal.data import PairChunk
     from linkcal.wrapper import CalibratedLinkPredictor
 
 __all__ = ["score"]
+
+# Answers on stdout that are longer wait in a file.
+_SPOOL_BYTES = 1 << 26
+
+_EDGE_FEATURES = (
+    " Node features were computed from the message graph and keep a trace of a known edge that is scored."
+)
 
 _COLUMNS = ("source", "target", "logit", "probability", "in_graph")
 
@@ -51,6 +59,7 @@ def score(
     fitted with.
     """
     from linkcal.data import NodeIds, read_pairs
+    from linkcal.exceptions import InputError
     from linkcal.experiments import ARTIFACT_FOLDER
     from linkcal.wrapper import CalibratedLinkPredictor
 
@@ -61,9 +70,15 @@ def score(
     rate = None if base_rate is None else predictor.resolve_base_rate(_rate(base_rate))
     note = _provenance(predictor, base_rate, rate)
     if out is None:
-        _write(chunks, predictor, sys.stdout, rate)
+        # A bad row far down must not leave half an answer on stdout.
+        with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, "w+", newline="", encoding="utf-8") as spool:
+            _write(chunks, predictor, spool, rate)
+            spool.seek(0)
+            shutil.copyfileobj(spool, sys.stdout)
         log(note["statement"])
         return
+    if not out.parent.is_dir():
+        raise InputError(f"out must be in an existing folder, got {out}")
     with written_whole(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         total = _write(chunks, predictor, file, rate)
     side = out.with_name(out.name + ".meta.json")
@@ -81,14 +96,12 @@ def _rate(text: str) -> Any:
 
 
 def _write(
-    chunks: Iterator[PairChunk], predictor: CalibratedLinkPredictor, file: TextIO, rate: float | None
+    chunks: Iterator[PairChunk], predictor: CalibratedLinkPredictor, file: IO[str], rate: float | None
 ) -> int:
     writer = csv.writer(file, lineterminator="\n")
-    # A file that cannot be read must not leave a header on stdout.
-    first = next(chunks, None)
     writer.writerow(_COLUMNS)
     total = 0
-    for chunk in chain(() if first is None else (first,), chunks):
+    for chunk in counted(chunks, "pairs scored"):
         scores = predictor.score(chunk.edge_label_index)
         rows = zip(
             chunk.source.to_pylist(),
@@ -116,11 +129,12 @@ def _provenance(predictor: CalibratedLinkPredictor, asked: str | None, rate: flo
         "statement": (
             f"Scored on the message graph that the calibrator was fitted with ({graph.num_nodes:,} nodes, "
             f"{graph.num_pairs:,} edges: the training edges only), each pair without its own edge. "
-            f"Probabilities {valid}."
+            f"Probabilities {valid}." + (_EDGE_FEATURES if graph.features_from_edges else "")
         ),
         "base_rate": predictor.calibration_rate if rate is None else rate,
         "base_rate_origin": origin,
         "calibrator": type(predictor.calibrator_).__name__,
         "message_graph": {"nodes": graph.num_nodes, "edges": graph.num_pairs, "directed": graph.directed},
+        "features_from_edges": graph.features_from_edges,
         **info,
     }

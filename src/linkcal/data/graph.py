@@ -74,6 +74,9 @@ class Graph:
     feature_builder : callable (edge_index [2, E], num_nodes) -> Tensor [N, F], optional
         For features that follow from the edges: ``split_links`` applies it to the training edges alone, so
         that no validation or test link leaks into `x`. Only with ``x = None``.
+    features_from_edges : bool
+        Whether `x` was computed from the edges. Toggling a pair does not compute it anew, so a trace of the
+        pair's own edge stays in its endpoints' features.
     num_self_loops, num_duplicates : int
         Columns that :meth:`from_edges` left out.
 
@@ -92,6 +95,7 @@ class Graph:
     name: str = "graph"
     truth: EdgeTruth | None = None
     feature_builder: FeatureBuilder | None = None
+    features_from_edges: bool = False
     num_self_loops: int = 0
     num_duplicates: int = 0
 

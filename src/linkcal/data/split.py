@@ -100,10 +100,10 @@ def _message_graph(graph: Graph, train_edges: Tensor) -> Graph:
     edge_index = train_edges if graph.directed else torch.cat([train_edges, train_edges.flip(0)], dim=1)
     keys = (edge_index[0] * graph.num_nodes + edge_index[1]).sort().values
     edge_index = torch.stack([keys // graph.num_nodes, keys % graph.num_nodes])
-    x = graph.x
-    if graph.feature_builder is not None:
-        x = graph.feature_builder(edge_index, graph.num_nodes)
-    return replace(graph, edge_index=edge_index, x=x, feature_builder=None)
+    if graph.feature_builder is None:
+        return replace(graph, edge_index=edge_index)
+    x = graph.feature_builder(edge_index, graph.num_nodes)
+    return replace(graph, edge_index=edge_index, x=x, feature_builder=None, features_from_edges=True)
 
 
 def _positives_per_part(num_edges: int, val_fraction: float, test_fraction: float) -> dict[str, int]:

@@ -1,7 +1,14 @@
 """Runs: their settings, the work, and what they leave on disk."""
 
 from linkcal.experiments.config import RunConfig
-from linkcal.experiments.outputs import ARTIFACT_FOLDER, environment, to_json, write_outputs
+from linkcal.experiments.outputs import (
+    ARTIFACT_FOLDER,
+    check_output_folder,
+    environment,
+    file_record,
+    to_json,
+    write_outputs,
+)
 from linkcal.experiments.run import RunOutcome, Step, run_experiment
 from linkcal.experiments.selection import CANDIDATES, select_calibrator
 
@@ -11,7 +18,9 @@ __all__ = [
     "RunConfig",
     "RunOutcome",
     "Step",
+    "check_output_folder",
     "environment",
+    "file_record",
     "run_experiment",
     "select_calibrator",
     "to_json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -16,12 +17,20 @@ import numba
 import torch
 
 from linkcal._files import written_whole
-from linkcal.artifact import save_artifact
+from linkcal.artifact import check_artifact_folder, save_artifact
+from linkcal.exceptions import InputError
 from linkcal.experiments.run import RunOutcome
 from linkcal.plots import reliability_figure
 from linkcal.report import write_report
 
-__all__ = ["ARTIFACT_FOLDER", "environment", "to_json", "write_outputs"]
+__all__ = [
+    "ARTIFACT_FOLDER",
+    "check_output_folder",
+    "environment",
+    "file_record",
+    "to_json",
+    "write_outputs",
+]
 
 #: Sub-folder of a run that holds the fitted artifact.
 ARTIFACT_FOLDER = "artifact"
@@ -32,7 +41,30 @@ _PACKAGES = (
 )  # fmt: skip
 
 
-def write_outputs(outcome: RunOutcome, folder: str | os.PathLike[str]) -> dict[str, Path]:
+def check_output_folder(folder: str | os.PathLike[str]) -> None:
+    """Refuse a folder that :func:`write_outputs` could not write, before the work starts.
+
+    Raises
+    ------
+    InputError
+        If it, or a folder above it, is a file, or its ``artifact`` is not one of linkcal's.
+    """
+    out = Path(folder)
+    for part in (out, *out.parents):
+        if part.exists() and not part.is_dir():
+            raise InputError(f"out must be a folder, got the file {part}")
+    check_artifact_folder(out / ARTIFACT_FOLDER)
+
+
+def file_record(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Path and SHA-256 of an input file, so that a run can be repeated on the same bytes."""
+    with Path(path).open("rb") as file:
+        return {"path": str(Path(path).resolve()), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def write_outputs(
+    outcome: RunOutcome, folder: str | os.PathLike[str], *, source: dict[str, Any] | None = None
+) -> dict[str, Path]:
     """Write ``artifact/``, ``reliability.png``, ``config.json``, ``report.html`` and, last, ``metrics.json``.
 
     Each is written whole or not at all; a folder with ``metrics.json`` is a finished run.
@@ -42,12 +74,15 @@ def write_outputs(outcome: RunOutcome, folder: str | os.PathLike[str]) -> dict[s
     outcome : RunOutcome
     folder : path
         Made if it is not there. An earlier run in it is replaced.
+    source : dict, optional
+        Where the graph came from, for ``config.json``: JSON values.
 
     Returns
     -------
     dict of str to Path
         What was written, by name.
     """
+    check_output_folder(folder)
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     paths = {
@@ -62,7 +97,7 @@ def write_outputs(outcome: RunOutcome, folder: str | os.PathLike[str]) -> dict[s
     save_artifact(outcome.artifact, paths["artifact"])
     title = f"{outcome.config.model} on {outcome.config.dataset}"
     reliability_figure(outcome.test_label, outcome.test_probability, paths["figure"], title=title)
-    config = _config_record(outcome)
+    config = {"input": source or {}, **_config_record(outcome)}
     _write_json(config, paths["config"])
     write_report(
         paths["report"],
@@ -104,6 +139,7 @@ def _config_record(outcome: RunOutcome) -> dict[str, Any]:
         "calibrators": {name: c.get_params() for name, c in outcome.artifact.calibrators.items()},
         "outcome": {
             "training": training,
+            "device": outcome.device,
             "toggle_method": outcome.toggle_method,
             "seconds": outcome.seconds,
         },
@@ -112,14 +148,23 @@ def _config_record(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def _git_commit() -> str | None:
-    """Commit of the source tree that linkcal runs from; None outside a repository."""
+    """Commit of the source tree that linkcal runs from, "-dirty" if it was changed; None outside one."""
     here = Path(__file__).resolve().parent
-    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
+    # Installed into an environment inside somebody's repository, this file is not tracked there.
+    if not _git(here, "ls-files", "--error-unmatch", Path(__file__).name):
+        return None
+    dirty = "-dirty" if _git(here, "status", "--porcelain", "--untracked-files=no") else ""
+    return f"{_git(here, 'rev-parse', 'HEAD')}{dirty}"
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Output of a git command; empty if it failed or there is no git."""
+    command = ["git", "-C", str(folder), *arguments]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.strip() or None
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
 def _write_json(values: Any, path: Path) -> None:

@@ -17,7 +17,7 @@ from linkcal._validation import check_device
 from linkcal.artifact import Artifact
 from linkcal.calibrators import Calibrator, make_calibrator
 from linkcal.data import Graph, LinkSplit, NodeIds, split_links
-from linkcal.exceptions import SymmetricDecoderWarning
+from linkcal.exceptions import EdgeFeaturesWarning, SymmetricDecoderWarning
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.selection import select_calibrator
 from linkcal.features import LinkScores, calibration_links, score_links
@@ -69,6 +69,8 @@ class RunOutcome:
         By calibrator.
     seconds : dict of str to float
         Wall-clock time by stage.
+    device : str
+        Where the model was trained.
     """
 
     config: RunConfig
@@ -80,6 +82,7 @@ class RunOutcome:
     test_label: FloatArray
     test_probability: dict[str, FloatArray]
     seconds: dict[str, float]
+    device: str
 
 
 def run_experiment(
@@ -117,6 +120,8 @@ def run_experiment(
     -----
     SymmetricDecoderWarning
         If the graph is directed: linkcal's decoders give (u, v) and (v, u) the same logit.
+    EdgeFeaturesWarning
+        If leave-one-out scores are asked for and node features were computed from the edges.
     """
     place = check_device(device)
     notify = progress or _ignore
@@ -127,6 +132,13 @@ def run_experiment(
         warnings.warn(
             f"{config.model} gives both directions of a pair the same score, while the graph is directed",
             SymmetricDecoderWarning,
+            stacklevel=2,
+        )
+    if split.graph.features_from_edges and config.fit_on == "train-loo":
+        warnings.warn(
+            "node features of this graph are computed from its edges, and not anew without a pair's own edge: "
+            "leave-one-out scores keep a trace of it; fit on val",
+            EdgeFeaturesWarning,
             stacklevel=2,
         )
     clock.lap("split")
@@ -160,7 +172,7 @@ def run_experiment(
     artifact = Artifact(model.cpu(), split.graph.to("cpu"), fitted, info, node_ids, split.held_out_edges())
     return RunOutcome(
         config, metrics, artifact, training_config, training, test.toggled.method, label, probability,
-        clock.seconds,
+        clock.seconds, str(place),
     )  # fmt: skip
 
 

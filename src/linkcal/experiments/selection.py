@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedKFold
 from linkcal._math import bernoulli_nll
 from linkcal._random import numpy_stream
 from linkcal.calibrators import Calibrator
-from linkcal.exceptions import LinkcalWarning
+from linkcal.exceptions import LinkcalWarning, RareClassWarning
 from linkcal.features import LinkScores
 from linkcal.wrapper import fit_calibrator
 
@@ -48,8 +48,23 @@ def select_calibrator(
     -------
     str
         Ties go to the first; if no candidate was fitted, the first calibrator.
+
+    Warns
+    -----
+    RareClassWarning
+        If a class has fewer than two links to cross-validate on; the first candidate is then taken.
     """
     candidates = [name for name in fitted if name in CANDIDATES] or list(fitted)[:1]
+    rarest = int(scores.label.sum().item()) if scores.label is not None else 0
+    rarest = min(rarest, len(scores) - rarest)
+    if validation is None and rarest < 2:
+        warnings.warn(
+            f"calibration links must hold at least 2 of each class to choose a calibrator by, got {rarest}: "
+            f"{candidates[0]} is taken",
+            RareClassWarning,
+            stacklevel=2,
+        )
+        return candidates[0]
     if validation is not None:
         losses = {name: _loss(fitted[name], validation) for name in candidates}
     else:
@@ -65,8 +80,6 @@ def _loss(calibrator: Calibrator, scores: LinkScores) -> float:
 def _cross_validated_loss(calibrator: Calibrator, scores: LinkScores, seed: int) -> float:
     _, y = scores.to_arrays()
     folds = min(_FOLDS, int(np.bincount(y, minlength=2).min()))
-    if folds < 2:
-        return _loss(calibrator, scores)
     state = int(numpy_stream(seed, "selection").integers(2**31))
     total = 0.0
     for train, held_out in StratifiedKFold(folds, shuffle=True, random_state=state).split(y, y):
