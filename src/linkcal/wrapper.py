@@ -47,8 +47,8 @@ class CalibratedLinkPredictor(nn.Module):
     node_ids_ : NodeIds or None
         The user's names of the nodes, if it was loaded from a folder that has them.
     held_out_ : Tensor [2, H] or None
-        Known edges that are not in the message graph: the validation links, and in a folder of ``linkcal run``
-        or ``linkcal fit`` the test links too.
+        Known edges that are not in the message graph: the validation links, and in a folder of
+        ``linkcal run`` or ``linkcal fit`` the test links too.
     info_ : dict
         ``fit_on``, ``negatives_per_positive`` and counts of the calibration links. Probabilities are valid
         for the ratio of non-links to links named there.
