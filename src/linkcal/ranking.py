@@ -68,8 +68,8 @@ def most_probable_pairs(
     chunk_size : int
         Pairs scored at once; the answer does not depend on it.
     exclude : Tensor [2, K], optional
-        More known edges to leave out. The validation and test links of the split that the predictor was
-        fitted with (its `held_out_`) are left out in any case.
+        More known edges to leave out, for instance ``split.held_out_edges()``; the predictor's own
+        `held_out_` are left out in any case.
 
     Returns
     -------

@@ -52,7 +52,8 @@ class CalibratedLinkPredictor(nn.Module):
     node_ids_ : NodeIds or None
         The user's names of the nodes, if it was loaded from a folder that has them.
     held_out_ : Tensor [2, H] or None
-        Known edges that are not in the message graph.
+        Known edges that are not in the message graph: the validation links, and in a folder of
+        ``linkcal run`` or ``linkcal fit`` the test links too.
     info_ : dict
         ``fit_on``, ``negatives_per_positive`` and counts of the calibration links. Probabilities are valid
         for the ratio of non-links to links named there.
@@ -100,9 +101,7 @@ class CalibratedLinkPredictor(nn.Module):
         return self
 
     def fit(self, split: LinkSplit, *, fit_on: FitOn = "val") -> Self:
-        """Fit the calibrator on links of `split`.
-
-        Test links are not read, but to keep them out of later lists of missing pairs (`held_out_`).
+        """Fit the calibrator on links of `split`; test links are not read.
 
         Parameters
         ----------
@@ -131,7 +130,7 @@ class CalibratedLinkPredictor(nn.Module):
         self.calibrator_ = fit_calibrator(self.calibrator, scores, validation)
         self.graph_: Graph = split.graph
         self.node_ids_: NodeIds | None = None
-        self.held_out_: Tensor | None = split.held_out_edges()
+        self.held_out_: Tensor | None = split.val.edge_label_index[:, split.val.edge_label == 1]
         positives = int(scores.label.sum()) if scores.label is not None else 0
         self.info_: dict[str, Any] = {
             "fit_on": fit_on,
