@@ -43,6 +43,8 @@ ARTIFACT_FORMAT_VERSION = 1
 _FORMAT = "linkcal-artifact"
 _HEAD = "artifact.json"
 _NODES = "nodes.parquet"
+_REQUIRED = {"graph.safetensors", "calibrators.json", "calibrators.safetensors", "model.safetensors"}
+_FILES = _REQUIRED | {"model.json", _NODES}
 _INFO_KEYS = ("fit_on", "selected", "negatives_per_positive")
 
 
@@ -131,6 +133,7 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     Parameters
     ----------
     folder : path
+        The artifact, or the folder of a run that holds it.
     model : nn.Module, optional
         Needed for a model that is not one of linkcal's own: built as it was when saved; its weights are
         replaced by the saved ones.
@@ -141,7 +144,12 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
         If a file is missing, truncated, altered or of another version, or the weights do not fit `model`.
     """
     source = Path(folder)
+    if not (source / _HEAD).exists() and (source / "artifact" / _HEAD).exists():
+        source = source / "artifact"  # the folder of `linkcal run` or `linkcal fit`
     head = _read_head(source)
+    names = {path for path in head["files"] if path in _FILES}
+    if names != set(head["files"]) or not names >= _REQUIRED:
+        raise ArtifactError(f"{source / _HEAD} must list the artifact's files, got {sorted(head['files'])}")
     for name, digest in head["files"].items():
         if _sha256(_read(source / name)) != digest:
             raise ArtifactError(f"{source / name} must be as it was saved, got a truncated or altered file")
@@ -252,6 +260,8 @@ def _load_weights(source: Path, model: nn.Module | None) -> nn.Module:
 def _read_head(source: Path) -> dict[str, Any]:
     if not source.is_dir():
         raise ArtifactError(f"artifact must be a folder, got {source}")
+    if not (source / _HEAD).is_file():
+        raise ArtifactError(f"artifact must be a folder with {_HEAD}, got {source} without it")
     try:
         head = json.loads(_read(source / _HEAD))
     except ValueError as error:

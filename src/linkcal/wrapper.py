@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from linkcal._validation import check_choice, check_edge_index, check_fraction, check_positive_int
 from linkcal.artifact import Artifact, load_artifact, save_artifact
 from linkcal.calibrators import Calibrator, base_rate_offset, calibrator_name
-from linkcal.data import Graph, LinkSplit, NodeIds
+from linkcal.data import Graph, LinkSplit, NodeIds, pair_keys
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
 from linkcal.features import FitOn, LinkScores, calibration_links, score_links
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
@@ -76,6 +76,12 @@ class CalibratedLinkPredictor(nn.Module):
     True
     """
 
+    calibrator_: Calibrator
+    graph_: Graph
+    node_ids_: NodeIds | None
+    held_out_: Tensor | None
+    info_: dict[str, Any]
+
     def __init__(
         self, model: nn.Module, calibrator: Calibrator, *, decode_returns: DecodeReturns | None = None
     ) -> None:
@@ -95,9 +101,8 @@ class CalibratedLinkPredictor(nn.Module):
         """Take the message graph along where the weights go (``to``, ``double``, ``cuda``, ...)."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if hasattr(self, "graph_"):
-            graph: Graph = self.graph_
-            x = None if graph.x is None else fn(graph.x)
-            self.graph_ = replace(graph, edge_index=fn(graph.edge_index), x=x)
+            x = None if self.graph_.x is None else fn(self.graph_.x)
+            self.graph_ = replace(self.graph_, edge_index=fn(self.graph_.edge_index), x=x)
         return self
 
     def fit(self, split: LinkSplit, *, fit_on: FitOn = "val") -> Self:
@@ -120,19 +125,17 @@ class CalibratedLinkPredictor(nn.Module):
         """
         if not isinstance(split, LinkSplit):
             raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
-        weight = next(self.predictor.parameters(), None)
-        if weight is not None:
-            split = split.to(weight.device)
+        split = _beside(self.predictor, split)
         scores = calibration_links(self.predictor, split, fit_on)
         validation = None
         if fit_on != "val":
             validation = score_links(self.predictor, split.graph, split.val)
         self.calibrator_ = fit_calibrator(self.calibrator, scores, validation)
-        self.graph_: Graph = split.graph
-        self.node_ids_: NodeIds | None = None
-        self.held_out_: Tensor | None = split.val.edge_label_index[:, split.val.edge_label == 1]
+        self.graph_ = split.graph
+        self.node_ids_ = None
+        self.held_out_ = split.val.edge_label_index[:, split.val.edge_label == 1]
         positives = int(scores.label.sum()) if scores.label is not None else 0
-        self.info_: dict[str, Any] = {
+        self.info_ = {
             "fit_on": fit_on,
             "calibration_positives": positives,
             "calibration_negatives": len(scores) - positives,
@@ -145,6 +148,18 @@ class CalibratedLinkPredictor(nn.Module):
         self._require_fitted()
         pairs = check_edge_index(edge_label_index, self.graph_.num_nodes, "edge_label_index")
         return score_links(self.predictor, self.graph_, pairs.to(self.graph_.edge_index.device))
+
+    def known_edges(self, edge_label_index: Tensor) -> Tensor:
+        """Whether each pair [2, L] is an edge of the message graph or one that was held out, [L], bool."""
+        self._require_fitted()
+        graph = self.graph_
+        known = [graph.edge_index]
+        if self.held_out_ is not None:
+            known.append(self.held_out_.to(graph.edge_index.device))
+        keys = pair_keys(torch.cat(known, dim=1), graph.num_nodes, directed=graph.directed)
+        pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
+        asked = pair_keys(pairs.to(keys.device), graph.num_nodes, directed=graph.directed)
+        return torch.isin(asked, keys)
 
     def node_embeddings(self) -> Tensor:
         """Node embeddings z [N, d] on the message graph, in evaluation mode.
@@ -317,6 +332,15 @@ class CalibratedLinkPredictor(nn.Module):
     def _require_fitted(self) -> None:
         if not hasattr(self, "calibrator_"):
             raise NotFittedError("CalibratedLinkPredictor must be fitted first, call fit")
+
+
+def _beside(predictor: nn.Module, split: LinkSplit) -> LinkSplit:
+    """The split with message graph and calibration links on the predictor's device; test links stay."""
+    weight = next(predictor.parameters(), None)
+    if weight is None:
+        return split
+    place = weight.device
+    return replace(split, graph=split.graph.to(place), train=split.train.to(place), val=split.val.to(place))
 
 
 def fit_calibrator(

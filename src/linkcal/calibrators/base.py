@@ -34,6 +34,10 @@ LinkFeatures = Literal["none", "embedding", "difference", "structural"]
 _BASE_RATE_GAP = 0.05
 _BASE_RATE_STANDARD_ERRORS = 4.0
 
+# Beyond these the products and quotients of a fit leave the range of float64. A probability knows no
+# difference between the smallest and 0.
+_LARGEST_LOGIT, _SMALLEST_LOGIT = 1e100, 1e-100
+
 _LARGEST = float(np.finfo(np.float64).max)
 
 

@@ -61,8 +61,8 @@ class BBQ(Calibrator):
     -----
     With N links (sum of weights) the binnings have ``floor(N^(1/3) / 10)`` to ``ceil(10 N^(1/3))`` bins,
     at least 1 and at most one per five links; all different ones are equally likely beforehand. A binning of
-    B bins with N_b links, m_b of them positive, and prior ``alpha_b = N' mid_b / B``, ``beta_b = N' (1 - mid_b) / B``
-    (N' = 2, mid_b the middle of the bin) has the score
+    B bins with N_b links, m_b of them positive, and prior ``alpha_b = N' mid_b / B``,
+    ``beta_b = N' (1 - mid_b) / B`` (N' = 2, mid_b the middle of the bin) has the score
 
         prod_b Gamma(N'/B) / Gamma(N_b + N'/B) * Gamma(m_b + alpha_b) / Gamma(alpha_b)
                * Gamma(N_b - m_b + beta_b) / Gamma(beta_b)

@@ -54,17 +54,19 @@ def score(
 ) -> None:
     """Calibrated probability of each asked pair, in the order asked.
 
-    `logit` is the model's uncalibrated score. A pair that is already a known edge is scored with that edge
-    removed and flagged in `in_graph`. Scores are computed on the message graph that the calibrator was
+    `logit` is the model's uncalibrated score. A pair that is already a known edge (also one that was held out
+    for validation or test) is scored with that edge removed and flagged in `in_graph`. Scores are computed on the message graph that the calibrator was
     fitted with.
     """
     from linkcal.data import NodeIds, read_pairs
     from linkcal.exceptions import InputError
-    from linkcal.experiments import ARTIFACT_FOLDER
     from linkcal.wrapper import CalibratedLinkPredictor
 
-    artifact_folder = folder / ARTIFACT_FOLDER if (folder / ARTIFACT_FOLDER).is_dir() else folder
-    predictor = CalibratedLinkPredictor.load(artifact_folder, calibrator=calibrator)
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise InputError(f"out must be a file in an existing folder, got {out}")
+    if out is not None and out.resolve() == pairs.resolve():
+        raise InputError(f"out must be another file than the pairs, got {out} for both")
+    predictor = CalibratedLinkPredictor.load(folder, calibrator=calibrator)
     node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
     chunks = read_pairs(pairs, node_ids, source=source, target=target, chunk_size=chunk_size)
     rate = None if base_rate is None else predictor.resolve_base_rate(_rate(base_rate))
@@ -77,8 +79,6 @@ def score(
             shutil.copyfileobj(spool, sys.stdout)
         log(note["statement"])
         return
-    if not out.parent.is_dir():
-        raise InputError(f"out must be in an existing folder, got {out}")
     with written_whole(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         total = _write(chunks, predictor, file, rate)
     side = out.with_name(out.name + ".meta.json")
@@ -108,7 +108,10 @@ def _write(
             chunk.target.to_pylist(),
             scores.logit.tolist(),
             predictor.probability_of(scores, base_rate=rate).tolist(),
-            ("true" if known else "false" for known in scores.toggled.in_graph.tolist()),
+            (
+                "true" if known else "false"
+                for known in predictor.known_edges(chunk.edge_label_index).tolist()
+            ),
             strict=True,
         )
         writer.writerows(rows)

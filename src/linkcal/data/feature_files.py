@@ -112,6 +112,12 @@ class FeatureTable:
             )
 
 
+def _without_index(table: Any) -> Any:
+    """The table without the row index that pandas stores beside the columns."""
+    stored = [name for name in table.column_names if name.startswith("__index_level_")]
+    return table.drop_columns(stored) if stored else table
+
+
 def read_feature_table(path: Path) -> FeatureTable:
     """Read a feature file of any known format; see :func:`linkcal.data.read_features`.
 
@@ -125,7 +131,7 @@ def read_feature_table(path: Path) -> FeatureTable:
         if kind == "csv":
             ids, x = _read_csv(path)
         elif kind == "parquet":
-            ids, x = _split(path, pq.read_table(os.fspath(path)))
+            ids, x = _split(path, _without_index(pq.read_table(os.fspath(path))))
         else:
             ids, x = _read_arrays(path, kind)
     except (pa.ArrowException, OSError) as error:

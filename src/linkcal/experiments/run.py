@@ -136,8 +136,8 @@ def run_experiment(
         )
     if split.graph.features_from_edges and config.fit_on == "train-loo":
         warnings.warn(
-            "node features of this graph are computed from its edges, and not anew without a pair's own edge: "
-            "leave-one-out scores keep a trace of it; fit on val",
+            "node features of this graph are computed from its edges, and not anew without a pair's own "
+            "edge: leave-one-out scores keep a trace of it; fit on val",
             EdgeFeaturesWarning,
             stacklevel=2,
         )

@@ -218,6 +218,8 @@ def _check_graph(x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> tup
     if not isinstance(x, Tensor) or x.ndim not in (1, 2):
         shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x must be a tensor of shape [N, F] or [N], got {shape}")
+    if x.dtype.is_floating_point and not bool(torch.isfinite(x).all()):
+        raise InputError(f"x must be finite, {int((~torch.isfinite(x)).sum())} values are not")
     edge_index = check_edge_index(edge_index, x.size(0))
     pairs = check_edge_index(edge_label_index, x.size(0), "edge_label_index")
     loops = pairs[0] == pairs[1]

@@ -126,6 +126,8 @@ class ToggleEngine:
         if not isinstance(known, Recognised):
             return known
         features = known.node_features(self.x)
+        if features.dtype not in (torch.float32, torch.float64):
+            return Unrecognised(f"its features are {features.dtype}, not float32 or float64")
         positions = None if known.positions is None else known.positions(self.x)
         z, caches = forward_with_cache(known.layers, self.graph, features, positions)
         if not _agree(z, self.z):
