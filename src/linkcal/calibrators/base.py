@@ -310,6 +310,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
             _raise_input_error(error)
         X, y = checked if isinstance(checked, tuple) else (checked, None)
         _require_finite(X, "X")
+        X = _within_range(X)
         # Columns side by side in memory: sums over column 0 then round alike whatever stands next to it.
         return np.asfortranarray(X), y
 
@@ -336,6 +337,20 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
 
 def _raise_input_error(error: ValueError) -> NoReturn:
     raise InputError(" ".join(str(error).split())) from error
+
+
+def _within_range(X: FloatArray) -> FloatArray:
+    """X with logits next to 0 set to 0; refuses logits too large to compute with."""
+    size = np.abs(X[:, 0])
+    if size.max(initial=0.0) > _LARGEST_LOGIT:
+        raise InputError(
+            f"X must hold logits of at most {_LARGEST_LOGIT:g} in absolute value, got {size.max():g}"
+        )
+    tiny = (size < _SMALLEST_LOGIT) & (size > 0.0)
+    if tiny.any():
+        X = X.copy()
+        X[tiny, 0] = 0.0
+    return X
 
 
 def _require_finite(array: FloatArray, name: str) -> None:

@@ -55,8 +55,8 @@ def score(
     """Calibrated probability of each asked pair, in the order asked.
 
     `logit` is the model's uncalibrated score. A pair that is already a known edge (also one that was held out
-    for validation or test) is scored with that edge removed and flagged in `in_graph`. Scores are computed on the message graph that the calibrator was
-    fitted with.
+    for validation or test) is scored with that edge removed and flagged in `in_graph`. Scores are computed on
+    the message graph that the calibrator was fitted with.
     """
     from linkcal.data import NodeIds, read_pairs
     from linkcal.exceptions import InputError
@@ -103,15 +103,13 @@ def _write(
     total = 0
     for chunk in counted(chunks, "pairs scored"):
         scores = predictor.score(chunk.edge_label_index)
+        flags = predictor.known_edges(chunk.edge_label_index).tolist()
         rows = zip(
             chunk.source.to_pylist(),
             chunk.target.to_pylist(),
             scores.logit.tolist(),
             predictor.probability_of(scores, base_rate=rate).tolist(),
-            (
-                "true" if known else "false"
-                for known in predictor.known_edges(chunk.edge_label_index).tolist()
-            ),
+            ("true" if known else "false" for known in flags),
             strict=True,
         )
         writer.writerows(rows)
