@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from linkcal._math import bernoulli_nll
 from linkcal.calibrators import Identity, Temperature
-from linkcal.exceptions import BaseRateWarning, BoundReachedWarning
+from linkcal.exceptions import BaseRateWarning, BoundReachedWarning, LinkcalWarning
 from linkcal.metrics import expected_calibration_error
 
 from .samples import groups, overconfident
@@ -122,3 +122,13 @@ def test_agrees_with_netcal(netcal):
     theirs = other.transform(p)
     np.testing.assert_allclose(ours.predict_proba(X)[:, 1], theirs, atol=2e-5)
     assert bernoulli_nll(ours.decision_function(X), y).sum() <= -np.log(np.where(y, theirs, 1 - theirs)).sum()
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_logits_at_the_ends_of_float64_give_probabilities(scale):
+    X = scale * np.array([[1.0], [-1.0], [0.5], [-0.5], [1.0], [-1.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinkcalWarning)
+        p = Temperature().fit(X, [1, 0, 0, 1, 1, 0]).predict_proba(X)
+    assert np.isfinite(p).all()
+    assert ((p >= 0.0) & (p <= 1.0)).all()

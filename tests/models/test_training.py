@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,9 +57,15 @@ class Unreadable:
         raise AssertionError(f"the trainer read test.{name}")
 
 
+def prepared(model, split):
+    """The split with the message graph as the model reads it."""
+    return replace(split, graph=model.prepare(split.graph))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_learns_a_planted_graph_without_features(name, featureless):
     model = make_model(name, 8, num_nodes=40, seed=0, hidden_channels=16, out_channels=8)
+    featureless = prepared(model, featureless)
     losses = []
     config = TrainingConfig(epochs=100, lr=0.01, patience=None, eval_every=10)
     result = train_link_predictor(
@@ -72,6 +79,7 @@ def test_learns_a_planted_graph_without_features(name, featureless):
 @pytest.mark.parametrize("name", NAMES)
 def test_learns_a_planted_graph_with_features(name, split):
     model = small(name)
+    split = prepared(model, split)
     result = train_link_predictor(model, split, TrainingConfig(epochs=60, lr=0.02, patience=None))
     assert result.best_val_auc > 0.6
     assert auc(model, split, split.test) > 0.55
@@ -82,7 +90,7 @@ def test_same_seed_same_numbers(name, split):
     config = TrainingConfig(epochs=8, eval_every=2)
     models = [small(name, dropout=0.5) for _ in range(3)]
     results = [
-        train_link_predictor(model, split, config, seed=seed)
+        train_link_predictor(model, prepared(model, split), config, seed=seed)
         for model, seed in zip(models, (4, 4, 5), strict=True)
     ]
     assert results[0] == results[1]

@@ -340,15 +340,12 @@ def _raise_input_error(error: ValueError) -> NoReturn:
 
 
 def _within_range(X: FloatArray) -> FloatArray:
-    """X with logits next to 0 set to 0; refuses logits too large to compute with."""
+    """X with huge logits clipped and tiny ones set to 0."""
     size = np.abs(X[:, 0])
-    if size.max(initial=0.0) > _LARGEST_LOGIT:
-        raise InputError(
-            f"X must hold logits of at most {_LARGEST_LOGIT:g} in absolute value, got {size.max():g}"
-        )
-    tiny = (size < _SMALLEST_LOGIT) & (size > 0.0)
-    if tiny.any():
+    huge, tiny = size > _LARGEST_LOGIT, (size < _SMALLEST_LOGIT) & (size > 0.0)
+    if huge.any() or tiny.any():
         X = X.copy()
+        X[huge, 0] = np.copysign(_LARGEST_LOGIT, X[huge, 0])
         X[tiny, 0] = 0.0
     return X
 
