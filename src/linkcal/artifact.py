@@ -25,8 +25,10 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors import numpy as safetensors_numpy
-from safetensors import torch as safetensors_torch
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from linkcal._validation import check_edge_index, check_positive_int
@@ -167,7 +169,7 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
 def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tensor | None]:
     """Message graph and, where they were saved, the held-out edges [2, P]."""
     try:
-        tensors = safetensors_torch.load(_read(source / "graph.safetensors"))
+        tensors = load_tensors(_read(source / "graph.safetensors"))
         graph = Graph(tensors["edge_index"], x=tensors.get("x"), **description)
         check_edge_index(graph.edge_index, check_positive_int(graph.num_nodes, "num_nodes"))
         if graph.x is not None and graph.x.size(0) != graph.num_nodes:
@@ -186,13 +188,13 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
         state = {
             name: value.detach().cpu().clone().contiguous() for name, value in model.state_dict().items()
         }
-        (folder / "model.safetensors").write_bytes(safetensors_torch.save(state))
+        (folder / "model.safetensors").write_bytes(save_tensors(state))
     tensors = {"edge_index": artifact.graph.edge_index.cpu().contiguous()}
     if artifact.graph.x is not None:
         tensors["x"] = artifact.graph.x.cpu().contiguous()
     if artifact.held_out is not None:
         tensors["held_out"] = artifact.held_out.cpu().contiguous()
-    (folder / "graph.safetensors").write_bytes(safetensors_torch.save(tensors))
+    (folder / "graph.safetensors").write_bytes(save_tensors(tensors))
     _write_calibrators(artifact.calibrators, folder)
     if artifact.node_ids is not None:
         artifact.node_ids.save(folder / _NODES)
@@ -218,13 +220,13 @@ def _write_calibrators(calibrators: Mapping[str, Calibrator], folder: Path) -> N
             f"calibrator must have JSON values as parameters to be saved, got {error}"
         ) from error
     (folder / "calibrators.json").write_text(text + "\n", encoding="utf-8")
-    (folder / "calibrators.safetensors").write_bytes(safetensors_numpy.save(arrays))
+    (folder / "calibrators.safetensors").write_bytes(save_arrays(arrays))
 
 
 def _read_calibrators(source: Path) -> dict[str, Calibrator]:
     try:
         described = json.loads(_read(source / "calibrators.json"))
-        arrays = safetensors_numpy.load(_read(source / "calibrators.safetensors"))
+        arrays = load_arrays(_read(source / "calibrators.safetensors"))
         out = {}
         for name, entry in described.items():
             state = entry["state"] | {key: arrays[f"{name}/{key}"] for key in entry["arrays"]}
@@ -247,7 +249,7 @@ def _load_weights(source: Path, model: nn.Module | None) -> nn.Module:
             )
         return load_model(source)
     try:
-        state = safetensors_torch.load(_read(source / "model.safetensors"))
+        state = load_tensors(_read(source / "model.safetensors"))
         model.load_state_dict(state)
     except (SafetensorError, RuntimeError) as error:
         first_line = " ".join(str(error).split())

@@ -66,7 +66,7 @@ def base_sums(
 
 
 # The helpers below index whole arrays. Handing them rows (views) would be easier to read, but Numba counts
-# references to every view, atomically, which took three quarters of the time.
+# references to every view, atomically, for each of the pairs.
 
 
 @njit(inline="always")
