@@ -274,3 +274,21 @@ def test_a_replaced_head_has_no_product_form():
             return 2 * h.sum(-1)
 
     assert Doubled(F).product_form() is None
+
+
+def test_link_embedding_has_one_gradient_however_many_threads_sum_it():
+    # 20,000 links on 50 nodes: every row of the gradient is a sum of hundreds of terms.
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.randint(50, (2, 20_000), generator=generator)
+    z = torch.randn(50, 16, generator=generator, requires_grad=True)
+    weight = torch.randn(20_000, 16, generator=generator)
+    model = GCN(4, 8)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        gradients = [
+            torch.autograd.grad((weight * model.link_embedding(z, pairs)).sum(), z)[0] for _ in range(10)
+        ]
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)

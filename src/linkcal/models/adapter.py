@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 from torch_geometric.nn.models import GAE, VGAE, InnerProductDecoder
 
 from linkcal._validation import check_choice
@@ -186,7 +187,7 @@ def link_embedding_of(model: nn.Module, z: Tensor, edge_label_index: Tensor) -> 
     """
     own = getattr(model, "link_embedding", None)
     if own is None:
-        return z[edge_label_index[0]] * z[edge_label_index[1]]
+        return embedding(edge_label_index[0], z) * embedding(edge_label_index[1], z)
     h = own(z, edge_label_index)
     expected = edge_label_index.size(1)
     if not isinstance(h, Tensor) or h.ndim != 2 or h.size(0) != expected:

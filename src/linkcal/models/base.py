@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 from torch_geometric.nn.inits import reset
 
 from linkcal._validation import check_positive_int
@@ -127,7 +128,9 @@ class LinkPredictor(GraphModel):
 
     def link_embedding(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
         """Link embeddings h = z_u * z_v, [L, d]; the order of the endpoints does not matter."""
-        return z[edge_label_index[0]] * z[edge_label_index[1]]
+        # Not z[index]: its gradient is summed by several threads in any order, so that two runs with one
+        # seed differ. An embedding look-up is the same, and its gradient is summed in a fixed order.
+        return embedding(edge_label_index[0], z) * embedding(edge_label_index[1], z)
 
     def head(self, h: Tensor) -> Tensor:
         """Logits [L] of link embeddings [L, d]: their sum, the inner product of the endpoints."""

@@ -199,7 +199,7 @@ class PEG(LinkPredictor):
 
     def link_embedding(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
         """Link embeddings [L, out_channels], with the squared distance as one more column if asked for."""
-        u, v = z[edge_label_index[0]], z[edge_label_index[1]]
+        u, v = functional.embedding(edge_label_index[0], z), functional.embedding(edge_label_index[1], z)
         out = self.out_channels
         product = u[:, :out] * v[:, :out]
         if self.decoder == "product":
