@@ -10,7 +10,14 @@ import torch
 
 from linkcal.calibrators import CALIBRATORS
 from linkcal.data import Graph
-from linkcal.exceptions import BaseRateWarning, FewNegativesWarning, ShortageError, SymmetricDecoderWarning
+from linkcal.exceptions import (
+    BaseRateWarning,
+    EdgeFeaturesWarning,
+    FewNegativesWarning,
+    RareClassWarning,
+    ShortageError,
+    SymmetricDecoderWarning,
+)
 from linkcal.experiments import RunConfig, run_experiment, select_calibrator, to_json, write_outputs
 from linkcal.features import calibration_links
 from linkcal.metrics import EVALUATION_KEYS
@@ -156,3 +163,21 @@ def test_failed_write_leaves_no_finished_run(outcome, tmp_path, monkeypatch):
 
 def test_json_has_no_nan():
     assert json.loads(to_json({"a": float("nan"), "b": [1.0, float("inf")]})) == {"a": None, "b": [1.0, None]}
+
+
+def test_features_made_from_edges_warn_of_leave_one_out(small_graph):
+    built = Graph(
+        small_graph.edge_index, small_graph.num_nodes, feature_builder=lambda edges, n: torch.ones(n, 2)
+    )
+    config = RunConfig("built", "gcn", epochs=2, fit_on="train-loo", calibrators=("platt",))
+    with pytest.warns(EdgeFeaturesWarning, match="leave-one-out scores keep a trace of it"):
+        outcome = run_experiment(config, built)
+    assert outcome.artifact.graph.features_from_edges
+
+
+def test_selection_without_links_to_choose_by_takes_the_first(outcome, trained_gcn, small_split):
+    scores = calibration_links(trained_gcn, small_split)
+    positive = torch.nonzero(scores.label == 1).flatten()[:1]
+    few = scores.take(torch.cat([positive, torch.nonzero(scores.label == 0).flatten()]))
+    with pytest.warns(RareClassWarning, match="at least 2 of each class to choose a calibrator by, got 1"):
+        assert select_calibrator(outcome.artifact.calibrators, few, None, seed=0) == "uncalibrated"
