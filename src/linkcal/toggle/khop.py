@@ -189,6 +189,23 @@ def _rows(graph: ToggleGraph) -> tuple[IntArray, IntArray, IntArray]:
     return graph.indptr.cpu().numpy(), graph.senders.cpu().numpy(), multiplicity.cpu().numpy()
 
 
+class _RowBuffer:
+    """Rows of x gathered into memory that is kept: fresh pages for wide features cost more than the copy."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+        self.memory = x.new_empty(0, *x.shape[1:])
+
+    def gather(self, nodes: Tensor) -> Tensor:
+        """``x[nodes]``, valid until the next call."""
+        if nodes.numel() > self.memory.size(0):
+            # An eighth more than asked: batches differ a little in size.
+            self.memory = self.x.new_empty(nodes.numel() * 9 // 8, *self.x.shape[1:])
+        rows = self.memory[: nodes.numel()]
+        torch.index_select(self.x, 0, nodes, out=rows)
+        return rows
+
+
 def khop_endpoints(
     model: nn.Module,
     x: Tensor,
@@ -222,8 +239,9 @@ def khop_endpoints(
         If ``encode`` does not return one row per node of the subgraphs.
     """
     sources, targets = [], []
+    rows = _RowBuffer(x)
     for batch in extractor.batches(pairs, insert, toggle=toggle):
-        z = model.encode(x[batch.nodes], batch.edge_index)  # type: ignore[operator]
+        z = model.encode(rows.gather(batch.nodes), batch.edge_index)  # type: ignore[operator]
         if z.size(0) != batch.nodes.numel():
             raise UnsupportedModelError(
                 f"model.encode must return one row per node of x, {batch.nodes.numel()}, got {z.size(0)}; "
