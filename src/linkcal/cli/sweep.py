@@ -54,25 +54,22 @@ def sweep(
 ) -> None:
     """Train, calibrate and measure every combination, once; run it again to continue."""
     from linkcal.calibrators import CALIBRATORS
-    from linkcal.experiments import RunConfig, SweepPlan, parse_seeds
+    from linkcal.experiments import SweepPlan, parse_seeds
 
-    names, kinds = _names(datasets), _names(models)
-    base = RunConfig(
-        names[0],
-        kinds[0],
-        preset=preset,
-        epochs=epochs,
-        batch_size=batch_size,
-        negatives_per_positive=negatives,
-        calibrators=tuple(CALIBRATORS) if calibrators is None else _names(calibrators),
-    )
+    settings = {
+        "preset": preset,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "negatives_per_positive": negatives,
+        "calibrators": tuple(CALIBRATORS) if calibrators is None else _names(calibrators),
+    }
     plan = SweepPlan(
-        names,
-        kinds,
+        _names(datasets),
+        _names(models),
         parse_seeds(train_seeds, "train-seeds"),
         parse_seeds(calibration_seeds, "calibration-seeds"),
         _names(fit_on),
-        base,
+        settings,
     )
     plan.check_datasets()
     root = None if data_root is None else str(data_root.resolve())
@@ -82,10 +79,17 @@ def sweep(
 def export(
     store: Annotated[Path, typer.Argument(help="Folder of a sweep.", metavar="STORE")],
     out: Annotated[Path, typer.Option("--out", help="File to write, .csv.gz.")],
+    remeasure: Annotated[
+        bool, typer.Option("--remeasure", help="First compute all metrics anew from the stored predictions.")
+    ] = False,
 ) -> None:
     """Write all measured values of a sweep to one small file, from which tables can be made as well."""
-    from linkcal.experiments import export_records
+    from linkcal.experiments import Store as SweepStore
+    from linkcal.experiments import export_records, remeasure_cell
 
+    if remeasure:
+        for folder in SweepStore(store).cells():
+            remeasure_cell(folder)
     log(f"{export_records(store, out):,} values: {out}")
 
 

@@ -1,5 +1,6 @@
 """Runs and sweeps: their settings, the work, and what they leave on disk."""
 
+from linkcal.experiments.calibration_stage import remeasure_cell
 from linkcal.experiments.cells import Cell, SweepPlan, TrainingJob, parse_seeds, settings_of, settings_suffix
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.engines import ENGINES
@@ -40,6 +41,7 @@ __all__ = [
     "parse_seeds",
     "pending_jobs",
     "read_records",
+    "remeasure_cell",
     "run_experiment",
     "run_sweep",
     "select_calibrator",

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from linkcal._files import written_whole
 from linkcal._validation import check_device
 from linkcal.calibrators import Calibrator
 from linkcal.data import Graph, LinkPairs, LinkSplit
@@ -29,13 +30,13 @@ from linkcal.experiments.training_stage import StoredTraining, message_texts
 from linkcal.features import LinkScores, score_links
 from linkcal.metrics import METRICS, evaluate_links
 
-__all__ = ["METRIC_COLUMNS", "Calibration", "calibrate_and_store", "measure"]
+__all__ = ["METRIC_COLUMNS", "Calibration", "calibrate_and_store", "measure", "remeasure_cell"]
 
 METRICS_FILE = "metrics.csv"
 PREDICTIONS_FILE = "predictions.npz"
 METRIC_COLUMNS = ("calibrator", "part", "metric", "value")
 #: Parts of the split that every calibrator is measured on.
-_MEASURED = ("val", "test")
+MEASURED_PARTS = ("val", "test")
 
 FloatArray = NDArray[np.float64]
 
@@ -63,8 +64,8 @@ class Calibration:
     def links(self, fit_on: str, calibration_seed: int) -> LinkScores:
         """Labelled scores that a cell's calibrators are fitted on.
 
-        With calibration seed 0 these are the links of ``linkcal run``. Another seed keeps the positives, whose
-        scores are stored, and scores its own non-links.
+        With calibration seed 0 these are the links of ``linkcal run``. Another seed keeps the positives,
+        whose scores are stored, and scores its own non-links.
         """
         part = "val" if fit_on == "val" else "train"
         scores = self.stored.scores[part]
@@ -143,8 +144,7 @@ class _Result:
 
     calibrator: str
     parameters: dict[str, Any]
-    logit: FloatArray
-    probability: FloatArray
+    answers: dict[str, tuple[FloatArray, FloatArray]]
     metrics: dict[str, dict[str, float]]
 
 
@@ -172,12 +172,14 @@ def _fit_and_measure(
 
 def _result(name: str, calibrator: Calibrator, stored: StoredTraining) -> _Result:
     answers, metrics = {}, {}
-    for part in _MEASURED:
+    for part in MEASURED_PARTS:
         X, y = stored.scores[part].to_arrays(calibrator.link_features)
         logit, probability = calibrator.decision_function(X), calibrator.predict_proba(X)[:, 1]
         answers[part] = logit, probability
-        metrics[part] = measure(y.astype(np.float64), probability, logit, stored.truth if part == "test" else None)
-    return _Result(name, calibrator.get_params(), *answers["test"], metrics)
+        metrics[part] = measure(
+            y.astype(np.float64), probability, logit, stored.truth if part == "test" else None
+        )
+    return _Result(name, calibrator.get_params(), answers, metrics)
 
 
 def measure(
@@ -198,8 +200,8 @@ def measure(
     -------
     dict of str to float
         Those of :func:`linkcal.metrics.evaluate_links`, then the rest of ``METRICS``, then ``positives`` and
-        ``negatives``: an ECE says nothing without the number of links and their ratio, and Hits@K is 1 whenever
-        there are fewer than K non-links.
+        ``negatives``: an ECE says nothing without the number of links and their ratio, and Hits@K is 1
+        whenever there are fewer than K non-links.
 
     Examples
     --------
@@ -225,7 +227,6 @@ def _write_cell(
     store: Store, calibration: Calibration, cell: Cell, results: list[_Result], common: dict[str, Any]
 ) -> None:
     job = calibration.job
-    label = calibration.stored.scores["test"].to_arrays()[1]
     links = calibration.links(cell.fit_on, cell.calibration_seed).to_arrays()[1]
     record = {
         "config": job.config_for(cell.fit_on).to_dict(),
@@ -235,26 +236,55 @@ def _write_cell(
         **common,
     }
     with store.new_folder(store.new_cell_folder(job, cell)) as folder:
-        _write_metrics(results, folder / METRICS_FILE)
-        np.savez_compressed(
-            folder / PREDICTIONS_FILE,
-            label=label.astype(np.int8),
-            calibrator=np.array([result.calibrator for result in results]),
-            logit=np.stack([result.logit for result in results]),
-            probability=np.stack([result.probability for result in results]),
-        )
+        _write_metrics({r.calibrator: r.metrics for r in results}, folder / METRICS_FILE)
+        _write_predictions(results, calibration.stored, folder / PREDICTIONS_FILE)
         (folder / CONFIG_FILE).write_text(to_json(record) + "\n", encoding="utf-8")
     store.clear_failure(job, cell.name)
 
 
-def _write_metrics(results: list[_Result], path: Path) -> None:
+def _write_predictions(results: list[_Result], stored: StoredTraining, path: Path) -> None:
+    """Labels (L,) of each part, and logits and probabilities (C, L) of C calibrators, float64."""
+    arrays: dict[str, NDArray[Any]] = {"calibrator": np.array([result.calibrator for result in results])}
+    for part in MEASURED_PARTS:
+        arrays[f"{part}_label"] = stored.scores[part].to_arrays()[1].astype(np.int8)
+        arrays[f"{part}_logit"] = np.stack([result.answers[part][0] for result in results])
+        arrays[f"{part}_probability"] = np.stack([result.answers[part][1] for result in results])
+    if stored.truth is not None:
+        arrays["test_truth"] = stored.truth
+    np.savez_compressed(path, **arrays)
+
+
+def _write_metrics(metrics: Mapping[str, Mapping[str, Mapping[str, float]]], path: Path) -> None:
+    """Long form of values by calibrator, part and metric."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(METRIC_COLUMNS)
-        for result in results:
-            for part, row in result.metrics.items():
+        for calibrator, parts in metrics.items():
+            for part, row in parts.items():
                 # repr gives the shortest text that reads back as the same float.
-                writer.writerows((result.calibrator, part, metric, repr(value)) for metric, value in row.items())
+                writer.writerows((calibrator, part, metric, repr(value)) for metric, value in row.items())
+
+
+def remeasure_cell(folder: Path) -> None:
+    """Compute all metrics of a finished cell anew from its stored predictions: nothing is trained or fitted.
+
+    For metrics that linkcal did not have when the cell was made. ``metrics.csv`` is replaced whole.
+    """
+    with np.load(folder / PREDICTIONS_FILE, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    metrics: dict[str, dict[str, dict[str, float]]] = {}
+    for number, name in enumerate(arrays["calibrator"].tolist()):
+        metrics[name] = {
+            part: measure(
+                arrays[f"{part}_label"].astype(np.float64),
+                arrays[f"{part}_probability"][number],
+                arrays[f"{part}_logit"][number],
+                arrays.get(f"{part}_truth"),
+            )
+            for part in MEASURED_PARTS
+        }
+    with written_whole(folder / METRICS_FILE) as path:
+        _write_metrics(metrics, path)
 
 
 def _on_cpu(scores: LinkScores) -> LinkScores:

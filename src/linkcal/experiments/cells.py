@@ -4,15 +4,15 @@ A cell is (data set, model, training seed, calibration seed, fit_on) under fixed
 
     STORE/<data set>/<model>[~setting=value...]/train-<seed>/<fit_on>/cal-<seed>/
 
-and the training that its calibrations share lies in ``.../train-<seed>/training/``. Settings appear in the name
-where they differ from their default, so a new field of :class:`RunConfig` finds its place by itself.
+and the training that its calibrations share lies in ``.../train-<seed>/training/``. Settings appear in the
+name where they differ from their default, so a new field of :class:`RunConfig` finds its place by itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from linkcal.features import FIT_ON
 
 __all__ = ["Cell", "SweepPlan", "TrainingJob", "parse_seeds", "settings_of", "settings_suffix"]
 
-#: Fields of RunConfig that have their own place in the layout, or that differ between the calibrators of a cell.
+#: Fields of RunConfig with their own place in the layout, or that say only which part of a cell is asked.
 _PLACED = ("dataset", "model", "seed", "fit_on", "calibrators")
 
 
@@ -89,19 +89,19 @@ class SweepPlan:
     train_seeds, calibration_seeds : sequence of int
     fit_on : sequence of str
         See :func:`linkcal.features.calibration_links`.
-    base : RunConfig, optional
-        The other settings; its data set, model, seed and fit_on are not used.
+    settings : mapping of str to object
+        Other fields of :class:`RunConfig`, the same for all cells.
 
     Raises
     ------
     InputError
-        If a list is empty or has an entry twice, or a value is unknown or out of range.
+        If a list is empty or has an entry twice, or a setting is unknown or out of range.
 
     Examples
     --------
     >>> plan = SweepPlan(["cora", "citeseer"], ["gcn", "vgae"], range(2), range(3), ["val", "train"])
-    >>> [job.title for job in plan.jobs()][:5]
-    ['cora gcn train-0', 'citeseer gcn train-0', 'cora vgae train-0', 'citeseer vgae train-0', 'cora gcn train-1']
+    >>> [job.title for job in plan.jobs()][1:4]
+    ['citeseer gcn train-0', 'cora vgae train-0', 'citeseer vgae train-0']
     >>> sum(len(job.cells()) for job in plan.jobs())
     48
     """
@@ -111,7 +111,7 @@ class SweepPlan:
     train_seeds: Sequence[int] = tuple(range(5))
     calibration_seeds: Sequence[int] = tuple(range(5))
     fit_on: Sequence[str] = ("val",)
-    base: RunConfig | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("datasets", "models", "train_seeds", "calibration_seeds", "fit_on"):
@@ -122,7 +122,9 @@ class SweepPlan:
             check_positive_int(seed, "seed", minimum=0)
         for name in self.fit_on:
             check_choice(name, "fit_on", FIT_ON)
-        # Every setting is checked by RunConfig before the first training starts.
+        for name in self.settings:
+            check_choice(name, "setting", _setting_names())
+        # Every value is checked by RunConfig before the first training starts.
         self.jobs()
 
     def check_datasets(self) -> None:
@@ -144,8 +146,9 @@ class SweepPlan:
         for seed in self.train_seeds:
             for model in self.models:
                 for dataset in self.datasets:
-                    base = self.base or RunConfig(dataset, model)
-                    config = replace(base, dataset=dataset, model=model, seed=seed, fit_on=self.fit_on[0])
+                    config = RunConfig(
+                        dataset=dataset, model=model, seed=seed, fit_on=self.fit_on[0], **self.settings
+                    )
                     yield TrainingJob(config, tuple(self.fit_on), tuple(self.calibration_seeds))
 
 
@@ -159,11 +162,15 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
     >>> settings_of(RunConfig("cora", "vgae", seed=3, preset="paper", epochs=20))
     {'preset': 'paper', 'epochs': 20}
     """
-    free = [field for field in fields(config) if field.name not in _PLACED]
+    names = [name for name in _setting_names() if name not in _PLACED]
+    plain = RunConfig(config.dataset, config.model)
+    # A protocol has defaults of its own, which its name already says.
+    chosen = {name: getattr(config, name) for name in names if name == "protocol"}
+    expected = RunConfig(config.dataset, config.model, **chosen)
     return {
-        field.name: getattr(config, field.name)
-        for field in free
-        if getattr(config, field.name) != field.default
+        name: getattr(config, name)
+        for name in names
+        if getattr(config, name) != getattr(plain if name in chosen else expected, name)
     }
 
 
@@ -195,7 +202,9 @@ def parse_seeds(text: str, name: str = "seeds") -> tuple[int, ...]:
     """
     pattern = r"\d+(-\d+)?(,\d+(-\d+)?)*"
     if not re.fullmatch(pattern, text):
-        raise InputError(f"{name} must be a count such as 5, or numbers and ranges such as 0,2-4, got {text!r}")
+        raise InputError(
+            f"{name} must be a count such as 5, or numbers and ranges such as 0,2-4, got {text!r}"
+        )
     if text.isdigit():
         return tuple(range(check_positive_int(int(text), name)))
     seeds: list[int] = []
@@ -207,8 +216,16 @@ def parse_seeds(text: str, name: str = "seeds") -> tuple[int, ...]:
     return tuple(seeds)
 
 
+def _setting_names() -> list[str]:
+    return [each.name for each in fields(RunConfig)]
+
+
 def _safe(value: object) -> str:
     """Text that is a file name everywhere, cannot be hidden, and holds none of the layout's own marks."""
+    if isinstance(value, tuple):
+        return "+".join(
+            "-".join(map(_safe, part)) if isinstance(part, tuple) else _safe(part) for part in value
+        )
     text = value if isinstance(value, str) else repr(value)
     text = re.sub(r"[^A-Za-z0-9._+-]", "_", text)
     return f"_{text}" if text.startswith(".") else text

@@ -26,7 +26,8 @@ Report = TypeVar("Report")
 def threads_per_job(jobs: int, cores: int | None = None) -> int:
     """Threads that each of `jobs` processes may use: a fair share of the cores, at least one.
 
-    ``OMP_NUM_THREADS`` is an upper bound, as it is for the libraries themselves.
+    Cores are those that this process may use, and a process takes no more than
+    ``OMP_NUM_THREADS``, which the libraries obey.
 
     Examples
     --------
@@ -34,9 +35,11 @@ def threads_per_job(jobs: int, cores: int | None = None) -> int:
     (4, 1)
     """
     jobs = check_positive_int(jobs, "jobs")
-    share = max(1, (cores or joblib.cpu_count()) // jobs)
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return min(share, int(asked)) if asked.isdigit() and int(asked) > 0 else share
+    if cores is None:
+        asked = os.environ.get("OMP_NUM_THREADS", "")
+        most = int(asked) if asked.isdigit() and int(asked) > 0 else joblib.cpu_count()
+        return min(max(1, joblib.cpu_count() // jobs), most)
+    return max(1, cores // jobs)
 
 
 @contextmanager
@@ -89,7 +92,7 @@ def run_jobs(
 
 @contextmanager
 def _ray(num_processes: int) -> Iterator[None]:
-    """joblib's Ray backend, on the named cluster or on one of our own."""
+    """Ray as joblib's backend, on the named cluster or on one of our own."""
     try:
         import ray
         from ray.util.joblib import register_ray

@@ -24,8 +24,8 @@ class Usage:
     seconds : dict of str to float
         Wall-clock time by step, and ``total``.
     peak_memory_mib : float or None
-        Largest resident memory of the process while the stage ran (the process holds libraries and cached data
-        sets beside the stage's own arrays); None where the system does not tell.
+        Largest resident memory of the process while the stage ran (the process holds libraries and cached
+        data sets beside the stage's own arrays); None where the system does not tell.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)

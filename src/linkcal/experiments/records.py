@@ -40,10 +40,10 @@ def read_records(store: str | os.PathLike[str]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per value, columns ``RECORD_COLUMNS``: ``part`` is ``"val"`` or ``"test"``, ``settings`` the
-        settings that differ from their default (``"preset=paper~epochs=20"``; empty if none does), ``value`` a
-        float64, fractions and not percent. Rows are sorted by all columns but the value; store and file give
-        equal frames, bit for bit.
+        One row per value, columns ``RECORD_COLUMNS``: ``part`` is ``"val"`` or ``"test"``, ``settings``
+        the others that differ from their default (``"preset=paper~epochs=20"``; empty if none does),
+        ``value`` a float64, fractions and not percent. Rows are sorted by all columns but the value; store
+        and file give equal frames, bit for bit.
 
     Raises
     ------
@@ -59,7 +59,9 @@ def read_records(store: str | os.PathLike[str]) -> pd.DataFrame:
             raise InputError(f"store must hold a finished cell, got none in {path}")
         frame = pd.concat([_cell_records(folder) for folder in cells], ignore_index=True)
     else:
-        raise InputError(f"store must be a sweep's folder or an exported file, got {path}, which is not there")
+        raise InputError(
+            f"store must be a sweep's folder or an exported file, got {path}, which is not there"
+        )
     keys = list(RECORD_COLUMNS[:-1])
     # Two sweeps that ran at once may both have made a calibrator's values; they are equal.
     frame = frame.drop_duplicates(keys).sort_values(keys, kind="stable", ignore_index=True)

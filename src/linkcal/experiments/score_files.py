@@ -20,8 +20,8 @@ _TENSORS = ("absent", "present", "logit_absent", "logit_present", "in_graph")
 def save_scores(scores: LinkScores, edge_label_index: Tensor, path: Path) -> None:
     """Write labelled scores of L links to `path`.
 
-    Both states of the own edge are in the file, so that links of the message graph can be read leave-one-out and
-    as given.
+    Both states of the own edge are in the file, so that links of the message graph can be read leave-one-out
+    and as given.
 
     Parameters
     ----------

@@ -132,8 +132,8 @@ def run_sweep(
 
     Notes
     -----
-    The numbers depend on the plan alone. Calibration seed 0 gives those of :func:`run_experiment`; calibration
-    seed k > 0 draws the non-links among the fitting links anew (as many, from the stream
+    The numbers depend on the plan alone. Calibration seed 0 gives those of :func:`run_experiment`;
+    calibration seed k > 0 draws the non-links among the fitting links anew (as many, from the stream
     ``"calibration-negatives-<part>-k"``) and the calibrators' ``random_state`` from ``"calibration-k"``. The
     trained model, the fitting links' positives, validation and test links are the same.
 
@@ -141,10 +141,10 @@ def run_sweep(
     --------
     >>> import tempfile
     >>> from linkcal.data import simulate_graph
-    >>> from linkcal.experiments import RunConfig, read_records
+    >>> from linkcal.experiments import read_records
     >>> graph = simulate_graph(300, num_edges=1500, num_features=8, seed=0)
-    >>> base = RunConfig("own", "gcn", epochs=2, calibrators=("uncalibrated", "platt"))
-    >>> plan = SweepPlan(["own"], ["gcn"], [0], [0, 1], ["val"], base)
+    >>> settings = {"epochs": 2, "calibrators": ("uncalibrated", "platt")}
+    >>> plan = SweepPlan(["own"], ["gcn"], [0], [0, 1], ["val"], settings)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     result = run_sweep(plan, folder, SweepOptions(graphs={"own": graph}))
     ...     records = read_records(folder)
@@ -153,7 +153,7 @@ def run_sweep(
     """
     options = options or SweepOptions()
     place = Store(store)
-    jobs, found = pending_jobs(plan, place)
+    jobs = pending_jobs(plan, place)[0]
     work = partial(_run_job, root=place.root.resolve(), options=options)
     done = failed = 0
     errors: list[str] = []
@@ -213,7 +213,7 @@ def _work(
             train_and_store(store, job, load(), device=options.device, resources=resources)
         store.clear_failure(job, "training")
         stored = load_training(store.training_folder(job))
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         return 0, total, (_failed(store, job, "training", error),)
     calibration = Calibration(job, stored, load, options.device)
     failed: dict[Cell, str] = {}
@@ -244,7 +244,7 @@ def _calibrate(
         try:
             if names:
                 calibrate_and_store(store, calibration, {cell: names}, resources=resources)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             errors[cell] = _failed(store, calibration.job, cell.name, error)
     return errors
 

@@ -54,7 +54,12 @@ class StoredTraining:
 
 
 def train_and_store(
-    store: Store, job: TrainingJob, graph: Graph | LinkSplit, *, device: str = "cpu", resources: dict[str, Any]
+    store: Store,
+    job: TrainingJob,
+    graph: Graph | LinkSplit,
+    *,
+    device: str = "cpu",
+    resources: dict[str, Any],
 ) -> None:
     """Train, score all links of the split, and write the folder ``training``.
 
@@ -130,7 +135,11 @@ def _train_and_score(job: TrainingJob, graph: Graph | LinkSplit, device: str, us
         "config": config.to_dict(),
         "model": getattr(model, "config", {}),
         "training": asdict(training_config),
-        "outcome": {"training": outcome, "device": str(place), "toggle_method": scores["test"].toggled.method},
+        "outcome": {
+            "training": outcome,
+            "device": str(place),
+            "toggle_method": scores["test"].toggled.method,
+        },
         "counts": split.counts(),
     }
     return _Trained(model, split.to(torch.device("cpu")), scores, true_probability(split), record)
