@@ -52,9 +52,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
-    from linkcal.data import OFFICIAL_SPLITS, load_dataset, load_official_split
-    from linkcal.exceptions import InputError
-    from linkcal.experiments import RunConfig
+    from linkcal.experiments import RunConfig, load_run_input
 
     config = RunConfig(
         dataset=dataset,
@@ -66,15 +64,7 @@ def run(
         batch_size=batch_size,
         negatives_per_positive=negatives,
     )
-    graph: Graph | LinkSplit
-    if dataset in OFFICIAL_SPLITS:
-        if negatives != 1.0:
-            raise InputError(
-                f"--negatives must be left out for {dataset}, whose split is fixed, got {negatives:g}"
-            )
-        graph = load_official_split(dataset, data_root=data_root, seed=seed)
-    else:
-        graph = load_dataset(dataset, data_root=data_root)
+    graph = load_run_input(config, data_root)
     folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}-seed{seed}"
     source = {"dataset": dataset, "data_root": None if data_root is None else str(data_root.resolve())}
     run_on_graph(config, graph, folder, device=device, json=json, source=source)

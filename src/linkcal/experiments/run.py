@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable
@@ -16,8 +17,16 @@ from linkcal._random import stream_seed
 from linkcal._validation import check_device
 from linkcal.artifact import Artifact
 from linkcal.calibrators import Calibrator, make_calibrator
-from linkcal.data import Graph, LinkSplit, NodeIds, split_links
-from linkcal.exceptions import EdgeFeaturesWarning, SymmetricDecoderWarning
+from linkcal.data import (
+    OFFICIAL_SPLITS,
+    Graph,
+    LinkSplit,
+    NodeIds,
+    load_dataset,
+    load_official_split,
+    split_links,
+)
+from linkcal.exceptions import EdgeFeaturesWarning, InputError, SymmetricDecoderWarning
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.selection import select_calibrator
 from linkcal.features import LinkScores, calibration_links, score_links
@@ -35,7 +44,18 @@ from linkcal.models import (
 )
 from linkcal.wrapper import fit_calibrator
 
-__all__ = ["RunOutcome", "Step", "run_experiment"]
+__all__ = [
+    "RunOutcome",
+    "Step",
+    "configured_calibrator",
+    "load_run_input",
+    "negatives_per_positive",
+    "run_experiment",
+    "split_for_run",
+    "train_for_run",
+    "true_probability",
+    "warn_of_limits",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -126,23 +146,10 @@ def run_experiment(
     place = check_device(device)
     notify = progress or _ignore
     clock = _Clock()
-    split = graph if isinstance(graph, LinkSplit) else _split(config, graph)
-    split = split.to(place)
-    if split.graph.directed:
-        warnings.warn(
-            f"{config.model} gives both directions of a pair the same score, while the graph is directed",
-            SymmetricDecoderWarning,
-            stacklevel=2,
-        )
-    if split.graph.features_from_edges and config.fit_on == "train-loo":
-        warnings.warn(
-            "node features of this graph are computed from its edges, and not anew without a pair's own "
-            "edge: leave-one-out scores keep a trace of it; fit on val",
-            EdgeFeaturesWarning,
-            stacklevel=2,
-        )
+    split = split_for_run(config, graph).to(place)
+    warn_of_limits(config, split)
     clock.lap("split")
-    model, split, training_config, training = _train(config, split, place, notify)
+    model, split, training_config, training = train_for_run(config, split, place, notify)
     clock.lap("train")
     scores = calibration_links(model, split, config.fit_on)  # type: ignore[arg-type]
     validation = None if config.fit_on == "val" else score_links(model, split.graph, split.val)
@@ -152,7 +159,7 @@ def run_experiment(
     clock.lap("calibrate")
     test = score_links(model, split.graph, split.test)
     label, probability, results = _evaluate(fitted, test, notify)
-    truth = _true_probability(split)
+    truth = true_probability(split)
     for name, row in results.items():
         row["seconds_fit"] = seconds_fit[name]
         if truth is not None:
@@ -166,7 +173,7 @@ def run_experiment(
         "selected": selected,
         "model": config.model,
         "dataset": config.dataset,
-        "negatives_per_positive": _negatives_per_positive(config, split),
+        "negatives_per_positive": negatives_per_positive(config, split),
         "decode_returns": "logits",
     }
     artifact = Artifact(model.cpu(), split.graph.to("cpu"), fitted, info, node_ids, split.held_out_edges())
@@ -176,7 +183,47 @@ def run_experiment(
     )  # fmt: skip
 
 
-def _split(config: RunConfig, graph: Graph) -> LinkSplit:
+def load_run_input(config: RunConfig, data_root: str | os.PathLike[str] | None = None) -> Graph | LinkSplit:
+    """Graph of the named data set, or its official split.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or `config` asks for another ratio of non-links than an official split has.
+    DataNotFoundError
+        If a raw file is missing and cannot be fetched.
+    """
+    if config.dataset not in OFFICIAL_SPLITS:
+        return load_dataset(config.dataset, data_root=data_root)
+    if config.negatives_per_positive != 1.0:
+        raise InputError(
+            f"--negatives must be left out for {config.dataset}, whose split is fixed, "
+            f"got {config.negatives_per_positive:g}"
+        )
+    return load_official_split(config.dataset, data_root=data_root, seed=config.seed)
+
+
+def warn_of_limits(config: RunConfig, split: LinkSplit) -> None:
+    """Say what this graph and these settings cannot give."""
+    if split.graph.directed:
+        warnings.warn(
+            f"{config.model} gives both directions of a pair the same score, while the graph is directed",
+            SymmetricDecoderWarning,
+            stacklevel=3,
+        )
+    if split.graph.features_from_edges and config.fit_on == "train-loo":
+        warnings.warn(
+            "node features of this graph are computed from its edges, and not anew without a pair's own "
+            "edge: leave-one-out scores keep a trace of it; fit on val",
+            EdgeFeaturesWarning,
+            stacklevel=3,
+        )
+
+
+def split_for_run(config: RunConfig, graph: Graph | LinkSplit) -> LinkSplit:
+    """Split of `graph` that `config` asks for; an official split is taken as it is."""
+    if isinstance(graph, LinkSplit):
+        return graph
     return split_links(
         graph,
         val_fraction=config.val_fraction,
@@ -186,7 +233,7 @@ def _split(config: RunConfig, graph: Graph) -> LinkSplit:
     )
 
 
-def _negatives_per_positive(config: RunConfig, split: LinkSplit) -> float:
+def negatives_per_positive(config: RunConfig, split: LinkSplit) -> float:
     """Ratio of non-links to links for which the probabilities hold: that of the calibration links."""
     part = split.val if config.fit_on == "val" else split.train
     # A ratio that was asked for is told as it was asked; rounding to whole links moves it a little.
@@ -212,7 +259,7 @@ class _Clock:
         self._last = now
 
 
-def _train(
+def train_for_run(
     config: RunConfig, split: LinkSplit, device: torch.device, notify: Callable[[Step], None]
 ) -> tuple[GraphModel, LinkSplit, TrainingConfig, TrainingResult]:
     """Trained model, the split with the message graph as the model reads it, and how it was trained."""
@@ -240,15 +287,25 @@ def _train(
     return model, split, training_config, result
 
 
+def configured_calibrator(config: RunConfig, name: str, calibration_seed: int = 0) -> Calibrator:
+    """Unfitted calibrator of that name, seeded by the stream of the run's and the calibration's seed.
+
+    Calibration seed 0 is the run's own stream ``"calibration"``, k > 0 the stream ``"calibration-k"``.
+    """
+    calibrator = make_calibrator(name)
+    if "random_state" in calibrator.get_params():
+        stream = f"calibration-{calibration_seed}" if calibration_seed else "calibration"
+        calibrator.set_params(random_state=stream_seed(config.seed, stream) % 2**31)
+    return calibrator
+
+
 def _fit_all(
     config: RunConfig, scores: LinkScores, validation: LinkScores | None, notify: Callable[[Step], None]
 ) -> tuple[dict[str, Calibrator], dict[str, float]]:
     fitted, seconds = {}, {}
     for number, name in enumerate(config.calibrators):
         notify(Step(f"fit {name}", number, len(config.calibrators)))
-        calibrator = make_calibrator(name)
-        if "random_state" in calibrator.get_params():
-            calibrator.set_params(random_state=stream_seed(config.seed, "calibration") % 2**31)
+        calibrator = configured_calibrator(config, name)
         start = time.perf_counter()
         fitted[name] = fit_calibrator(calibrator, scores, validation)
         seconds[name] = time.perf_counter() - start
@@ -270,7 +327,7 @@ def _evaluate(
     return label, probability, results
 
 
-def _true_probability(split: LinkSplit) -> FloatArray | None:
+def true_probability(split: LinkSplit) -> FloatArray | None:
     """Probability that each test pair is positive, where the graph's edge probabilities are known."""
     if split.graph.truth is None:
         return None
@@ -286,7 +343,7 @@ def _metrics_record(
         "model": config.model,
         "seed": config.seed,
         "fit_on": config.fit_on,
-        "negatives_per_positive": _negatives_per_positive(config, split),
+        "negatives_per_positive": negatives_per_positive(config, split),
         "counts": split.counts(),
         "selected": selected,
         "results": results,

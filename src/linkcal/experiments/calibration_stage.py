@@ -1,0 +1,298 @@
+"""Second stage of a sweep: fit and measure the calibrators of all calibration seeds of a training."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from linkcal._files import written_whole
+from linkcal._validation import check_device
+from linkcal.calibrators import Calibrator
+from linkcal.data import Graph, LinkPairs, LinkSplit
+from linkcal.experiments.calibration_links import draw_calibration_negatives
+from linkcal.experiments.cells import Cell, TrainingJob
+from linkcal.experiments.fitting import fit_together
+from linkcal.experiments.measure import Usage, measured
+from linkcal.experiments.outputs import environment, to_json
+from linkcal.experiments.run import configured_calibrator, split_for_run
+from linkcal.experiments.score_files import join_scores, with_own_edge
+from linkcal.experiments.store import CONFIG_FILE, Store
+from linkcal.experiments.training_stage import StoredTraining, message_texts
+from linkcal.features import LinkScores, score_links
+from linkcal.metrics import METRICS, evaluate_links
+
+__all__ = ["METRIC_COLUMNS", "Calibration", "calibrate_and_store", "measure", "remeasure_cell"]
+
+METRICS_FILE = "metrics.csv"
+PREDICTIONS_FILE = "predictions.npz"
+METRIC_COLUMNS = ("calibrator", "part", "metric", "value")
+#: Parts of the split that every calibrator is measured on.
+MEASURED_PARTS = ("val", "test")
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class Calibration:
+    """Link scores for any calibration seed of one stored training.
+
+    Parameters
+    ----------
+    job : TrainingJob
+    stored : StoredTraining
+    load : callable
+        Gives the graph or official split; called only if non-links have to be drawn anew.
+    device : str
+        Where they are scored.
+    """
+
+    job: TrainingJob
+    stored: StoredTraining
+    load: Callable[[], Graph | LinkSplit]
+    device: str = "cpu"
+    _negatives: dict[tuple[str, int], LinkScores] = field(default_factory=dict)
+
+    def links(self, fit_on: str, calibration_seed: int) -> LinkScores:
+        """Labelled scores that a cell's calibrators are fitted on.
+
+        With calibration seed 0 these are the links of ``linkcal run``. Another seed keeps the positives,
+        whose scores are stored, and scores its own non-links.
+        """
+        part = "val" if fit_on == "val" else "train"
+        scores = self.stored.scores[part]
+        if calibration_seed > 0:
+            positives = torch.nonzero(scores.label == 1).flatten()  # type: ignore[arg-type]
+            scores = join_scores(scores.take(positives), self._drawn(part, calibration_seed))
+        return with_own_edge(scores, "as-given" if fit_on == "train" else "absent")
+
+    def _drawn(self, part: str, calibration_seed: int) -> LinkScores:
+        # The same for train and train-loo, whose non-links are no edges of the message graph.
+        key = (part, calibration_seed)
+        if key not in self._negatives:
+            model, split = self._scorer
+            pairs = draw_calibration_negatives(split, part, self.job.config.seed, calibration_seed)
+            label = torch.zeros(pairs.size(1), device=pairs.device)
+            scores = score_links(model, split.graph, LinkPairs(pairs, label))
+            self._negatives[key] = _on_cpu(scores)
+        return self._negatives[key]
+
+    @cached_property
+    def _scorer(self) -> tuple[Any, LinkSplit]:
+        """The trained model and the split, with the message graph as the model reads it."""
+        place = check_device(self.device)
+        model = self.stored.model().to(place)
+        split = split_for_run(self.job.config, self.load()).to(place)
+        return model, replace(split, graph=model.prepare(split.graph))
+
+
+def calibrate_and_store(
+    store: Store,
+    calibration: Calibration,
+    wanted: Mapping[Cell, Sequence[str]],
+    *,
+    resources: dict[str, Any],
+) -> None:
+    """Fit, measure and write cells of one training that are fitted on the same part.
+
+    The calibration seeds of each calibrator are fitted together. Numbers of one seed must not hang on which
+    others were finished before, so the caller asks for all seeds of the sweep, and cells that are there are
+    left as they are.
+
+    Parameters
+    ----------
+    store : Store
+        The caller holds the job's lock.
+    calibration : Calibration
+    wanted : mapping of Cell to sequence of str
+        Calibrators to write; a cell with none is fitted with the others and not written.
+    resources : dict
+        For ``config.json``.
+    """
+    cells = list(wanted)
+    names = [name for name in calibration.job.config.calibrators if any(name in w for w in wanted.values())]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with measured() as usage:
+            results = _fit_and_measure(calibration, cells, names, usage)
+    # Seeds are fitted at once, so that a cell's time is its share.
+    usage.seconds = {name: value / len(cells) for name, value in usage.seconds.items()}
+    common = {
+        "fitted_with_seeds": [cell.calibration_seed for cell in cells],
+        **usage.to_dict(),
+        "warnings": message_texts(caught),
+        "resources": resources,
+        "environment": environment(),
+    }
+    for cell in cells:
+        chosen = [name for name in names if name in wanted[cell]]
+        if chosen:
+            _write_cell(store, calibration, cell, [results[cell, name] for name in chosen], common)
+
+
+@dataclass(frozen=True, eq=False)
+class _Result:
+    """A fitted calibrator's answers."""
+
+    calibrator: str
+    parameters: dict[str, Any]
+    answers: dict[str, tuple[FloatArray, FloatArray]]
+    metrics: dict[str, dict[str, float]]
+
+
+def _fit_and_measure(
+    calibration: Calibration, cells: list[Cell], names: list[str], usage: Usage
+) -> dict[tuple[Cell, str], _Result]:
+    stored, fit_on = calibration.stored, cells[0].fit_on
+    config = calibration.job.config_for(fit_on)
+    with usage.step("score"):
+        links = [calibration.links(fit_on, cell.calibration_seed) for cell in cells]
+    validation = None if fit_on == "val" else stored.scores["val"]
+    results = {}
+    for name in names:
+        blank = [configured_calibrator(config, name, cell.calibration_seed) for cell in cells]
+        kind = blank[0].link_features
+        with usage.step(f"fit {name}"):
+            X, y = zip(*(scores.to_arrays(kind) for scores in links), strict=True)
+            held_out = None if validation is None else validation.to_arrays(kind)
+            fitted = fit_together(blank, X, y, [held_out] * len(cells))
+        with usage.step("evaluate"):
+            for cell, calibrator in zip(cells, fitted, strict=True):
+                results[cell, name] = _result(name, calibrator, stored)
+    return results
+
+
+def _result(name: str, calibrator: Calibrator, stored: StoredTraining) -> _Result:
+    answers, metrics = {}, {}
+    for part in MEASURED_PARTS:
+        X, y = stored.scores[part].to_arrays(calibrator.link_features)
+        logit, probability = calibrator.decision_function(X), calibrator.predict_proba(X)[:, 1]
+        answers[part] = logit, probability
+        metrics[part] = measure(
+            y.astype(np.float64), probability, logit, stored.truth if part == "test" else None
+        )
+    return _Result(name, calibrator.get_params(), answers, metrics)
+
+
+def measure(
+    label: FloatArray, probability: FloatArray, logit: FloatArray, truth: FloatArray | None = None
+) -> dict[str, float]:
+    """Every metric that linkcal has, and what it was measured on.
+
+    Parameters
+    ----------
+    label : ndarray (L,), values 0 and 1
+    probability : ndarray (L,), in [0, 1]
+    logit : ndarray (L,)
+        For the ranking metrics.
+    truth : ndarray (L,), optional
+        Known probabilities: adds ``true_error``, the mean absolute distance.
+
+    Returns
+    -------
+    dict of str to float
+        Those of :func:`linkcal.metrics.evaluate_links`, then the rest of ``METRICS``, then ``positives`` and
+        ``negatives``: an ECE says nothing without the number of links and their ratio, and Hits@K is 1
+        whenever there are fewer than K non-links.
+
+    Examples
+    --------
+    >>> y = np.repeat([1.0, 0.0], 60)
+    >>> result = measure(y, np.full(120, 0.5), np.zeros(120))
+    >>> result["ece"], result["positives"], result["negatives"]
+    (0.0, 60.0, 60.0)
+    """
+    result = evaluate_links(label, probability, logit)
+    for name, spec in METRICS.items():
+        if name not in result:
+            one_class = spec.input == "score" and label.min() == label.max()
+            values = logit if spec.input == "score" else probability
+            result[name] = float("nan") if one_class else float(spec.function(label, values))
+    result["positives"] = float(label.sum())
+    result["negatives"] = float(len(label) - label.sum())
+    if truth is not None:
+        result["true_error"] = float(np.abs(probability - truth).mean())
+    return result
+
+
+def _write_cell(
+    store: Store, calibration: Calibration, cell: Cell, results: list[_Result], common: dict[str, Any]
+) -> None:
+    job = calibration.job
+    links = calibration.links(cell.fit_on, cell.calibration_seed).to_arrays()[1]
+    record = {
+        "config": job.config_for(cell.fit_on).to_dict(),
+        "calibration_seed": cell.calibration_seed,
+        "calibrators": {result.calibrator: result.parameters for result in results},
+        "fitting_links": {"positives": int(links.sum()), "negatives": int(len(links) - links.sum())},
+        **common,
+    }
+    with store.new_folder(store.new_cell_folder(job, cell)) as folder:
+        _write_metrics({r.calibrator: r.metrics for r in results}, folder / METRICS_FILE)
+        _write_predictions(results, calibration.stored, folder / PREDICTIONS_FILE)
+        (folder / CONFIG_FILE).write_text(to_json(record) + "\n", encoding="utf-8")
+    store.clear_failure(job, cell.name)
+
+
+def _write_predictions(results: list[_Result], stored: StoredTraining, path: Path) -> None:
+    """Labels (L,) of each part, and logits and probabilities (C, L) of C calibrators, float64."""
+    arrays: dict[str, NDArray[Any]] = {"calibrator": np.array([result.calibrator for result in results])}
+    for part in MEASURED_PARTS:
+        arrays[f"{part}_label"] = stored.scores[part].to_arrays()[1].astype(np.int8)
+        arrays[f"{part}_logit"] = np.stack([result.answers[part][0] for result in results])
+        arrays[f"{part}_probability"] = np.stack([result.answers[part][1] for result in results])
+    if stored.truth is not None:
+        arrays["test_truth"] = stored.truth
+    np.savez_compressed(path, **arrays)
+
+
+def _write_metrics(metrics: Mapping[str, Mapping[str, Mapping[str, float]]], path: Path) -> None:
+    """Long form of values by calibrator, part and metric."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(METRIC_COLUMNS)
+        for calibrator, parts in metrics.items():
+            for part, row in parts.items():
+                # repr gives the shortest text that reads back as the same float.
+                writer.writerows((calibrator, part, metric, repr(value)) for metric, value in row.items())
+
+
+def remeasure_cell(folder: Path) -> None:
+    """Compute all metrics of a finished cell anew from its stored predictions: nothing is trained or fitted.
+
+    For metrics that linkcal did not have when the cell was made. ``metrics.csv`` is replaced whole.
+    """
+    with np.load(folder / PREDICTIONS_FILE, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    metrics: dict[str, dict[str, dict[str, float]]] = {}
+    for number, name in enumerate(arrays["calibrator"].tolist()):
+        metrics[name] = {
+            part: measure(
+                arrays[f"{part}_label"].astype(np.float64),
+                arrays[f"{part}_probability"][number],
+                arrays[f"{part}_logit"][number],
+                arrays.get(f"{part}_truth"),
+            )
+            for part in MEASURED_PARTS
+        }
+    with written_whole(folder / METRICS_FILE) as path:
+        _write_metrics(metrics, path)
+
+
+def _on_cpu(scores: LinkScores) -> LinkScores:
+    toggled = scores.toggled
+    moved = {
+        name: getattr(toggled, name).cpu()
+        for name in ("absent", "present", "logit_absent", "logit_present", "in_graph")
+    }
+    label = None if scores.label is None else scores.label.cpu()
+    structure = None if scores.structure is None else scores.structure.cpu()
+    return LinkScores(replace(toggled, **moved), scores.own_edge, label, structure)

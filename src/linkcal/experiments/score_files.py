@@ -1,0 +1,70 @@
+"""Link scores as npz files, float32 and without pickle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from linkcal.features import LinkScores, OwnEdge
+from linkcal.toggle import ToggledEmbeddings
+
+__all__ = ["join_scores", "load_scores", "save_scores", "with_own_edge"]
+
+_TENSORS = ("absent", "present", "logit_absent", "logit_present", "in_graph")
+
+
+def save_scores(scores: LinkScores, edge_label_index: Tensor, path: Path) -> None:
+    """Write labelled scores of L links to `path`.
+
+    Both states of the own edge are in the file, so that links of the message graph can be read leave-one-out
+    and as given.
+
+    Parameters
+    ----------
+    scores : LinkScores
+        With labels and structure.
+    edge_label_index : Tensor [2, L]
+    path : Path
+        Ends in ``.npz``.
+    """
+    arrays = {name: getattr(scores.toggled, name) for name in _TENSORS}
+    arrays |= {"label": scores.label, "structure": scores.structure, "edge_label_index": edge_label_index}
+    plain = {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}
+    np.savez(path, **plain, method=np.array(scores.toggled.method))
+
+
+def load_scores(path: Path, own_edge: OwnEdge = "absent") -> tuple[LinkScores, Tensor]:
+    """Read what :func:`save_scores` wrote: bit-equal scores, and the pairs [2, L]."""
+    with np.load(path, allow_pickle=False) as file:
+        tensors = {name: torch.from_numpy(file[name]) for name in file.files if name != "method"}
+        method = str(file["method"])
+    toggled = ToggledEmbeddings(**{name: tensors[name] for name in _TENSORS}, method=method)
+    scores = LinkScores(toggled, own_edge, tensors["label"], tensors["structure"])
+    return scores, tensors["edge_label_index"]
+
+
+def with_own_edge(scores: LinkScores, own_edge: OwnEdge) -> LinkScores:
+    """The same links read with their own edge absent, or as given."""
+    return replace(scores, own_edge=own_edge)
+
+
+def join_scores(first: LinkScores, second: LinkScores) -> LinkScores:
+    """Links of `first`, then those of `second`, read with the own edge as in `first`; both have labels."""
+    a, b = first.toggled, second.toggled
+    joined = {name: torch.cat([getattr(a, name), getattr(b, name)]) for name in _TENSORS}
+    return LinkScores(
+        ToggledEmbeddings(**joined, method=a.method),
+        first.own_edge,
+        torch.cat([_given(first.label), _given(second.label)]),
+        torch.cat([_given(first.structure), _given(second.structure)]),
+    )
+
+
+def _given(tensor: Tensor | None) -> Tensor:
+    if tensor is None:
+        raise TypeError("scores to join must have labels and structure, got None")
+    return tensor

@@ -1,0 +1,211 @@
+"""The folder that a sweep fills: written whole, locked by training, resumable at any moment.
+
+    train-0/.lock                    held by the process that works on this training
+    train-0/training/                the trained model and its link scores
+    train-0/val/cal-0/               a finished cell
+    train-0/val/cal-0.2/             calibrators that were asked for later
+    train-0/failed-val-cal-1.json    why a cell is missing; gone when it succeeds
+    train-0/.writing-...             unfinished; whoever holds the lock next removes it
+
+A finished folder appears by one rename, after its files have reached the disk, and is never written to again.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from linkcal._files import written_whole
+from linkcal.exceptions import InputError
+from linkcal.experiments.cells import Cell, TrainingJob
+
+__all__ = ["BusyError", "Store", "is_disk_full", "read_json"]
+
+CONFIG_FILE = "config.json"
+_LOCK = ".lock"
+_WRITING = ".writing-"
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class BusyError(Exception):
+    """Another process works on the training."""
+
+
+class Store:
+    """A sweep's folder.
+
+    Parameters
+    ----------
+    root : path
+        Made when something is written.
+
+    Raises
+    ------
+    InputError
+        If `root` is a file.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        if self.root.exists() and not self.root.is_dir():
+            raise InputError(f"store must be a folder, got the file {self.root}")
+
+    def training_folder(self, job: TrainingJob) -> Path:
+        """Where the training of `job` lies or will lie."""
+        return self.root / job.folder / "training"
+
+    def has_training(self, job: TrainingJob) -> bool:
+        """Whether the training is there."""
+        return self.training_folder(job).is_dir()
+
+    def cell_folders(self, job: TrainingJob, cell: Cell) -> list[Path]:
+        """Finished folders of a cell: none, one, or more if calibrators were added."""
+        folder = self.root / job.folder / cell.name
+        found = [folder, *self._additions(folder)]
+        return [path for path in found if path.is_dir()]
+
+    def new_cell_folder(self, job: TrainingJob, cell: Cell) -> Path:
+        """Where the next folder of a cell goes."""
+        folder = self.root / job.folder / cell.name
+        if not folder.exists():
+            return folder
+        return folder.with_name(f"{folder.name}.{len(self.cell_folders(job, cell)) + 1}")
+
+    def missing(self, job: TrainingJob, cell: Cell) -> tuple[str, ...]:
+        """Calibrators of `job` that no folder of the cell has."""
+        done: set[str] = set()
+        for folder in self.cell_folders(job, cell):
+            done |= set(read_json(folder / CONFIG_FILE)["calibrators"])
+        return tuple(name for name in job.config.calibrators if name not in done)
+
+    @contextmanager
+    def locked(self, job: TrainingJob, *, wait: bool) -> Iterator[None]:
+        """Hold the training's lock; what an earlier holder left unfinished is removed first.
+
+        The system frees the lock when its holder dies, however it dies.
+
+        Raises
+        ------
+        BusyError
+            If somebody else holds it and `wait` is false.
+        """
+        folder = self.root / job.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / _LOCK, timeout=-1 if wait else 0)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise BusyError(job.title) from error
+        try:
+            _clean(folder)
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def new_folder(self, target: Path) -> Iterator[Path]:
+        """Give a temporary folder beside `target`; make it `target` when the block ends well.
+
+        The caller holds the training's lock.
+        """
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f"{_WRITING}{target.name}")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        try:
+            yield temporary
+            _flush_folder(temporary)
+            temporary.rename(target)
+            _flush(target.parent)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+    def record_failure(self, job: TrainingJob, name: str, error: Exception) -> None:
+        """Keep why a cell (or ``"training"``) could not be made."""
+        record = {
+            "what": f"{job.title} {name}",
+            "error": type(error).__name__,
+            "message": " ".join(str(error).split()),
+            "config": job.config.to_dict(),
+            "traceback": traceback.format_exception(error),
+        }
+        with written_whole(self._failure(job, name)) as path:
+            path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+    def clear_failure(self, job: TrainingJob, name: str) -> None:
+        """Forget an earlier failure."""
+        self._failure(job, name).unlink(missing_ok=True)
+
+    def failures(self) -> list[dict[str, Any]]:
+        """Records of everything that failed and has not succeeded since, in a fixed order."""
+        return [read_json(path) for path in sorted(self.root.glob("*/*/train-*/failed-*.json"))]
+
+    def trainings(self) -> list[Path]:
+        """Folders ``training`` that are finished, in a fixed order."""
+        return sorted(self.root.glob("*/*/train-*/training"))
+
+    def cells(self) -> list[Path]:
+        """Folders of finished cells, in a fixed order."""
+        return sorted(path for path in self.root.glob("*/*/train-*/*/cal-*") if path.is_dir())
+
+    def _failure(self, job: TrainingJob, name: str) -> Path:
+        return self.root / job.folder / f"failed-{name.replace('/', '-')}.json"
+
+    @staticmethod
+    def _additions(folder: Path) -> Sequence[Path]:
+        return sorted(folder.parent.glob(f"{folder.name}.*"))
+
+
+def read_json(path: Path) -> Any:
+    """Content of a JSON file.
+
+    Raises
+    ------
+    InputError
+        If it is not one; a store's files are whole unless somebody changed them.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} must be a JSON file, got {' '.join(str(error).split())}") from error
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error says that nothing more can be written."""
+    return isinstance(error, OSError) and error.errno in _DISK_FULL
+
+
+def _clean(folder: Path) -> None:
+    """Remove what was being written when its writer died: everything hidden but the lock."""
+    for path in sorted(folder.rglob(".*")):
+        if path.name == _LOCK or not path.exists():
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _flush_folder(folder: Path) -> None:
+    for path in sorted(folder.rglob("*")):
+        _flush(path)
+    _flush(folder)
+
+
+def _flush(path: Path) -> None:
+    """Bring a file or the names in a folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
