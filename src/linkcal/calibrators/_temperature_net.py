@@ -209,7 +209,7 @@ def _train_one(member: Member) -> Trained:
     width = member.net.hidden.shape[1]
     state = Adam(theta, *(np.zeros_like(theta) for _ in range(3)))
     scratch = scratch_for(member.links, width, options.n_bins)
-    held_out = member.held_out if options.patience is not None else None
+    held_out = None if options.patience is None else member.held_out
     held_out_scratch = None if held_out is None else scratch_for(held_out, width, options.n_bins)
     best, best_loss, best_epoch, stopped, epoch = theta.copy(), np.inf, 0, False, 0
     curve = [total_loss(theta, member.links, scratch, member.ece_weight)]
@@ -227,7 +227,7 @@ def _train_one(member: Member) -> Trained:
         )
         epoch = last
         curve.append(total_loss(theta, member.links, scratch, member.ece_weight))
-        loss = -np.inf
+        loss = np.inf
         if held_out is not None and held_out_scratch is not None:
             loss = total_loss(theta, held_out, held_out_scratch, member.ece_weight)
         # The drawn weights are no result: at least one step is always kept.
