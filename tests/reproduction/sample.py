@@ -16,7 +16,7 @@ CALIBRATORS = ("uncalibrated", "temperature", "isotonic", "histogram", "bbq", "e
 def record(**values: object) -> dict[str, object]:
     """One record; what is not given has a default."""
     default = {
-        "dataset": "cora", "model": "gcn", "protocol": "default", "negatives": 1.0, "settings": "",
+        "dataset": "cora", "model": "gcn", "protocol": "default", "negatives": "uniform", "settings": "",
         "train_seed": 0, "calibration_seed": 0, "fit_on": "val", "calibrator": "platt", "part": "test",
         "metric": "ece", "value": 0.1,
     }  # fmt: skip

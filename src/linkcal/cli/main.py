@@ -15,10 +15,12 @@ import typer
 
 from linkcal import __version__
 from linkcal.cli.console import show_warning
+from linkcal.cli.figures import figures
 from linkcal.cli.fit import fit
 from linkcal.cli.list import list_names
 from linkcal.cli.run import run
 from linkcal.cli.score import score
+from linkcal.cli.tables import tables
 from linkcal.cli.top import top
 from linkcal.exceptions import LinkcalError
 
@@ -35,6 +37,8 @@ app.command("run")(run)
 app.command("fit")(fit)
 app.command("score")(score)
 app.command("top")(top)
+app.command("tables")(tables)
+app.command("figures")(figures)
 app.command("list")(list_names)
 
 

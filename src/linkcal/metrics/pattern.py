@@ -69,7 +69,8 @@ def calibration_pattern(
         The first that applies of
 
         CALIBRATED
-            The positive-class ECE is at most the 95 % quantile of what it is when the probabilities are right.
+            The positive-class ECE is at most the 95 % quantile of what it is when the probabilities are
+            right.
         U_SHAPED
             The share of links falls and rises again as the predicted probability grows: the occupied bins can
             be cut into a left, a middle and a right group of neighbours, with at least 10 links each, such
@@ -159,7 +160,7 @@ def _z(
     links_b: NDArray[np.float64],
     pairs_b: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Pooled z statistic of ``share a - share b``; 0 where the pooled share is 0 or 1, as the shares agree."""
+    """Pooled z statistic of ``share a - share b``; 0 where the pooled share is 0 or 1: the shares agree."""
     share = (links_a + links_b) / (pairs_a + pairs_b)
     variance = share * (1.0 - share) * (1.0 / pairs_a + 1.0 / pairs_b)
     difference = links_a / pairs_a - links_b / pairs_b

@@ -150,9 +150,9 @@ def evaluate_links(
     Returns
     -------
     dict of float
-        Fractions, not percent, with the keys ``EVALUATION_KEYS`` (and ``EXTENDED_KEYS``). With a single class ``auc`` and ``hits@K``
-        are NaN: they do not exist there, while the calibration of such links does, and a table should keep
-        the rest of the row. (The single metrics raise.)
+        Fractions, not percent, with the keys ``EVALUATION_KEYS`` (and ``EXTENDED_KEYS``). With a single class
+        ``auc`` and ``hits@K`` are NaN: they do not exist there, while the calibration of such links does, and
+        a table should keep the rest of the row. (The single metrics raise.)
 
     Raises
     ------

@@ -1,8 +1,9 @@
-"""The paper's tables and figures, measured again: from the records of a sweep, beside the published values."""
+"""The paper's tables and figures from the records of a sweep, beside the published values."""
 
 from __future__ import annotations
 
 from linkcal.reproduction.aggregate import RECORD_COLUMNS, Scope, check_records, seed_values, summarise
+from linkcal.reproduction.figures import BEFORE_AND_AFTER, FIGURE_FORMATS, draw_figures
 from linkcal.reproduction.formats import FORMATS, Cell, Table, render
 from linkcal.reproduction.published import (
     PUBLISHED,
@@ -22,6 +23,8 @@ from linkcal.reproduction.statistics import (
 from linkcal.reproduction.tables import build_tables, choose_tables, write_tables
 
 __all__ = [
+    "BEFORE_AND_AFTER",
+    "FIGURE_FORMATS",
     "FORMATS",
     "PUBLISHED",
     "RECORD_COLUMNS",
@@ -33,6 +36,7 @@ __all__ = [
     "build_tables",
     "check_records",
     "choose_tables",
+    "draw_figures",
     "friedman_nemenyi",
     "nemenyi_critical_difference",
     "paired_t_test",

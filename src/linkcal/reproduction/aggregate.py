@@ -20,6 +20,7 @@ __all__ = [
     "fit_on_order",
     "in_order",
     "row_order",
+    "row_order_of",
     "scopes",
     "seed_values",
     "summarise",
@@ -40,23 +41,23 @@ class Scope:
     """What must be equal for two values to stand in one table."""
 
     protocol: str
-    negatives: float
+    negatives: str
     settings: str
 
     @property
     def label(self) -> str:
         """Words for a caption."""
         settings = f", settings {self.settings}" if self.settings else ""
-        return f"protocol {self.protocol}, {self.negatives:g} non-links per link{settings}"
+        return f"protocol {self.protocol}, {self.negatives} negatives{settings}"
 
     @property
     def slug(self) -> str:
         """Name for a folder."""
-        parts = [self.protocol, f"{self.negatives:g}", self.settings]
-        return re.sub(r"[^A-Za-z0-9.+-]+", "-", "-".join(part for part in parts if part))
+        parts = [self.protocol, self.negatives, self.settings]
+        return re.sub(r"[^A-Za-z0-9.+=~-]+", "-", "-".join(part for part in parts if part))
 
 
-def check_records(records: pd.DataFrame) -> pd.DataFrame:
+def check_records(records: pd.DataFrame, *, join_settings: bool = False) -> pd.DataFrame:
     """Check records and sort them, so that tables do not depend on their order.
 
     Parameters
@@ -64,6 +65,9 @@ def check_records(records: pd.DataFrame) -> pd.DataFrame:
     records : DataFrame
         Columns ``RECORD_COLUMNS``; one row for each value. ``value`` is a fraction (NLL: nats), NaN where the
         metric does not exist.
+    join_settings : bool
+        Make settings that differ from their default part of the model's name (``vgae~preset=paper``), so that
+        all stand in one table.
 
     Returns
     -------
@@ -85,8 +89,6 @@ def check_records(records: pd.DataFrame) -> pd.DataFrame:
     for name in keys:
         if name in _SEEDS:
             frame[name] = frame[name].astype(int)
-        elif name == "negatives":
-            frame[name] = frame[name].astype(float)
         else:
             # Categories and missing settings become plain strings; whole columns of "" are read as NaN.
             frame[name] = frame[name].astype(object).where(frame[name].notna(), "").astype(str)
@@ -95,13 +97,28 @@ def check_records(records: pd.DataFrame) -> pd.DataFrame:
     if twice.any():
         first = ", ".join(str(v) for v in frame.loc[twice, keys].iloc[0])
         raise InputError(f"records must hold each value once, got {int(twice.sum())} again, first {first}")
+    if join_settings:
+        differs = frame["settings"] != ""
+        frame.loc[differs, "model"] = frame["model"] + "~" + frame["settings"]
+        frame["settings"] = ""
     return frame.sort_values(keys, ignore_index=True)
+
+
+def base_model(model: str) -> str:
+    """Name of a model without joined settings.
+
+    Examples
+    --------
+    >>> base_model("vgae~preset=paper")
+    'vgae'
+    """
+    return model.partition("~")[0]
 
 
 def scopes(records: pd.DataFrame) -> list[Scope]:
     """Every combination of protocol, share of negatives and settings in checked records, sorted."""
     found = records[["protocol", "negatives", "settings"]].drop_duplicates()
-    return sorted(Scope(str(p), float(n), str(s)) for p, n, s in found.itertuples(index=False))
+    return sorted(Scope(str(p), str(n), str(s)) for p, n, s in found.itertuples(index=False))
 
 
 def in_scope(records: pd.DataFrame, scope: Scope) -> pd.DataFrame:
@@ -140,7 +157,7 @@ def seed_values(
 
     Examples
     --------
-    >>> record = ("cora", "gcn", "default", 1.0, "", 0, 0, "val", "platt", "test", "ece", 0.25)
+    >>> record = ("cora", "gcn", "default", "uniform", "", 0, 0, "val", "platt", "test", "ece", 0.25)
     >>> records = check_records(pd.DataFrame([record], columns=list(RECORD_COLUMNS)))
     >>> seed_values(records, "ece").loc[("cora", "gcn", 0, 0), "platt"]
     np.float64(0.25)
@@ -169,8 +186,7 @@ def summarise(values: pd.DataFrame) -> pd.DataFrame:
         Index dataset, model, calibrator. Columns: mean; std (of the sample, ``ddof=1``; NaN for one value); n
         (values that are there); n_train (training seeds among them).
     """
-    long = values.stack().rename("value").reset_index()
-    long = long.dropna(subset="value")
+    long = values.reset_index().melt(id_vars=[*_ROW, *_SEEDS], var_name="calibrator").dropna(subset="value")
     groups = long.groupby([*_ROW, "calibrator"], sort=True)
     return pd.DataFrame(
         {
@@ -196,14 +212,28 @@ def in_order(names: Iterable[str], order: Iterable[str]) -> list[str]:
 
 def row_order(*frames: pd.DataFrame) -> list[tuple[str, str]]:
     """Rows (data set, model) of several frames in the paper's order, others after them alphabetically."""
-    pairs = {(str(d), str(m)) for frame in frames for d, m in zip(frame["dataset"], frame["model"], strict=True)}
+    return row_order_of(
+        {(str(d), str(m)) for frame in frames for d, m in zip(frame["dataset"], frame["model"], strict=True)}
+    )
+
+
+def row_order_of(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Sort rows (data set, model) by the paper's order, others after them alphabetically.
+
+    Examples
+    --------
+    >>> row_order_of([("mine", "gcn"), ("cora", "gin"), ("cora", "vgae")])
+    [('cora', 'vgae'), ('cora', 'gin'), ('mine', 'gcn')]
+    """
     published = published_sheet("table1_ece")
     datasets = {name: i for i, name in enumerate(dict.fromkeys(published["dataset"]))}
     models = {name: i for i, name in enumerate(dict.fromkeys(published["model"]))}
-    return sorted(
-        pairs,
-        key=lambda row: (datasets.get(row[0], np.inf), row[0], models.get(row[1], np.inf), row[1]),
-    )
+
+    def key(row: tuple[str, str]) -> tuple[float, str, float, str]:
+        dataset, model = row
+        return datasets.get(dataset, np.inf), dataset, models.get(base_model(model), np.inf), model
+
+    return sorted(rows, key=key)
 
 
 def fit_on_order(records: pd.DataFrame) -> list[str]:

@@ -9,14 +9,27 @@ import pandas as pd
 
 from linkcal.calibrators import CALIBRATORS
 from linkcal.metrics import METRICS
-from linkcal.reproduction.aggregate import in_order, row_order, seed_values, summarise
-from linkcal.reproduction.formats import MISSING, Cell, Table
+from linkcal.reproduction._entries import entry, row_at
+from linkcal.reproduction.aggregate import base_model, in_order, row_order, seed_values, summarise
+from linkcal.reproduction.formats import MISSING, Cell, Table, sentences
 from linkcal.reproduction.published import published_origin, published_values
 from linkcal.reproduction.statistics import PairedTest, paired_t_test
 
-__all__ = ["COMPARISONS", "Comparison", "comparison_table", "performance_table"]
+__all__ = ["COMPARISONS", "Comparison", "comparison_table"]
 
 _ALPHA = 0.05
+_FLOOR_NOTE = (
+    "In square brackets: the mean noise floor, the ECE of the same probabilities if they were right."
+)
+_BEST_NOTE = (
+    "Bold: best mean on test links among calibrators with a value for every seed of the row. Last column: "
+    "paired two-sided t test of best against second best over training seeds, calibration seeds averaged "
+    "inside each; \N{ALMOST EQUAL TO}: not distinguishable at 5 %."
+)
+_MIXED_NOTE = (
+    "The paper's code measures In-n-Out by the top-label ECE and all others by the positive-class ECE; its "
+    "numbers stand unchanged in both tables."
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,9 @@ COMPARISONS = (
     Comparison("ece", "ECE, positive class", "ece", "ece_floor", "table1_ece"),
     Comparison("ece-top-label", "ECE, top label", "ece_top_label", "ece_top_label_floor", "table1_ece"),
     Comparison("hits20", "Hits@20", "hits@20", None, "table2_hits20", only_published=True),
-    Comparison("ablation", "ECE of the ablation", "ece", "ece_floor", "table3_ablation_ece", only_published=True),
+    Comparison(
+        "ablation", "ECE of the ablation", "ece", "ece_floor", "table3_ablation_ece", only_published=True
+    ),
     Comparison("hits20-all", "Hits@20, all rows", "hits@20", None, "table9_hits20_all"),
     Comparison("nll", "Negative log-likelihood", "nll", percent=False),
     Comparison("brier", "Brier score", "brier", percent=False),
@@ -93,10 +108,11 @@ def comparison_table(records: pd.DataFrame, kind: Comparison, fit_on: str, *, sc
         theirs = [Cell(""), Cell(""), Cell("paper")]
         for calibrator in calibrators:
             key = (dataset, model, calibrator)
-            found, floor, printed = (_at(frame, key) for frame in (summary, floors, published))
-            ours.append(Cell(_entry(found, floor, kind.percent, full), strong=calibrator == best))
-            theirs.append(Cell(_entry(printed, None, kind.percent, None)))
-            data.append(_record(key, kind, fit_on, found, floor, printed, calibrator == best, test))
+            found, floor = row_at(summary, key), row_at(floors, key)
+            printed = row_at(published, (dataset, base_model(model), calibrator))
+            ours.append(Cell(entry(found, floor, kind.percent, full), strong=calibrator in best))
+            theirs.append(Cell(entry(printed, None, kind.percent, None)))
+            data.append(_record(key, kind, fit_on, found, floor, printed, calibrator in best, test))
         lines.append((*ours, Cell(_verdict(test))))
         if any(cell.text != MISSING for cell in theirs[3:]):
             lines.append((*theirs, Cell("")))
@@ -127,47 +143,26 @@ def _outline(
     return row_order(records, named), in_order(names, CALIBRATORS)
 
 
-def _at(frame: pd.DataFrame | None, key: tuple[str, str, str]) -> pd.Series | None:
-    return None if frame is None or key not in frame.index else frame.loc[key]
-
-
-def _number(value: float, percent: bool) -> str:
-    return f"{100 * value:.2f}" if percent else f"{value:.4f}"
-
-
-def _entry(found: pd.Series | None, floor: pd.Series | None, percent: bool, full: int | None) -> str:
-    """Mean, standard deviation, floor in brackets, and the number of values if it is not the usual one."""
-    if found is None:
-        return MISSING
-    text = _number(found["mean"], percent)
-    if not np.isnan(found["std"]):
-        text += f" \N{PLUS-MINUS SIGN} {_number(found['std'], percent)}"
-    if floor is not None:
-        text += f" [{_number(floor['mean'], percent)}]"
-    if full is not None and found["n"] != full:
-        text += f" (n = {int(found['n'])})"
-    return text
-
-
 def _best(
     values: pd.DataFrame, row: tuple[str, str], calibrators: list[str], higher: bool
-) -> tuple[str | None, PairedTest | None]:
-    """Calibrator with the best mean over all seeds of the row, and its test against the second best.
+) -> tuple[frozenset[str], PairedTest | None]:
+    """Calibrators with the best mean over all seeds of the row, and the test of first against second.
 
     A calibrator that lacks seeds is measured on other models than the rest, so it is no candidate.
     """
     if row not in values.index.droplevel(["train_seed", "calibration_seed"]):
-        return None, None
+        return frozenset(), None
     here = values.loc[row]
-    here = here.loc[:, [name for name in calibrators if name in here]]
-    here = here.dropna(how="all").dropna(axis=1)
+    here = here[[name for name in calibrators if name in here]].dropna(how="all").dropna(axis=1)
     if here.empty:
-        return None, None
-    order = here.mean().sort_values(ascending=not higher, kind="stable").index
-    if len(order) < 2:
-        return str(order[0]), None
+        return frozenset(), None
+    means = here.mean().sort_values(ascending=not higher, kind="stable")
+    best = frozenset(means.index[means == means.iloc[0]])
+    if len(means) < 2:
+        return best, None
     runs = here.index.get_level_values("train_seed")
-    return str(order[0]), paired_t_test((here[order[1]] - here[order[0]]).to_numpy(), runs=runs)
+    difference = (here[means.index[1]] - here[means.index[0]]).to_numpy()
+    return best, paired_t_test(difference, runs=runs)
 
 
 def _verdict(test: PairedTest | None) -> str:
@@ -216,74 +211,14 @@ def _caption(values: pd.DataFrame, kind: Comparison, full: int, scope: str) -> s
     """Units, seeds, marks and the test, in plain sentences."""
     levels = [values.index.get_level_values(name).nunique() for name in ("train_seed", "calibration_seed")]
     unit = "Percent." if kind.percent else "Nats." if kind.metric == "nll" else "Fractions."
-    parts = [
-        f"{scope[:1].upper()}{scope[1:]}." if scope else "",
+    return sentences(
+        scope,
         unit,
         f"Mean \N{PLUS-MINUS SIGN} standard deviation over {full} values unless an entry gives another n "
         f"(at most {levels[0]} training seeds x {levels[1]} calibration seeds).",
-        "In square brackets: the mean noise floor, the ECE of the same probabilities if they were right."
-        if kind.floor
-        else "",
-        "Bold: best mean on test links among calibrators with a value for every seed of the row; last column: "
-        "paired two-sided t test of best against second best over training seeds, calibration seeds averaged "
-        f"inside each; {chr(0x2248)}: not distinguishable at 5 %.",
+        _FLOOR_NOTE if kind.floor else "",
+        _BEST_NOTE,
         f"{MISSING}: no value.",
-        "The paper reports In-n-Out on the top-label ECE and all others on the positive-class ECE; its numbers "
-        "stand unchanged in both tables."
-        if kind.published == "table1_ece"
-        else "",
-    ]
-    return " ".join(part for part in parts if part)
-
-
-def performance_table(records: pd.DataFrame, *, scope: str = "") -> Table:
-    """AUC, Hits@20 and accuracy of the uncalibrated predictors beside the paper's.
-
-    Parameters
-    ----------
-    records : DataFrame
-        Checked records of one scope.
-    scope : str
-        Words for the caption.
-
-    Returns
-    -------
-    Table
-        The uncalibrated predictor does not depend on calibration seed or calibration links, so its values
-        are averaged over them inside each training seed.
-    """
-    sheet = published_values("table8_gnn_performance").set_index(["dataset", "model", "metric"])
-    metrics = list(dict.fromkeys(sheet.index.get_level_values("metric")))
-    plain = records[(records["calibrator"] == "uncalibrated") & (records["part"] == "test")]
-    plain = plain[plain["metric"].isin(metrics)].dropna(subset="value")
-    by_run = plain.groupby(["dataset", "model", "metric", "train_seed"])["value"].mean()
-    groups = by_run.groupby(["dataset", "model", "metric"])
-    ours = pd.DataFrame({"mean": groups.mean(), "std": groups.std(ddof=1), "n": groups.count()})
-    full = int(ours["n"].max()) if len(ours) else 0
-    lines: list[tuple[Cell, ...]] = []
-    data: list[dict[str, object]] = []
-    for row in row_order(records, sheet.index.to_frame(index=False)):
-        line = [Cell(row[0]), Cell(row[1])]
-        for metric in metrics:
-            found, printed = _at(ours, (*row, metric)), _at(sheet[["mean", "std"]] / 100, (*row, metric))
-            line += [Cell(_entry(found, None, True, full)), Cell(_entry(printed, None, True, None))]
-            data.append(
-                {
-                    "dataset": row[0],
-                    "model": row[1],
-                    "metric": metric,
-                    **{key: np.nan if found is None else found[key] for key in ("mean", "std")},
-                    "n_train_seeds": 0 if found is None else int(found["n"]),
-                    **{f"published_{k}": np.nan if printed is None else printed[k] for k in ("mean", "std")},
-                }
-            )
-        lines.append(tuple(line))
-    header = ["data set", "model"]
-    for metric in metrics:
-        header += [f"{metric}", f"{metric}, paper"]
-    caption = (
-        f"{scope[:1].upper()}{scope[1:]}. Percent. Mean \N{PLUS-MINUS SIGN} standard deviation over {full} "
-        f"training seeds unless an entry gives another n. {MISSING}: no value."
-    ).removeprefix(". ")
-    title = f"{published_origin('table8_gnn_performance')}: uncalibrated predictors"
-    return Table("gnn-performance", title, caption, tuple(header), tuple(lines), pd.DataFrame(data), 2)
+        "The paper's values are for calibrators fitted on training links." if kind.published else "",
+        _MIXED_NOTE if kind.published == "table1_ece" else "",
+    )

@@ -10,7 +10,7 @@ import pandas as pd
 
 from linkcal._validation import check_choice
 
-__all__ = ["FORMATS", "MISSING", "SUFFIXES", "Cell", "Format", "Table", "render"]
+__all__ = ["FORMATS", "MISSING", "SUFFIXES", "Cell", "Format", "Table", "render", "sentences"]
 
 Format = Literal["markdown", "csv", "latex"]
 FORMATS: tuple[Format, ...] = ("markdown", "csv", "latex")
@@ -61,6 +61,18 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     data: pd.DataFrame
     n_labels: int = 2
+
+
+def sentences(scope: str, *parts: str) -> str:
+    """Join the sentences of a caption; `scope` comes first, with a capital, and empty ones are left out.
+
+    Examples
+    --------
+    >>> sentences("protocol default", "Percent.", "")
+    'Protocol default. Percent.'
+    """
+    first = f"{scope[0].upper()}{scope[1:]}." if scope else ""
+    return " ".join(part for part in (first, *parts) if part)
 
 
 def render(table: Table, format: str) -> str:  # noqa: A002

@@ -8,7 +8,7 @@ import pandas as pd
 from linkcal.calibrators import CALIBRATORS
 from linkcal.metrics import CalibrationPattern
 from linkcal.reproduction.aggregate import fit_on_order, in_order, row_order, seed_values
-from linkcal.reproduction.formats import MISSING, Cell, Table
+from linkcal.reproduction.formats import MISSING, Cell, Table, sentences
 from linkcal.reproduction.published import published_patterns
 
 __all__ = ["pattern_row_table", "pattern_share_table"]
@@ -16,10 +16,14 @@ __all__ = ["pattern_row_table", "pattern_share_table"]
 _DEFINITIONS = (
     "Curves of the test links in 15 equal-width bins. calibrated: ECE within its 95 % noise floor. u-shaped: "
     "the share of links falls and rises again with the predicted probability, beyond noise. Otherwise by the "
-    "two sides, p >= 0.5 (positive predictions) and p < 0.5 (negative), each outside its 95 % band or not: "
-    "over-positive-under-negative: probabilities too high on both sides; under-positive-over-negative: too low on "
-    "both; overconfident: too extreme on at least one side, too cautious on none; underconfident: the reverse; other: "
-    "errors cancel within each side."
+    "two sides, p >= 0.5 (positive predictions) and p < 0.5 (negative), each outside its 95 % band or not. "
+    "over-positive-under-negative: probabilities too high on both sides; under-positive-over-negative: too "
+    "low on both; overconfident: too extreme on at least one side, too cautious on none; underconfident: the "
+    "reverse; other: errors cancel within each side."
+)
+_PAPER_NOTE = (
+    "The paper's shares are for uncalibrated predictors; its abstract names the reverse mixture "
+    "(overconfident in negative predictions, underconfident in positive ones)."
 )
 
 
@@ -67,11 +71,8 @@ def pattern_share_table(records: pd.DataFrame, *, scope: str = "") -> Table:
                 )  # fmt: skip
             cells.append(Cell(MISSING if paper is None else f"{paper:.0f} %"))
             lines.append(tuple(cells))
-    caption = (
-        f"{scope[:1].upper()}{scope[1:]}. One curve for each data set, model, training seed and calibration seed: "
-        f"{'; '.join(notes)}. {_DEFINITIONS} The paper's shares are for uncalibrated predictors; its abstract names "
-        "the reverse mixture (over-negative, under-positive)."
-    ).removeprefix(". ")
+    counted = f"One curve for each data set, model, training and calibration seed: {'; '.join(notes)}."
+    caption = sentences(scope, counted, _DEFINITIONS, _PAPER_NOTE)
     header = ("fitted on", "pattern", *calibrators, "paper, uncalibrated")
     return Table("patterns", "Calibration patterns", caption, header, tuple(lines), pd.DataFrame(data), 2)
 
@@ -111,12 +112,10 @@ def pattern_row_table(records: pd.DataFrame, *, scope: str = "") -> Table:
         ranked = sorted(counts, key=lambda pattern: (-counts[pattern], pattern))
         text = ", ".join(f"{p.label} {counts[p]}/{total}" for p in ranked)
         lines.append((Cell(dataset), Cell(model), Cell(text or MISSING)))
-        for pattern in ranked or [None]:
-            data.append(
-                {"dataset": dataset, "model": model, "pattern": "" if pattern is None else pattern.label,
-                 "count": 0 if pattern is None else counts[pattern], "n_train_seeds": total}
-            )  # fmt: skip
-    caption = f"{scope[:1].upper()}{scope[1:]}. Share of training seeds. {_DEFINITIONS}".removeprefix(". ")
+        named = {"dataset": dataset, "model": model, "n_train_seeds": total}
+        data += [{**named, "pattern": p.label, "count": counts[p]} for p in ranked]
+        data += [] if ranked else [{**named, "pattern": "", "count": 0}]
+    caption = sentences(scope, "Number of training seeds.", _DEFINITIONS)
     title = "Calibration patterns of the uncalibrated predictors"
     header = ("data set", "model", "patterns")
     return Table("patterns-by-row", title, caption, header, tuple(lines), pd.DataFrame(data), 3)

@@ -115,7 +115,8 @@ def published_values(name: str) -> pd.DataFrame:
 
     Parameters
     ----------
-    name : {"table1_ece", "table2_hits20", "table3_ablation_ece", "table8_gnn_performance", "table9_hits20_all"}
+    name : str
+        One of ``PUBLISHED`` that starts with "table".
 
     Returns
     -------

@@ -7,9 +7,9 @@ import pandas as pd
 
 from linkcal.calibrators import CALIBRATORS
 from linkcal.metrics import METRICS
-from linkcal.reproduction.aggregate import fit_on_order, row_order, seed_values
-from linkcal.reproduction.formats import MISSING, Cell, Table
-from linkcal.reproduction.published import published_origin, published_sheet, published_values
+from linkcal.reproduction.aggregate import base_model, fit_on_order, in_order, row_order, seed_values
+from linkcal.reproduction.formats import MISSING, Cell, Table, sentences
+from linkcal.reproduction.published import published_sheet, published_values
 from linkcal.reproduction.statistics import Alternative, friedman_nemenyi, wilcoxon_signed_rank
 
 __all__ = ["RANKED_METRICS", "ranking_table", "wilcoxon_table"]
@@ -31,9 +31,7 @@ _TESTS: tuple[tuple[str, bool, Alternative], ...] = (
 _PAPER = {"yes": "yes", "no": "no", "": "not tested"}
 
 
-def wilcoxon_table(
-    records: pd.DataFrame, fit_on: str, *, method: str = "in-n-out", scope: str = ""
-) -> Table:
+def wilcoxon_table(records: pd.DataFrame, fit_on: str, *, method: str = "in-n-out", scope: str = "") -> Table:
     """Test by Wilcoxon's signed ranks whether a method has a lower ECE than the best baseline of its row.
 
     Parameters
@@ -60,15 +58,16 @@ def wilcoxon_table(
     for dataset, model in row_order(records, named):
         paired = _paired(values, (dataset, model), method)
         paper = MISSING
-        if method == "in-n-out" and model in sheet.index and dataset in sheet.columns:
-            paper = _PAPER[str(sheet.at[model, dataset])]
+        base = base_model(model)
+        if method == "in-n-out" and base in sheet.index and dataset in sheet.columns:
+            paper = _PAPER[str(sheet.at[base, dataset])]
         line, records_of_row = _wilcoxon_row(paired, method)
         lines.append((Cell(dataset), Cell(model), *line, Cell(paper)))
         data += [{"dataset": dataset, "model": model, **r, "paper": paper} for r in records_of_row]
     header = ("data set", "model", "best baseline", "its ECE", f"ECE of {method}", "n averaged", "n nested")
     header += (*(name for name, *_ in _TESTS), "paper")
     caption = _wilcoxon_caption(method, scope)
-    title = f"{published_origin('wilcoxon')}: {method} against the best baseline, fitted on {fit_on}"
+    title = f"Wilcoxon tests: {method} against the best baseline, fitted on {fit_on}"
     return Table(f"wilcoxon-{method}-{fit_on}", title, caption, header, tuple(lines), pd.DataFrame(data), 3)
 
 
@@ -86,9 +85,7 @@ def _paired(values: pd.DataFrame, row: tuple[str, str], method: str) -> pd.DataF
     return here[[best, method]]
 
 
-def _wilcoxon_row(
-    paired: pd.DataFrame | None, method: str
-) -> tuple[list[Cell], list[dict[str, object]]]:
+def _wilcoxon_row(paired: pd.DataFrame | None, method: str) -> tuple[list[Cell], list[dict[str, object]]]:
     """Entries between the row's name and the paper's verdict, and the same in long form."""
     if paired is None:
         return [Cell(MISSING)] * (5 + len(_TESTS)), [
@@ -117,15 +114,19 @@ def _wilcoxon_row(
 
 
 def _wilcoxon_caption(method: str, scope: str) -> str:
-    return (
-        f"{scope[:1].upper()}{scope[1:]}. ECE in percent, positive class. p-value and whether it is below 5 %, of "
-        f"differences 'best baseline minus {method}', seed by seed. One-sided: the alternative is that {method} has "
-        "the lower ECE. Averaged: calibration seeds are averaged inside each training seed, so that the "
-        "differences are independent; with five of them the two-sided p is at least 0.0625 and the one-sided at "
-        "least 0.03125. Nested: all training x calibration seeds as if they were independent, which they are not; "
-        "the paper does not state its alternative. The best baseline is the one with the lowest mean ECE on test "
-        f"links among {', '.join(_BASELINES)}. {MISSING}: no value, or not in the paper's table."
-    ).removeprefix(". ")
+    return sentences(
+        scope,
+        "ECE in percent, positive class. p-value, and whether it is below 5 %, of the differences 'best "
+        f"baseline minus {method}', seed by seed. One-sided: the alternative is that {method} has the lower "
+        "ECE.",
+        "Averaged: calibration seeds are averaged inside each training seed, so that the differences are "
+        "independent; n of them have a two-sided p of at least 2^(1 - n) and a one-sided p of at least 2^-n, "
+        "0.0625 and 0.03125 for five.",
+        "Nested: all training x calibration seeds as if they were independent, which they are not. The "
+        "alternative of the paper's test is not known.",
+        "The best baseline is the one with the lowest mean ECE on test links among "
+        f"{', '.join(_BASELINES)}. {MISSING}: no value, or not in the paper's table.",
+    )
 
 
 def ranking_table(records: pd.DataFrame, *, scope: str = "") -> Table:
@@ -152,23 +153,31 @@ def ranking_table(records: pd.DataFrame, *, scope: str = "") -> Table:
         for metric, column in zip(RANKED_METRICS, columns, strict=True):
             data += [{"fit_on": fit_on, "metric": metric, **entry} for entry in column]
         counts = {(entry["n_rows"], entry["n_rows_left_out"]) for column in columns for entry in column}
-        notes += [f"fitted on {fit_on}: " + ", ".join(f"{n} rows, {out} left out" for n, out in sorted(counts))]
+        notes += [
+            f"fitted on {fit_on}: " + ", ".join(f"{n} rows, {out} left out" for n, out in sorted(counts))
+        ]
     header = ("fitted on", "calibrator")
     header += tuple(f"{METRICS[m].name} {what}" for m in RANKED_METRICS for what in ("mean rank", "won"))
-    caption = (
-        f"{scope[:1].upper()}{scope[1:]}. Ranks (1 is best) of the mean over seeds, a row being a data set and model; "
-        "won: share of rows won, ties shared. A row in which a calibrator has no value is left out for all: "
-        f"{'; '.join(notes)}. Friedman: p-value of equal mean ranks. Critical difference: mean ranks closer than this "
-        "cannot be told apart at 5 % (Nemenyi). Bold: best, and all within the critical difference of it. Rows of "
-        "one data set share its graph, so these p-values are somewhat too small."
-    ).removeprefix(". ")
-    return Table("ranking", "Ranking of the calibrators", caption, header, tuple(lines), pd.DataFrame(data), 2)
+    caption = sentences(
+        scope,
+        "Ranks (1 is best) of the mean over the seeds that all calibrators have, a row being a data set and "
+        "model; won: share of rows won, ties shared. A row without such a seed is left out: "
+        f"{'; '.join(notes)}.",
+        "Friedman: p-value of equal mean ranks. Critical difference: mean ranks closer than this cannot be "
+        "told apart at 5 % (Nemenyi). Bold: best, and all within the critical difference of it. Rows of one "
+        "data set share its graph, so that these p-values are too small.",
+    )
+    return Table(
+        "ranking", "Ranking of the calibrators", caption, header, tuple(lines), pd.DataFrame(data), 2
+    )
 
 
 def _rank_column(records: pd.DataFrame, metric: str, fit_on: str) -> list[dict[str, object]]:
     """Ranks by one metric, an entry for each calibrator."""
     values = seed_values(records, metric, fit_on=fit_on)
-    means = values.groupby(level=["dataset", "model"]).mean()
+    rows = values.index.droplevel(["train_seed", "calibration_seed"]).unique()
+    # Means over different seeds are means over different models: only seeds that all calibrators have count.
+    means = values.dropna().groupby(level=["dataset", "model"]).mean().reindex(rows)
     test = friedman_nemenyi(means, higher_is_better=METRICS[metric].higher_is_better, alpha=_ALPHA)
     return [
         {
@@ -189,10 +198,8 @@ def _rank_lines(fit_on: str, columns: list[list[dict[str, object]]]) -> list[tup
     """Lines of one block: the calibrators, then Friedman and critical difference."""
     frames = [pd.DataFrame(column).set_index("calibrator") for column in columns]
     lines = []
-    for calibrator in [name for name in CALIBRATORS if name in frames[0].index] + [
-        name for name in frames[0].index if name not in CALIBRATORS
-    ]:
-        cells = [Cell(fit_on), Cell(str(calibrator))]
+    for calibrator in in_order(frames[0].index, CALIBRATORS):
+        cells = [Cell(fit_on), Cell(calibrator)]
         for frame in frames:
             rank, won = float(frame.at[calibrator, "mean_rank"]), float(frame.at[calibrator, "share_won"])
             near = rank <= frame["mean_rank"].min() + frame["critical_difference"].iloc[0]

@@ -82,9 +82,9 @@ def wilcoxon_signed_rank(
 
     Notes
     -----
-    ``scipy.stats.wilcoxon`` with its defaults: zeros are dropped, the law of the statistic is exact for small n
-    and normal for large. With n differences the smallest two-sided p is ``2 ** (1 - n)``: five runs
-    cannot be significant at 5 %, six can.
+    ``scipy.stats.wilcoxon`` with its defaults: zeros are dropped, the law of the statistic is exact for small
+    n and normal for large. With n differences the smallest two-sided p is ``2 ** (1 - n)``: five runs cannot
+    be significant at 5 %, six can.
 
     Examples
     --------
@@ -103,7 +103,9 @@ def wilcoxon_signed_rank(
     return PairedTest(p_value, int(values.size), alternative, "Wilcoxon signed-rank")
 
 
-def paired_t_test(differences: Any, *, runs: Any = None, alternative: Alternative = "two-sided") -> PairedTest:
+def paired_t_test(
+    differences: Any, *, runs: Any = None, alternative: Alternative = "two-sided"
+) -> PairedTest:
     """Test by Student's t whether paired differences average zero.
 
     Parameters
@@ -116,8 +118,8 @@ def paired_t_test(differences: Any, *, runs: Any = None, alternative: Alternativ
     Returns
     -------
     PairedTest
-        NaN for fewer than two (averaged) differences; for equal ones p is 1 if they are zero, and 0 (or 1 in the
-        wrong direction) if not.
+        NaN for fewer than two (averaged) differences; for equal ones p is 1 if they are zero, and 0 (or 1 in
+        the wrong direction) if not.
 
     Raises
     ------

@@ -12,9 +12,10 @@ from linkcal._files import written_whole
 from linkcal._validation import check_choice
 from linkcal.exceptions import InputError
 from linkcal.reproduction.aggregate import Scope, check_records, fit_on_order, in_scope, scopes
-from linkcal.reproduction.comparison import COMPARISONS, comparison_table, performance_table
+from linkcal.reproduction.comparison import COMPARISONS, comparison_table
 from linkcal.reproduction.formats import SUFFIXES, Table, render
 from linkcal.reproduction.patterns import pattern_row_table, pattern_share_table
+from linkcal.reproduction.performance import performance_table
 from linkcal.reproduction.significance import ranking_table, wilcoxon_table
 
 __all__ = ["build_tables", "choose_tables", "tables_of_scope", "write_tables"]
@@ -23,13 +24,16 @@ __all__ = ["build_tables", "choose_tables", "tables_of_scope", "write_tables"]
 _TESTED = ("in-n-out", "in-n-out-plus")
 
 
-def build_tables(records: pd.DataFrame) -> dict[Scope, list[Table]]:
+def build_tables(records: pd.DataFrame, *, join_settings: bool = False) -> dict[Scope, list[Table]]:
     """Make every table from the records of a sweep.
 
     Parameters
     ----------
     records : DataFrame
         Long form; see :func:`linkcal.reproduction.check_records`. Their order does not matter.
+    join_settings : bool
+        Show settings that differ from their default as rows of the same tables (``vgae~preset=paper``)
+        instead of in tables of their own.
 
     Returns
     -------
@@ -41,7 +45,7 @@ def build_tables(records: pd.DataFrame) -> dict[Scope, list[Table]]:
     InputError
         If a column is missing, there is no record, or a value is there twice.
     """
-    checked = check_records(records)
+    checked = check_records(records, join_settings=join_settings)
     return {scope: tables_of_scope(in_scope(checked, scope), scope) for scope in scopes(checked)}
 
 
@@ -76,7 +80,10 @@ def choose_tables(tables: dict[Scope, list[Table]], names: Sequence[str]) -> dic
 
 
 def write_tables(
-    tables: dict[Scope, list[Table]], folder: str | os.PathLike[str], *, format: str = "markdown"  # noqa: A002
+    tables: dict[Scope, list[Table]],
+    folder: str | os.PathLike[str],
+    *,
+    format: str = "markdown",  # noqa: A002
 ) -> list[Path]:
     """Write one file for each table, in a sub-folder for each scope if there are several.
 

@@ -1,0 +1,32 @@
+"""Entries of tables: mean, spread, noise floor, and how many values they rest on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from linkcal.reproduction.formats import MISSING
+
+__all__ = ["entry", "number", "row_at"]
+
+
+def row_at(frame: pd.DataFrame | None, key: tuple[str, str, str]) -> pd.Series | None:
+    return None if frame is None or key not in frame.index else frame.loc[key]
+
+
+def number(value: float, percent: bool) -> str:
+    return f"{100 * value:.2f}" if percent else f"{value:.4f}"
+
+
+def entry(found: pd.Series | None, floor: pd.Series | None, percent: bool, full: int | None) -> str:
+    """Mean, standard deviation, floor in brackets, and the number of values if it is not the usual one."""
+    if found is None:
+        return MISSING
+    text = number(found["mean"], percent)
+    if not np.isnan(found["std"]):
+        text += f" \N{PLUS-MINUS SIGN} {number(found['std'], percent)}"
+    if floor is not None:
+        text += f" [{number(floor['mean'], percent)}]"
+    if full is not None and found["n"] != full:
+        text += f" (n = {int(found['n'])})"
+    return text
