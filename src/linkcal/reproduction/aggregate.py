@@ -24,6 +24,7 @@ __all__ = [
     "scopes",
     "seed_values",
     "summarise",
+    "values_of_row",
 ]
 
 #: Columns of records; all but the last name a value.
@@ -171,6 +172,13 @@ def seed_values(
         index=_ROW + _SEEDS, columns="calibrator", values="value"
     )
     return values.reindex(index=index, columns=pd.Index(calibrators, name="calibrator")).sort_index()
+
+
+def values_of_row(values: pd.DataFrame, row: tuple[str, str]) -> pd.DataFrame:
+    """Those of :func:`seed_values` that belong to one row (data set, model); empty if there are none."""
+    index = values.index
+    here = (index.get_level_values("dataset") == row[0]) & (index.get_level_values("model") == row[1])
+    return values[here]
 
 
 def summarise(values: pd.DataFrame) -> pd.DataFrame:

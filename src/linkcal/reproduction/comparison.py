@@ -9,8 +9,15 @@ import pandas as pd
 
 from linkcal.calibrators import CALIBRATORS
 from linkcal.metrics import METRICS
-from linkcal.reproduction._entries import entry, row_at
-from linkcal.reproduction.aggregate import base_model, in_order, row_order, seed_values, summarise
+from linkcal.reproduction._entries import Found, entry, row_at
+from linkcal.reproduction.aggregate import (
+    base_model,
+    in_order,
+    row_order,
+    seed_values,
+    summarise,
+    values_of_row,
+)
 from linkcal.reproduction.formats import MISSING, Cell, Table, sentences
 from linkcal.reproduction.published import published_origin, published_values
 from linkcal.reproduction.statistics import PairedTest, paired_t_test
@@ -27,8 +34,8 @@ _BEST_NOTE = (
     "inside each; \N{ALMOST EQUAL TO}: not distinguishable at 5 %."
 )
 _MIXED_NOTE = (
-    "The paper's code measures In-n-Out by the top-label ECE and all others by the positive-class ECE; its "
-    "numbers stand unchanged in both tables."
+    "The code released with the paper measures In-n-Out by the top-label ECE and all others by the "
+    "positive-class ECE; the paper's numbers stand unchanged in both tables."
 )
 
 
@@ -150,9 +157,7 @@ def _best(
 
     A calibrator that lacks seeds is measured on other models than the rest, so it is no candidate.
     """
-    if row not in values.index.droplevel(["train_seed", "calibration_seed"]):
-        return frozenset(), None
-    here = values.loc[row]
+    here = values_of_row(values, row)
     here = here[[name for name in calibrators if name in here]].dropna(how="all").dropna(axis=1)
     if here.empty:
         return frozenset(), None
@@ -178,9 +183,9 @@ def _record(
     key: tuple[str, str, str],
     kind: Comparison,
     fit_on: str,
-    found: pd.Series | None,
-    floor: pd.Series | None,
-    printed: pd.Series | None,
+    found: Found,
+    floor: Found,
+    printed: Found,
     best: bool,
     test: PairedTest | None,
 ) -> dict[str, object]:

@@ -78,7 +78,8 @@ def pattern_share_table(records: pd.DataFrame, *, scope: str = "") -> Table:
 
 
 def _counts(codes: pd.Series) -> dict[CalibrationPattern, int]:
-    return {CalibrationPattern(int(code)): int(n) for code, n in codes.dropna().value_counts().items()}
+    found, counts = np.unique(codes.dropna().to_numpy(dtype=np.int64), return_counts=True)
+    return {CalibrationPattern(int(code)): int(n) for code, n in zip(found, counts, strict=True)}
 
 
 def pattern_row_table(records: pd.DataFrame, *, scope: str = "") -> Table:

@@ -7,7 +7,14 @@ import pandas as pd
 
 from linkcal.calibrators import CALIBRATORS
 from linkcal.metrics import METRICS
-from linkcal.reproduction.aggregate import base_model, fit_on_order, in_order, row_order, seed_values
+from linkcal.reproduction.aggregate import (
+    base_model,
+    fit_on_order,
+    in_order,
+    row_order,
+    seed_values,
+    values_of_row,
+)
 from linkcal.reproduction.formats import MISSING, Cell, Table, sentences
 from linkcal.reproduction.published import published_sheet, published_values
 from linkcal.reproduction.statistics import Alternative, friedman_nemenyi, wilcoxon_signed_rank
@@ -64,19 +71,18 @@ def wilcoxon_table(records: pd.DataFrame, fit_on: str, *, method: str = "in-n-ou
         line, records_of_row = _wilcoxon_row(paired, method)
         lines.append((Cell(dataset), Cell(model), *line, Cell(paper)))
         data += [{"dataset": dataset, "model": model, **r, "paper": paper} for r in records_of_row]
-    header = ("data set", "model", "best baseline", "its ECE", f"ECE of {method}", "n averaged", "n nested")
-    header += (*(name for name, *_ in _TESTS), "paper")
+    header = ("data set", "model", "best baseline", "its ECE", f"ECE of {method}")
+    columns = (*header, "n averaged", "n nested", *(name for name, *_ in _TESTS), "paper")
     caption = _wilcoxon_caption(method, scope)
     title = f"Wilcoxon tests: {method} against the best baseline, fitted on {fit_on}"
-    return Table(f"wilcoxon-{method}-{fit_on}", title, caption, header, tuple(lines), pd.DataFrame(data), 3)
+    return Table(f"wilcoxon-{method}-{fit_on}", title, caption, columns, tuple(lines), pd.DataFrame(data), 3)
 
 
 def _paired(values: pd.DataFrame, row: tuple[str, str], method: str) -> pd.DataFrame | None:
     """ECE of method and of the best baseline for the seeds that have both; None without any."""
-    known = method in values and row in values.index.droplevel(["train_seed", "calibration_seed"])
-    if not known:
+    if method not in values:
         return None
-    here = values.loc[row].dropna(subset=[method])
+    here = values_of_row(values, row).dropna(subset=[method])
     # As in the tables of one metric, a baseline that lacks seeds is no candidate.
     baselines = here[[name for name in _BASELINES if name in here and name != method]].dropna(axis=1)
     if baselines.empty or not len(here):
@@ -156,7 +162,7 @@ def ranking_table(records: pd.DataFrame, *, scope: str = "") -> Table:
         notes += [
             f"fitted on {fit_on}: " + ", ".join(f"{n} rows, {out} left out" for n, out in sorted(counts))
         ]
-    header = ("fitted on", "calibrator")
+    header: tuple[str, ...] = ("fitted on", "calibrator")
     header += tuple(f"{METRICS[m].name} {what}" for m in RANKED_METRICS for what in ("mean rank", "won"))
     caption = sentences(
         scope,
@@ -175,7 +181,7 @@ def ranking_table(records: pd.DataFrame, *, scope: str = "") -> Table:
 def _rank_column(records: pd.DataFrame, metric: str, fit_on: str) -> list[dict[str, object]]:
     """Ranks by one metric, an entry for each calibrator."""
     values = seed_values(records, metric, fit_on=fit_on)
-    rows = values.index.droplevel(["train_seed", "calibration_seed"]).unique()
+    rows = pd.MultiIndex.from_frame(values.index.to_frame()[["dataset", "model"]].drop_duplicates())
     # Means over different seeds are means over different models: only seeds that all calibrators have count.
     means = values.dropna().groupby(level=["dataset", "model"]).mean().reindex(rows)
     test = friedman_nemenyi(means, higher_is_better=METRICS[metric].higher_is_better, alpha=_ALPHA)
@@ -201,7 +207,7 @@ def _rank_lines(fit_on: str, columns: list[list[dict[str, object]]]) -> list[tup
     for calibrator in in_order(frames[0].index, CALIBRATORS):
         cells = [Cell(fit_on), Cell(calibrator)]
         for frame in frames:
-            rank, won = float(frame.at[calibrator, "mean_rank"]), float(frame.at[calibrator, "share_won"])
+            rank, won = (float(frame[key].loc[calibrator]) for key in ("mean_rank", "share_won"))
             near = rank <= frame["mean_rank"].min() + frame["critical_difference"].iloc[0]
             cells += [_shown(rank, "{:.2f}", strong=bool(near)), _shown(100 * won, "{:.0f} %")]
         lines.append(tuple(cells))
