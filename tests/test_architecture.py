@@ -35,7 +35,8 @@ ALLOWED = {
     "wrapper": _GRAPH_SIDE | {"calibrators", "artifact"},
     "ranking": _ALL - {"experiments"},
     "experiments": _ALL,
-    "cli": _ALL | {"__version__", "ranking"},
+    "reproduction": _BASICS | {"calibrators", "metrics", "plots", "experiments"},
+    "cli": _ALL | {"__version__", "ranking", "reproduction"},
 }
 
 

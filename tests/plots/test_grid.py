@@ -82,3 +82,27 @@ def test_nothing_is_written_for_bad_input(tmp_path) -> None:
     with pytest.raises(InputError, match="dpi must be a whole number >= 1, got 0"):
         reliability_figure(Y, predictors(1), tmp_path / "a.png", dpi=0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_each_predictor_may_have_its_own_links_or_none() -> None:
+    labels = {"a": Y, "b": Y[:50]}
+    probabilities = {"a": TRUTH, "gap": None, "b": TRUTH[:50]}
+    figure = reliability_figure(labels, probabilities)
+    shown = [[text.get_text() for text in axes.texts] for axes in figure.axes[::2]]
+    assert shown[1] == ["not measured"]
+    ece = 100 * expected_calibration_error(Y[:50], TRUTH[:50])
+    assert shown[2][0].startswith(f"ECE {ece:.1f} %")
+    with pytest.raises(InputError, match="y_true must hold the labels of b, got those of a"):
+        reliability_figure({"a": Y}, {"b": TRUTH})
+    with pytest.raises(InputError, match="probabilities must hold at least one predictor, got none"):
+        reliability_figure(Y, {"a": None})
+
+
+def test_svg_is_repeatable_and_settings_stay(tmp_path) -> None:
+    import matplotlib as mpl
+
+    before = mpl.rcParams["svg.hashsalt"]
+    for name in ("a.svg", "b.svg"):
+        reliability_figure(Y, predictors(2), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert mpl.rcParams["svg.hashsalt"] == before

@@ -116,7 +116,9 @@ def link_blocks(
     count = np.bincount(head, minlength=heads)
     blocks = -(-count // BLOCK)
     order = np.argsort(head, kind="stable")
-    place = np.arange(len(head)) + np.repeat(np.cumsum(blocks * BLOCK - count) - (blocks * BLOCK - count), count)
+    place = np.arange(len(head)) + np.repeat(
+        np.cumsum(blocks * BLOCK - count) - (blocks * BLOCK - count), count
+    )
     rows, size = _round_up(inputs.shape[1]), int(blocks.sum())
 
     def placed(values: FloatArray) -> Float32:

@@ -15,11 +15,13 @@ import typer
 
 from linkcal import __version__
 from linkcal.cli.console import show_warning
+from linkcal.cli.figures import figures
 from linkcal.cli.fit import fit
 from linkcal.cli.list import list_names
 from linkcal.cli.run import run
 from linkcal.cli.score import score
 from linkcal.cli.sweep import export, sweep
+from linkcal.cli.tables import tables
 from linkcal.cli.top import top
 from linkcal.exceptions import LinkcalError
 
@@ -38,6 +40,8 @@ app.command("score")(score)
 app.command("top")(top)
 app.command("sweep")(sweep)
 app.command("export")(export)
+app.command("tables")(tables)
+app.command("figures")(figures)
 app.command("list")(list_names)
 
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from linkcal._files import written_whole
 from linkcal._validation import check_device
-from linkcal.calibrators import Calibrator
+from linkcal.calibrators import Calibrator, fit_together
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.experiments.calibration_links import draw_calibration_negatives
 from linkcal.experiments.cells import Cell, TrainingJob
-from linkcal.experiments.fitting import fit_together
+
 from linkcal.experiments.measure import Usage, measured
 from linkcal.experiments.outputs import environment, to_json
 from linkcal.experiments.run import configured_calibrator, split_for_run
@@ -199,7 +199,7 @@ def measure(
     Returns
     -------
     dict of str to float
-        Those of :func:`linkcal.metrics.evaluate_links`, then the rest of ``METRICS``, then ``positives`` and
+        Those of :func:`linkcal.metrics.evaluate_links` (extended), then the rest of ``METRICS``, then ``positives`` and
         ``negatives``: an ECE says nothing without the number of links and their ratio, and Hits@K is 1
         whenever there are fewer than K non-links.
 
@@ -210,7 +210,7 @@ def measure(
     >>> result["ece"], result["positives"], result["negatives"]
     (0.0, 60.0, 60.0)
     """
-    result = evaluate_links(label, probability, logit)
+    result = evaluate_links(label, probability, logit, extended=True)
     for name, spec in METRICS.items():
         if name not in result:
             one_class = spec.input == "score" and label.min() == label.max()

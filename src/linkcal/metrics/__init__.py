@@ -8,14 +8,17 @@ from __future__ import annotations
 from linkcal.metrics.calibration import debiased_calibration_error, expected_calibration_error
 from linkcal.metrics.curve import ReliabilityCurve, reliability_curve
 from linkcal.metrics.floor import CalibrationFloor, NullBand, calibration_floor, calibration_null_band
+from linkcal.metrics.pattern import CalibrationPattern, calibration_pattern
 from linkcal.metrics.proper import accuracy, brier_score, negative_log_likelihood
 from linkcal.metrics.ranking import average_precision, hits_at_k, roc_auc
-from linkcal.metrics.registry import EVALUATION_KEYS, METRICS, MetricSpec, evaluate_links
+from linkcal.metrics.registry import EVALUATION_KEYS, EXTENDED_KEYS, METRICS, MetricSpec, evaluate_links
 
 __all__ = [
     "EVALUATION_KEYS",
+    "EXTENDED_KEYS",
     "METRICS",
     "CalibrationFloor",
+    "CalibrationPattern",
     "MetricSpec",
     "NullBand",
     "ReliabilityCurve",
@@ -24,6 +27,7 @@ __all__ = [
     "brier_score",
     "calibration_floor",
     "calibration_null_band",
+    "calibration_pattern",
     "debiased_calibration_error",
     "evaluate_links",
     "expected_calibration_error",

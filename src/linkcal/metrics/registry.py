@@ -15,10 +15,11 @@ from linkcal.exceptions import InputError
 from linkcal.metrics._inputs import labelled_links
 from linkcal.metrics.calibration import debiased_calibration_error, expected_calibration_error
 from linkcal.metrics.floor import calibration_floor
+from linkcal.metrics.pattern import calibration_pattern
 from linkcal.metrics.proper import accuracy, brier_score, negative_log_likelihood
 from linkcal.metrics.ranking import average_precision, hits_at_k, roc_auc
 
-__all__ = ["EVALUATION_KEYS", "METRICS", "MetricSpec", "evaluate_links"]
+__all__ = ["EVALUATION_KEYS", "EXTENDED_KEYS", "METRICS", "MetricSpec", "evaluate_links"]
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,9 @@ EVALUATION_KEYS: tuple[str, ...] = (
     "acc",
 )
 
+#: What ``evaluate_links(extended=True)`` adds, in this order.
+EXTENDED_KEYS: tuple[str, ...] = ("ece_top_label_floor", "ece_top_label_floor_q95", "pattern")
+
 
 def evaluate_links(
     y_true: Any,
@@ -119,6 +123,7 @@ def evaluate_links(
     n_bins: int = 15,
     n_resamples: int = 1000,
     random_state: int | np.random.Generator | None = 0,
+    extended: bool = False,
 ) -> dict[str, float]:
     """Measure link probabilities by every metric of a result table.
 
@@ -138,13 +143,16 @@ def evaluate_links(
     n_resamples : int
     random_state : int, Generator or None
         Draws and seed of the floor; see :func:`linkcal.metrics.calibration_floor`.
+    extended : bool
+        Add what result tables need beside: the floor of the top-label ECE, and the integer of the
+        :class:`linkcal.metrics.CalibrationPattern`, which takes every link once, whatever its weight.
 
     Returns
     -------
     dict of float
-        Fractions, not percent, with the keys ``EVALUATION_KEYS``. With a single class ``auc`` and ``hits@K``
-        are NaN: they do not exist there, while the calibration of such links does, and a table should keep
-        the rest of the row. (The single metrics raise.)
+        Fractions, not percent, with the keys ``EVALUATION_KEYS`` (and ``EXTENDED_KEYS``). With a single class
+        ``auc`` and ``hits@K`` are NaN: they do not exist there, while the calibration of such links does, and
+        a table should keep the rest of the row. (The single metrics raise.)
 
     Raises
     ------
@@ -184,4 +192,11 @@ def evaluate_links(
             result[key] = (
                 float("nan") if one_class else spec.function(y_true, ranking, sample_weight=sample_weight)
             )
+    if extended:
+        top = calibration_floor(
+            y_prob, n_resamples=n_resamples, random_state=random_state, variant="top-label", **options
+        )
+        known = floor.q95 if sample_weight is None else None
+        pattern = calibration_pattern(y_true, y_prob, n_bins=n_bins, floor_q95=known)
+        result.update(zip(EXTENDED_KEYS, (top.mean, top.q95, float(pattern)), strict=True))
     return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linkcal.plots.grid import reliability_figure
+from linkcal.plots.grid import reliability_figure, save_figure
 from linkcal.plots.reliability import ReliabilityArtists, plot_counts, plot_reliability
 
-__all__ = ["ReliabilityArtists", "plot_counts", "plot_reliability", "reliability_figure"]
+__all__ = ["ReliabilityArtists", "plot_counts", "plot_reliability", "reliability_figure", "save_figure"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["reliability_figure"]
+__all__ = ["reliability_figure", "save_figure"]
 
 
 def reliability_figure(
@@ -33,7 +33,7 @@ def reliability_figure(
     n_columns: int = 3,
     dpi: int = 150,
 ) -> Figure:
-    """Draw one small reliability diagram for each predictor, all on the same links and axes.
+    """Draw one small reliability diagram for each predictor, all on the same axes.
 
     Under each diagram stands the share of links in each bin, on one scale for all. Each panel gives the ECE
     and the value that a perfectly calibrated predictor with the same probabilities stays below in 95 of 100
@@ -41,9 +41,11 @@ def reliability_figure(
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1
-    probabilities : dict of str to array-like (L,), in [0, 1]
-        Link probabilities by name of the predictor, at least one; drawn in this order.
+    y_true : array-like (L,), values 0 and 1, or dict of str to such arrays
+        Labels of the links that all predictors saw; or those of each predictor, by its name.
+    probabilities : dict of str to array-like (L,), in [0, 1], or to None
+        Link probabilities by name of the predictor, at least one; drawn in this order. None leaves a panel
+        that says "not measured".
     path : path-like, optional
         File to write; its suffix gives the format (png, svg, pdf). Written whole or not at all.
     title : str, optional
@@ -65,34 +67,77 @@ def reliability_figure(
     Raises
     ------
     InputError
-        If there is no predictor, or an array or option is wrong; nothing is written then.
+        If there is no predictor with probabilities, or labels of one are missing, or an array or option is
+        wrong; nothing is written then.
     """
-    if not probabilities:
+    measured = {name: prob for name, prob in probabilities.items() if prob is not None}
+    if not measured:
         raise InputError("probabilities must hold at least one predictor, got none")
     columns = min(check_positive_int(n_columns, "n_columns"), len(probabilities))
     options: dict[str, Any] = {"n_bins": n_bins, "sample_weight": sample_weight}
-    curves = {name: reliability_curve(y_true, prob, **options) for name, prob in probabilities.items()}
-    floors = {name: calibration_floor(prob, **options).q95 for name, prob in probabilities.items()}
-    figure, panels = _panel_grid(len(curves), columns, titled=title is not None)
+    curves = {name: reliability_curve(_labels(y_true, name), p, **options) for name, p in measured.items()}
+    floors = {name: calibration_floor(prob, **options).q95 for name, prob in measured.items()}
+    figure, panels = _panel_grid(len(probabilities), columns, titled=title is not None)
     highest = max(float((c.weight / c.weight.sum()).max()) for c in curves.values())
-    for (index, (name, curve)), (main, strip) in zip(enumerate(curves.items()), panels, strict=True):
+    for (index, name), (main, strip) in zip(enumerate(probabilities), panels, strict=True):
+        if name not in curves:
+            _empty_panel(main, strip, name)
+            continue
+        curve = curves[name]
         artists = plot_reliability(curve, main, level=level, axis_labels=False)
         plot_counts(curve, strip)
         _label_panel(main, strip, name, curve, floors[name], highest, first_column=index % columns == 0)
     _label_figure(figure, columns, artists, title, level)
     if path is not None:
-        with written_whole(path) as temporary:
-            figure.savefig(
-                temporary, dpi=check_positive_int(dpi, "dpi"), metadata=_metadata(temporary.suffix)
-            )
+        save_figure(figure, path, dpi=dpi)
     return figure
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> None:
+    """Write a figure whole or not at all; equal figures give equal bytes.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    path : path-like
+        Its suffix gives the format (png, svg, pdf).
+    dpi : int
+        Resolution of a raster file.
+
+    Raises
+    ------
+    InputError
+        If `dpi` is not a whole number above 0.
+    """
+    from matplotlib import rc_context
+
+    dpi = check_positive_int(dpi, "dpi")
+    # Without a salt of its own, every SVG names its parts by random numbers.
+    with written_whole(path) as temporary, rc_context({"svg.hashsalt": "linkcal"}):
+        figure.savefig(temporary, dpi=dpi, metadata=_metadata(temporary.suffix))
+
+
+def _labels(y_true: Any, name: str) -> Any:
+    """Labels that belong to a predictor."""
+    if not isinstance(y_true, Mapping):
+        return y_true
+    if name not in y_true:
+        raise InputError(f"y_true must hold the labels of {name}, got those of {', '.join(y_true)}")
+    return y_true[name]
+
+
+def _empty_panel(main: Axes, strip: Axes, name: str) -> None:
+    main.set_title(name, loc="left", fontsize=10.5, fontweight="bold", color=_style.TEXT, pad=19)
+    main.text(0.5, 0.5, "not measured", ha="center", va="center", transform=main.transAxes, color=_style.TEXT)
+    main.set_axis_off()
+    strip.set_axis_off()
 
 
 def _metadata(suffix: str) -> dict[str, Any] | None:
     """Leave dates and versions out of the file, so that equal figures are equal files."""
     by_suffix: dict[str, dict[str, Any]] = {
         ".png": {"Software": None},
-        ".svg": {"Date": None},
+        ".svg": {"Date": None, "Creator": None},
         ".pdf": {"CreationDate": None},
     }
     return by_suffix.get(suffix)

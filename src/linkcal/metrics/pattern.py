@@ -1,0 +1,167 @@
+"""The shape of a reliability curve in one word: in which predictions a predictor promises too much."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from linkcal.metrics._inputs import labelled_links
+from linkcal.metrics.curve import reliability_curve
+from linkcal.metrics.floor import calibration_floor
+
+__all__ = ["CalibrationPattern", "calibration_pattern"]
+
+# 5 % level of every test below.
+_ALPHA = 0.05
+# Fewer links than this in a group, and the normal approximation to its share of links is poor.
+_SMALLEST_GROUP = 10
+
+
+class CalibrationPattern(IntEnum):
+    """Shapes of reliability curves. The integer is what result tables store; it never changes its meaning.
+
+    Confidence is p in a positive prediction (p >= 0.5) and 1 - p in a negative one. See
+    :func:`calibration_pattern` for the rules.
+    """
+
+    CALIBRATED = 0
+    OVER_POSITIVE_UNDER_NEGATIVE = 1
+    UNDER_POSITIVE_OVER_NEGATIVE = 2
+    U_SHAPED = 3
+    OVERCONFIDENT = 4
+    UNDERCONFIDENT = 5
+    OTHER = 6
+
+    @property
+    def label(self) -> str:
+        """The name for tables, such as ``over-positive-under-negative``."""
+        return self.name.lower().replace("_", "-")
+
+
+def calibration_pattern(
+    y_true: Any,
+    y_prob: Any,
+    *,
+    floor_q95: float | None = None,
+    n_bins: int = 15,
+    random_state: int = 0,
+) -> CalibrationPattern:
+    """Classify the reliability curve of link probabilities.
+
+    Parameters
+    ----------
+    y_true : array-like (L,), values 0 and 1
+    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
+    floor_q95 : float in [0, 1], optional
+        ``calibration_floor(y_prob, n_bins=n_bins).q95`` if it is known already; drawn without it.
+    n_bins : int
+        Bins of equal width.
+    random_state : int
+        Seed of the draws of the noise floor.
+
+    Returns
+    -------
+    CalibrationPattern
+        The first that applies of
+
+        CALIBRATED
+            The positive-class ECE is at most the 95 % quantile of what it is when the probabilities are
+            right.
+        U_SHAPED
+            The share of links falls and rises again as the predicted probability grows: the occupied bins can
+            be cut into a left, a middle and a right group of neighbours, with at least 10 links each, such
+            that left and right both have a higher share of links than the middle. Each difference is tested
+            by the one-sided z test of two proportions at 5 % divided by the number of ways to cut.
+        OVER_POSITIVE_UNDER_NEGATIVE
+            Positive predictions are overconfident (``mean y < mean p`` where p >= 0.5) and negative ones
+            underconfident (``mean y < mean p`` where p < 0.5): probabilities are too high on both sides.
+        UNDER_POSITIVE_OVER_NEGATIVE
+            The reverse: probabilities are too low on both sides.
+        OVERCONFIDENT
+            At least one side is overconfident and none underconfident.
+        UNDERCONFIDENT
+            At least one side is underconfident and none overconfident.
+        OTHER
+            None of these: the ECE is beyond noise, but errors cancel within each side.
+
+        A side counts as over- or underconfident if ``|sum (y - p)| > 1.96 sqrt(sum p (1 - p))`` over its
+        links: beyond the two-sided 95 % band of calibrated probabilities.
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong shape, range or content, or there is no link.
+
+    Examples
+    --------
+    >>> y = [1] * 40 + [0] * 60 + [1] * 5 + [0] * 95
+    >>> calibration_pattern(y, [0.9] * 100 + [0.4] * 100).label
+    'over-positive-under-negative'
+    >>> calibration_pattern(y, [0.4] * 100 + [0.05] * 100).label
+    'calibrated'
+    """
+    label, prob, _ = labelled_links(y_true, y_prob)
+    curve = reliability_curve(label, prob, n_bins=n_bins)
+    if floor_q95 is None:
+        floor_q95 = calibration_floor(prob, n_bins=n_bins, random_state=random_state).q95
+    if curve.expected_calibration_error <= floor_q95:
+        return CalibrationPattern.CALIBRATED
+    if _is_u_shaped(curve.frequency * curve.count, curve.count.astype(np.float64)):
+        return CalibrationPattern.U_SHAPED
+    return _by_sides(_excess(label, prob, prob >= 0.5), _excess(label, prob, prob < 0.5))
+
+
+def _excess(label: NDArray[np.float64], prob: NDArray[np.float64], side: NDArray[np.bool_]) -> int:
+    """1 if a side has more links than predicted, -1 if fewer, 0 within the 95 % band or without links."""
+    gap = float((label[side] - prob[side]).sum())
+    band = norm.isf(_ALPHA / 2) * float(np.sqrt((prob[side] * (1.0 - prob[side])).sum()))
+    return int(np.sign(gap)) if abs(gap) > band + 1e-9 else 0
+
+
+def _by_sides(positive: int, negative: int) -> CalibrationPattern:
+    """Pattern from the signs of ``y - p`` among positive and among negative predictions."""
+    if positive == negative == 0:
+        return CalibrationPattern.OTHER
+    if positive == negative:
+        too_high = positive < 0
+        return (
+            CalibrationPattern.OVER_POSITIVE_UNDER_NEGATIVE
+            if too_high
+            else CalibrationPattern.UNDER_POSITIVE_OVER_NEGATIVE
+        )
+    # Too many links among negative predictions, or too few among positive ones, is overconfidence.
+    return CalibrationPattern.OVERCONFIDENT if negative - positive > 0 else CalibrationPattern.UNDERCONFIDENT
+
+
+def _is_u_shaped(links: NDArray[np.float64], pairs: NDArray[np.float64]) -> bool:
+    """Whether bins (B,) with `links` of `pairs` fall and rise again beyond noise."""
+    n_bins = pairs.size
+    if n_bins < 3:
+        return False
+    # first, last: the middle group is bins first..last - 1, with at least one bin on each side.
+    first, last = (i + 1 for i in np.triu_indices(n_bins - 1, 1))
+    threshold = norm.isf(_ALPHA / first.size)
+    all_links, all_pairs = (np.concatenate([[0.0], np.cumsum(v)]) for v in (links, pairs))
+    middle = all_links[last] - all_links[first], all_pairs[last] - all_pairs[first]
+    left = all_links[first], all_pairs[first]
+    right = all_links[-1] - all_links[last], all_pairs[-1] - all_pairs[last]
+    enough = np.minimum(np.minimum(left[1], right[1]), middle[1]) >= _SMALLEST_GROUP
+    higher = (_z(*left, *middle) > threshold) & (_z(*right, *middle) > threshold)
+    return bool((enough & higher).any())
+
+
+def _z(
+    links_a: NDArray[np.float64],
+    pairs_a: NDArray[np.float64],
+    links_b: NDArray[np.float64],
+    pairs_b: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Pooled z statistic of ``share a - share b``; 0 where the pooled share is 0 or 1: the shares agree."""
+    share = (links_a + links_b) / (pairs_a + pairs_b)
+    variance = share * (1.0 - share) * (1.0 / pairs_a + 1.0 / pairs_b)
+    difference = links_a / pairs_a - links_b / pairs_b
+    return np.divide(difference, np.sqrt(variance), out=np.zeros_like(difference), where=variance > 1e-15)

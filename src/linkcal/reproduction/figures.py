@@ -1,0 +1,231 @@
+"""Reliability diagrams of a sweep's cells, before and after calibration."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linkcal._validation import check_choice
+from linkcal.calibrators import CALIBRATORS
+from linkcal.exceptions import InputError
+from linkcal.plots import reliability_figure, save_figure
+from linkcal.reproduction.aggregate import in_order, row_order_of
+
+__all__ = ["BEFORE_AND_AFTER", "FIGURE_FORMATS", "CellPredictions", "draw_figures", "find_predictions"]
+
+#: File formats of figures.
+FIGURE_FORMATS = ("svg", "png")
+#: What "before and after" shows if nothing else is asked for.
+BEFORE_AND_AFTER = ("uncalibrated", "in-n-out", "in-n-out-plus")
+_FILE = "predictions.npz"
+_PLACE = re.compile(r"train-(\d+)/([^/]+)/cal-(\d+)(?:\.\d+)?")
+
+
+@dataclass(frozen=True, eq=False)
+class CellPredictions:
+    """Test labels (L,) of a cell and the probability (L,) of each calibrator."""
+
+    label: NDArray[np.int8]
+    probability: dict[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, order=True)
+class _Key:
+    """A cell by the names of its folders; `model` has the settings in it."""
+
+    dataset: str
+    model: str
+    fit_on: str
+    train_seed: int
+    calibration_seed: int
+
+
+def find_predictions(store: str | os.PathLike[str]) -> dict[_Key, list[Path]]:
+    """Files of predictions in a store, by cell; a cell has several if calibrators were added to it.
+
+    Raises
+    ------
+    InputError
+        If the store is no folder or has no predictions.
+    """
+    root = Path(store)
+    if not root.is_dir():
+        raise InputError(f"store must be a sweep's folder, which holds predictions, got {root}")
+    found: dict[_Key, list[Path]] = {}
+    for path in sorted(root.glob(f"*/*/train-*/*/cal-*/{_FILE}")):
+        dataset, model, *rest = path.parent.relative_to(root).parts
+        place = _PLACE.fullmatch("/".join(rest))
+        if place is not None:
+            key = _Key(dataset, model, place[2], int(place[1]), int(place[3]))
+            found.setdefault(key, []).append(path)
+    if not found:
+        raise InputError(f"store must hold a finished cell, got none in {root}")
+    return found
+
+
+def read_predictions(paths: Sequence[Path]) -> CellPredictions:
+    """Read the predictions of one cell.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        npz files with ``label`` (L,), ``calibrator`` (C,) and ``probability`` (C, L); the same links in each.
+
+    Raises
+    ------
+    InputError
+        If a file is damaged or lacks an array, or their links differ.
+    """
+    label: NDArray[np.int8] | None = None
+    probability: dict[str, NDArray[np.float64]] = {}
+    for path in paths:
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                here, names, rows = file["label"], file["calibrator"], file["probability"]
+        except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{path} must hold label, calibrator and probability, got {reason}") from error
+        if rows.shape != (names.size, here.size) or (label is not None and not np.array_equal(label, here)):
+            raise InputError(f"{path} must hold the cell's {here.size} links, got probability {rows.shape}")
+        label = here
+        probability |= {str(name): row for name, row in zip(names, rows, strict=True)}
+    if label is None:
+        raise InputError("paths must hold at least one file, got none")
+    return CellPredictions(label, {name: probability[name] for name in in_order(probability, CALIBRATORS)})
+
+
+def draw_figures(
+    store: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    train_seed: int | None = None,
+    calibration_seed: int | None = None,
+    calibrators: Sequence[str] = BEFORE_AND_AFTER,
+    each: bool = False,
+    formats: Sequence[str] = FIGURE_FORMATS,
+) -> Iterator[Path]:
+    """Draw the reliability diagrams of a sweep; the same store gives the same bytes.
+
+    ``uncalibrated`` has every data set and model; ``<data set>-<fit_on>`` each model of a data set before and
+    after calibration; with `each`, ``<data set>-<model>-<fit_on>`` every calibrator.
+
+    Parameters
+    ----------
+    store : path
+        A sweep's folder.
+    out : path
+        Made if it is not there.
+    train_seed, calibration_seed : int, optional
+        Which cell stands for its row; the smallest seed that there is without it.
+    calibrators : sequence of str
+        What ``<data set>-<fit_on>`` shows, a column each; what a cell lacks is shown as not measured.
+    each : bool
+    formats : sequence of {"svg", "png"}
+
+    Yields
+    ------
+    Path
+        Each file when it is written.
+
+    Raises
+    ------
+    InputError
+        If the store has no such cell, or a format or file is wrong.
+    """
+    for name in formats:
+        check_choice(name, "format", FIGURE_FORMATS)
+    cells = _chosen(find_predictions(store), train_seed, calibration_seed)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, options in _plans(cells, calibrators, each=each):
+        figure = reliability_figure(**options)
+        for suffix in formats:
+            save_figure(figure, folder / f"{name}.{suffix}")
+            yield folder / f"{name}.{suffix}"
+
+
+def _chosen(
+    found: dict[_Key, list[Path]], train_seed: int | None, calibration_seed: int | None
+) -> dict[_Key, list[Path]]:
+    """One cell for each data set, model and fit_on: that of the asked seeds, else of the smallest."""
+    chosen: dict[tuple[str, str, str], _Key] = {}
+    for key in sorted(found):
+        asked = train_seed in (None, key.train_seed) and calibration_seed in (None, key.calibration_seed)
+        if asked:
+            chosen.setdefault((key.dataset, key.model, key.fit_on), key)
+    if not chosen:
+        raise InputError(
+            f"seeds must be those of a finished cell, got train {train_seed}, calibration {calibration_seed}"
+        )
+    return {key: found[key] for key in chosen.values()}
+
+
+def _plans(
+    cells: dict[_Key, list[Path]], calibrators: Sequence[str], *, each: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and arguments of each figure, one at a time: those of a large sweep do not fit into memory."""
+    rows = row_order_of({(key.dataset, key.model) for key in cells})
+    yield "uncalibrated", _uncalibrated(cells, rows)
+    by_place = {(key.dataset, key.model, key.fit_on): key for key in cells}
+    for fit_on in dict.fromkeys(key.fit_on for key in cells):
+        for dataset in dict.fromkeys(d for d, _ in rows):
+            here = [by_place[d, m, fit_on] for d, m in rows if d == dataset and (d, m, fit_on) in by_place]
+            if not here:
+                continue
+            yield f"{dataset}-{fit_on}", _before_and_after(cells, here, calibrators)
+            for key in here if each else ():
+                read = read_predictions(cells[key])
+                title = f"{key.model} on {key.dataset}, {_fitted(key)}"
+                options = {"y_true": read.label, "probabilities": read.probability, "title": title}
+                yield f"{dataset}-{key.model}-{fit_on}", options
+
+
+def _fitted(key: _Key) -> str:
+    return f"fitted on {key.fit_on}, seeds {key.train_seed} and {key.calibration_seed}"
+
+
+def _uncalibrated(cells: dict[_Key, list[Path]], rows: list[tuple[str, str]]) -> dict[str, Any]:
+    """The same test links whatever calibrators were fitted on, so the first cell of a row will do."""
+    first: dict[tuple[str, str], _Key] = {}
+    for key in cells:
+        first.setdefault((key.dataset, key.model), key)
+    labels: dict[str, Any] = {}
+    probabilities: dict[str, Any] = {}
+    for row in rows:
+        read = read_predictions(cells[first[row]])
+        name = " / ".join(row)
+        labels[name], probabilities[name] = read.label, read.probability.get("uncalibrated")
+    models = dict.fromkeys(model for _, model in rows)
+    title = "Uncalibrated predictors"
+    return {
+        "y_true": labels,
+        "probabilities": probabilities,
+        "title": title,
+        "n_columns": max(3, len(models)),
+    }
+
+
+def _before_and_after(
+    cells: dict[_Key, list[Path]], keys: list[_Key], calibrators: Sequence[str]
+) -> dict[str, Any]:
+    labels: dict[str, Any] = {}
+    probabilities: dict[str, Any] = {}
+    for key in keys:
+        read = read_predictions(cells[key])
+        for calibrator in calibrators:
+            name = f"{key.model} / {calibrator}"
+            labels[name], probabilities[name] = read.label, read.probability.get(calibrator)
+    return {
+        "y_true": labels,
+        "probabilities": probabilities,
+        "title": f"{keys[0].dataset}, {_fitted(keys[0])}",
+        "n_columns": len(calibrators),
+    }

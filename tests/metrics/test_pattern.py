@@ -1,0 +1,108 @@
+"""Shapes of reliability curves: each class made on purpose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from linkcal.exceptions import InputError
+from linkcal.metrics import (
+    EVALUATION_KEYS,
+    EXTENDED_KEYS,
+    CalibrationPattern,
+    calibration_floor,
+    calibration_pattern,
+    evaluate_links,
+)
+
+P = CalibrationPattern
+
+
+def links(*groups: tuple[float, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Groups (probability, links, pairs)."""
+    y = np.concatenate([np.repeat([1.0, 0.0], [links, pairs - links]) for _, links, pairs in groups])
+    return y, np.concatenate([np.full(pairs, prob) for prob, _, pairs in groups])
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ([(0.3, 60, 200), (0.7, 140, 200)], P.CALIBRATED),
+        ([(0.4, 20, 200), (0.8, 100, 200)], P.OVER_POSITIVE_UNDER_NEGATIVE),
+        ([(0.2, 80, 200), (0.6, 170, 200)], P.UNDER_POSITIVE_OVER_NEGATIVE),
+        ([(0.1, 60, 200), (0.9, 140, 200)], P.OVERCONFIDENT),
+        ([(0.4, 20, 200), (0.6, 180, 200)], P.UNDERCONFIDENT),
+        # One side alone departs, or exists.
+        ([(0.3, 60, 200), (0.9, 140, 200)], P.OVERCONFIDENT),
+        ([(0.9, 140, 200)], P.OVERCONFIDENT),
+        ([(0.6, 180, 200)], P.UNDERCONFIDENT),
+        ([(0.1, 60, 200)], P.OVERCONFIDENT),
+        ([(0.4, 20, 200)], P.UNDERCONFIDENT),
+        ([(0.1, 120, 200), (0.5, 40, 200), (0.9, 180, 200)], P.U_SHAPED),
+        # Falls and never rises, rises and falls: no U.
+        ([(0.1, 180, 200), (0.5, 100, 200), (0.9, 20, 200)], P.OVERCONFIDENT),
+        # Too high and too low inside the positive side: they cancel.
+        ([(0.6, 170, 200), (0.95, 140, 200)], P.OTHER),
+    ],
+)
+def test_each_class(groups, expected):
+    assert calibration_pattern(*links(*groups)) is expected
+
+
+def test_a_few_links_are_no_left_arm():
+    base = [(0.4, 100, 400), (0.9, 300, 400)]
+    assert calibration_pattern(*links((0.05, 9, 9), *base)) is not P.U_SHAPED
+    assert calibration_pattern(*links((0.05, 20, 20), *base)) is P.U_SHAPED
+
+
+def test_calibrated_links_are_called_so_19_times_in_20():
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(200):
+        truth = rng.random(400)
+        y = (rng.random(400) < truth).astype(float)
+        hits += calibration_pattern(y, truth) is P.CALIBRATED
+    # 95 % of 200, four standard errors (3.1) below.
+    assert hits >= 177
+
+
+def test_order_of_links_does_not_matter():
+    y, p = links((0.1, 120, 200), (0.5, 40, 200), (0.9, 180, 200))
+    order = np.random.default_rng(0).permutation(y.size)
+    assert calibration_pattern(y[order], p[order]) is P.U_SHAPED
+
+
+def test_a_known_floor_is_used():
+    y, p = links((0.3, 60, 200), (0.7, 150, 200))
+    assert calibration_pattern(y, p, floor_q95=calibration_floor(p).q95) is calibration_pattern(y, p)
+    assert calibration_pattern(y, p, floor_q95=1.0) is P.CALIBRATED
+
+
+def test_probabilities_of_zero_and_one():
+    y, p = links((0.0, 30, 100), (1.0, 60, 100))
+    assert calibration_pattern(y, p) is P.OVERCONFIDENT
+    assert calibration_pattern([0, 1], [0.0, 1.0]) is P.CALIBRATED
+
+
+def test_bad_input():
+    with pytest.raises(InputError, match="y_true must have one label per link"):
+        calibration_pattern([1, 0], [0.5])
+
+
+def test_codes_never_change():
+    assert {p.label: int(p) for p in P} == {
+        "calibrated": 0, "over-positive-under-negative": 1, "under-positive-over-negative": 2, "u-shaped": 3,
+        "overconfident": 4, "underconfident": 5, "other": 6,
+    }  # fmt: skip
+
+
+def test_extended_evaluation_adds_floor_and_pattern():
+    y, p = links((0.3, 60, 200), (0.9, 140, 200))
+    plain, extended = evaluate_links(y, p), evaluate_links(y, p, extended=True)
+    assert tuple(extended) == EVALUATION_KEYS + EXTENDED_KEYS
+    assert {key: extended[key] for key in EVALUATION_KEYS} == plain
+    top = calibration_floor(p, variant="top-label")
+    assert (extended["ece_top_label_floor"], extended["ece_top_label_floor_q95"]) == (top.mean, top.q95)
+    assert extended["pattern"] == float(P.OVERCONFIDENT)
+    weighted = evaluate_links(y, p, sample_weight=np.full(y.size, 3.0), extended=True)
+    assert weighted["pattern"] == extended["pattern"]

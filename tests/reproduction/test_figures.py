@@ -1,0 +1,111 @@
+"""Figures of a small store: which there are, what is in them, and equal bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from linkcal.exceptions import InputError
+from linkcal.reproduction import draw_figures
+from linkcal.reproduction.figures import find_predictions, read_predictions
+
+NAMES = ("uncalibrated", "in-n-out", "in-n-out-plus")
+
+
+def write_cell(
+    store: Path, place: str, names: tuple[str, ...] = NAMES, *, seed: int = 0, n: int = 80
+) -> Path:
+    rng = np.random.default_rng(seed)
+    truth = rng.random(n)
+    folder = store / place
+    folder.mkdir(parents=True)
+    probability = np.stack([truth ** (1 + i) for i in range(len(names))])
+    np.savez(
+        folder / "predictions.npz",
+        label=(rng.random(n) < truth).astype(np.int8),
+        calibrator=np.array(names),
+        logit=np.zeros_like(probability),
+        probability=probability,
+    )
+    return folder / "predictions.npz"
+
+
+@pytest.fixture
+def store(tmp_path) -> Path:
+    root = tmp_path / "store"
+    for model in ("vgae", "gcn~preset=paper"):
+        write_cell(root, f"cora/{model}/train-0/val/cal-0")
+    write_cell(root, "cora/vgae/train-0/val/cal-1", seed=1)
+    write_cell(root, "cora/vgae/train-1/val/cal-0", seed=2)
+    write_cell(root, "pubmed/vgae/train-0/train-loo/cal-0", ("uncalibrated", "in-n-out"), seed=3)
+    return root
+
+
+def test_one_figure_for_each_data_set_and_fit_on(store, tmp_path):
+    paths = list(draw_figures(store, tmp_path / "out"))
+    names = ["uncalibrated", "cora-val", "pubmed-train-loo"]
+    assert sorted(p.name for p in paths) == sorted(f"{n}.{s}" for n in names for s in ("svg", "png"))
+    assert sorted(tmp_path.joinpath("out").iterdir()) == sorted(paths)
+
+
+def test_each_adds_every_calibrator(store, tmp_path):
+    paths = list(draw_figures(store, tmp_path / "out", each=True, formats=["svg"]))
+    assert {"cora-vgae-val.svg", "cora-gcn~preset=paper-val.svg", "pubmed-vgae-train-loo.svg"} <= {
+        p.name for p in paths
+    }
+
+
+def test_same_store_same_bytes(store, tmp_path):
+    first = list(draw_figures(store, tmp_path / "a"))
+    second = list(draw_figures(store, tmp_path / "b"))
+    assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
+    svg = (tmp_path / "a" / "cora-val.svg").read_text(encoding="utf-8")
+    assert "<dc:date>" not in svg
+
+
+def test_seeds_choose_the_cell(store, tmp_path):
+    by_seed = {
+        seed: next(iter(draw_figures(store, tmp_path / str(seed), train_seed=seed, formats=["png"])))
+        for seed in (0, 1)
+    }
+    assert by_seed[0].read_bytes() != by_seed[1].read_bytes()
+    with pytest.raises(InputError, match="seeds must be those of a finished cell, got train 9"):
+        next(draw_figures(store, tmp_path / "out", train_seed=9))
+
+
+def test_added_calibrators_belong_to_their_cell(store):
+    write_cell(store, "cora/vgae/train-0/val/cal-0.2", ("platt",))
+    found = find_predictions(store)
+    (key,) = [
+        k
+        for k in found
+        if (k.model, k.train_seed, k.calibration_seed) == ("vgae", 0, 0) and k.dataset == "cora"
+    ]
+    assert len(found[key]) == 2
+    assert list(read_predictions(found[key]).probability) == [
+        "uncalibrated",
+        "platt",
+        "in-n-out",
+        "in-n-out-plus",
+    ]
+
+
+def test_damaged_and_foreign_files(store, tmp_path):
+    foreign = write_cell(tmp_path, "other", ("platt",), n=7)
+    first = next(iter(find_predictions(store).values()))
+    with pytest.raises(InputError, match="must hold the cell's 7 links"):
+        read_predictions([*first, foreign])
+    foreign.write_bytes(foreign.read_bytes()[:100])
+    with pytest.raises(InputError, match="must hold label, calibrator and probability, got"):
+        read_predictions([foreign])
+
+
+def test_no_store(tmp_path):
+    with pytest.raises(InputError, match="store must be a sweep's folder, which holds predictions, got"):
+        next(draw_figures(tmp_path / "none", tmp_path / "out"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="store must hold a finished cell, got none"):
+        next(draw_figures(tmp_path / "empty", tmp_path / "out"))
+    assert not (tmp_path / "out").exists()

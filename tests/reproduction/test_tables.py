@@ -1,0 +1,247 @@
+"""Tables of a small sweep: entries by hand, missing cells, marks, tests, files."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.reproduction.sample import CALIBRATORS, frame, record, sweep
+
+from linkcal.exceptions import InputError
+from linkcal.metrics import CalibrationPattern
+from linkcal.reproduction import FORMATS, build_tables, choose_tables, render, write_tables
+from linkcal.reproduction.formats import MISSING, Table
+
+
+@pytest.fixture(scope="module")
+def records() -> pd.DataFrame:
+    return sweep()
+
+
+@pytest.fixture(scope="module")
+def tables(records) -> dict[str, Table]:
+    (found,) = build_tables(records).values()
+    return {table.name: table for table in found}
+
+
+def cells(table: Table, *labels: str) -> list[str]:
+    (line,) = [row for row in table.rows if tuple(c.text for c in row[: len(labels)]) == labels]
+    return [cell.text for cell in line[len(labels) :]]
+
+
+def only(rows: list[dict[str, object]]) -> dict[str, Table]:
+    (found,) = build_tables(frame(*rows)).values()
+    return {table.name: table for table in found}
+
+
+def test_all_tables_are_there(tables):
+    per_fit = ["ece", "ece-top-label", "hits20", "ablation", "hits20-all", "nll", "brier"]
+    names = [f"{name}-{on}" for name in per_fit for on in ("train", "val")]
+    names += ["gnn-performance", "ranking", "wilcoxon-in-n-out-train", "wilcoxon-in-n-out-val"]
+    assert list(tables) == [*names, "patterns", "patterns-by-row"]
+
+
+def test_every_row_of_the_paper_is_shown_measured_or_not(tables):
+    table = tables["ece-val"]
+    assert sum(row[2].text == "ours" for row in table.rows) == 45
+    assert sum(row[2].text == "paper" for row in table.rows) == 45
+    assert set(cells(table, "pubmed", "gcn", "ours")) == {MISSING}
+    assert len(tables["hits20-val"].rows) == 18
+    assert len(tables["ablation-val"].rows) == 30
+    assert len(tables["nll-val"].rows) == 4
+    assert all(len(row) == len(table.header) for table in tables.values() for row in table.rows)
+
+
+def test_an_entry_by_hand():
+    rows = [
+        record(train_seed=i, calibrator=name, metric=metric, value=value)
+        for name, eces in {"uncalibrated": (0.30, 0.32, 0.34), "in-n-out": (0.10, 0.12, 0.14)}.items()
+        for i, ece in enumerate(eces)
+        for metric, value in (("ece", ece), ("ece_floor", 0.03))
+    ]
+    table = only(rows)["ece-val"]
+    line = dict(zip(table.header[3:], cells(table, "cora", "gcn", "ours"), strict=True))
+    assert line["uncalibrated"] == "32.00 \N{PLUS-MINUS SIGN} 2.00 [3.00]"
+    assert line["in-n-out"] == "12.00 \N{PLUS-MINUS SIGN} 2.00 [3.00]"
+    assert line["temperature"] == MISSING
+    # All differences are 0.2 but for rounding: certain.
+    assert line["p, best vs second"] == "0.000"
+    data = table.data.set_index(["dataset", "model", "calibrator"]).loc[("cora", "gcn", "in-n-out")]
+    assert data["difference"] == pytest.approx(0.12 - 0.069, abs=1e-12)
+    assert (data["n"], data["best"]) == (3, True)
+
+
+def test_published_values_stand_under_ours(tables):
+    table = tables["ece-val"]
+    above = next(i for i, row in enumerate(table.rows) if [c.text for c in row[:2]] == ["cora", "gin"])
+    line = {name: cell.text for name, cell in zip(table.header, table.rows[above + 1], strict=True)}
+    assert line["source"] == "paper"
+    assert line["in-n-out"] == "4.05 \N{PLUS-MINUS SIGN} 1.31"
+    assert line["embedding-mlp"] == MISSING
+
+
+def test_best_of_a_row_is_bold_and_ties_share_it():
+    values = {"uncalibrated": 0.5, "temperature": 0.5, "isotonic": 0.4}
+    table = only([record(calibrator=n, metric="hits@20", value=v) for n, v in values.items()])[
+        "hits20-all-val"
+    ]
+    (line,) = [row for row in table.rows if [c.text for c in row[:3]] == ["cora", "gcn", "ours"]]
+    bold = [name for name, cell in zip(table.header, line, strict=True) if cell.strong]
+    assert bold == ["uncalibrated", "temperature"]
+    assert line[-1].text == "one seed"
+
+
+def test_a_calibrator_that_lacks_seeds_is_named_and_not_best():
+    rows = [record(train_seed=i, calibrator="platt", value=0.2 + i / 100) for i in range(3)]
+    rows.append(record(train_seed=0, calibrator="beta", value=0.1))
+    table = only(rows)["ece-val"]
+    line = dict(zip(table.header[3:], cells(table, "cora", "gcn", "ours"), strict=True))
+    assert line["beta"] == "10.00 (n = 1)"
+    best = table.data[table.data["best"]]
+    assert best["calibrator"].tolist() == ["platt"]
+    assert "over 3 values" in table.caption
+
+
+def test_indistinguishable_rows_are_marked():
+    rows = [
+        record(train_seed=i, calibrator=name, value=0.1 + noise)
+        for name, noises in {"platt": (0, 0.02, 0), "beta": (0.01, 0, 0.02)}.items()
+        for i, noise in enumerate(noises)
+    ]
+    assert cells(only(rows)["ece-val"], "cora", "gcn", "ours")[-1].endswith(" \N{ALMOST EQUAL TO}")
+
+
+def test_rows_measured_with_another_fit_on_are_missing_not_dropped():
+    rows = [record(dataset="mine", fit_on="train"), record(dataset="yours", fit_on="val")]
+    table = only(rows)["nll-val"]
+    assert [row[0].text for row in table.rows] == ["mine", "yours"]
+
+
+def test_performance_counts_each_training_once(tables, records):
+    text = dict(
+        zip(
+            tables["gnn-performance"].header[2:],
+            cells(tables["gnn-performance"], "cora", "vgae"),
+            strict=True,
+        )
+    )
+    assert text["auc, paper"] == "89.79 \N{PLUS-MINUS SIGN} 0.50"
+    data = tables["gnn-performance"].data
+    assert (
+        data.loc[data["dataset"].eq("cora") & data["model"].eq("sage"), "n_train_seeds"].tolist() == [3] * 3
+    )
+
+
+def test_ranking(tables):
+    data = tables["ranking"].data
+    ece = data[(data["fit_on"] == "val") & (data["metric"] == "ece")]
+    assert ece["calibrator"].tolist() == list(CALIBRATORS)
+    assert ece["mean_rank"].mean() == pytest.approx((len(CALIBRATORS) + 1) / 2)
+    assert ece["share_won"].sum() == pytest.approx(1.0)
+    assert ece["n_rows"].unique().tolist() == [4]
+    lines = [row[1].text for row in tables["ranking"].rows if row[0].text == "val"]
+    assert lines == [*CALIBRATORS, "Friedman p", "critical difference"]
+
+
+def test_ranking_counts_rows_left_out():
+    rows = [record(dataset=d, calibrator=c) for d in ("a", "b") for c in ("platt", "beta")][:3]
+    assert "1 rows, 1 left out" in only(rows)["ranking"].caption
+
+
+def test_wilcoxon_of_five_and_twenty_five():
+    """Case 03: five trained models with five calibrations each are five observations."""
+    rng = np.random.default_rng(0)
+    rows = [
+        record(train_seed=i, calibration_seed=j, calibrator=name, value=base + rng.random() / 100)
+        for name, base in (("histogram", 0.2), ("isotonic", 0.3), ("in-n-out", 0.1), ("platt", 0.01))
+        for i in range(5)
+        for j in range(5)
+    ]
+    table = only(rows)["wilcoxon-in-n-out-val"]
+    line = dict(zip(table.header[2:], cells(table, "cora", "gcn"), strict=True))
+    # Platt scaling is none of the paper's baselines.
+    assert line["best baseline"] == "histogram"
+    assert (line["n averaged"], line["n nested"]) == ("5", "25")
+    assert line["averaged, two-sided"] == "0.0625 no"
+    assert line["averaged, one-sided (lower)"] == "0.0312 yes"
+    assert line["nested, two-sided"].endswith(" yes")
+    assert line["paper"] == "yes"
+    data = table.data[table.data["dataset"].eq("cora") & table.data["model"].eq("gcn")]
+    assert data["alternative"].tolist() == ["two-sided", "greater"] * 2
+    assert data["nested"].tolist() == [False, False, True, True]
+    assert set(cells(table, "cora", "vgae")[:-1]) == {MISSING}
+
+
+def test_a_significantly_worse_method_is_called_so():
+    rows = [
+        record(train_seed=i, calibrator=name, value=base + i * slope)
+        for name, base, slope in (("bbq", 0.1, 0.0), ("in-n-out", 0.2, 0.001))
+        for i in range(6)
+    ]
+    line = cells(only(rows)["wilcoxon-in-n-out-val"], "cora", "gcn")
+    assert line[5] == "0.0312 yes (worse)"
+    assert line[6] == "1 no"
+
+
+def test_pattern_shares():
+    over, calibrated = CalibrationPattern.OVER_POSITIVE_UNDER_NEGATIVE, CalibrationPattern.CALIBRATED
+    rows = [
+        record(train_seed=i, calibrator="uncalibrated", metric="pattern", value=float(code))
+        for i, code in enumerate([over, over, over, calibrated])
+    ]
+    found = only(rows)
+    assert cells(found["patterns"], "val", "over-positive-under-negative") == ["75 %", "58 %"]
+    assert cells(found["patterns"], "val", "u-shaped") == ["0 %", "25 %"]
+    assert cells(found["patterns"], "val", "calibrated") == ["25 %", MISSING]
+    expected = ["over-positive-under-negative 3/4, calibrated 1/4"]
+    assert cells(found["patterns-by-row"], "cora", "gcn") == expected
+
+
+def test_records_without_patterns_and_floors_show_them_as_missing():
+    found = only([record(calibrator="uncalibrated")])
+    assert cells(found["patterns"], "val", "u-shaped") == [MISSING, "25 %"]
+    assert cells(found["patterns-by-row"], "cora", "gcn") == [MISSING]
+    assert cells(found["ece-val"], "cora", "gcn", "ours")[0] == "10.00"
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_the_same_records_give_the_same_bytes(records, tables, format_):
+    shuffled = records.sample(frac=1.0, random_state=1)
+    (again,) = build_tables(shuffled).values()
+    assert [render(t, format_) for t in again] == [render(t, format_) for t in tables.values()]
+
+
+def test_csv_is_the_long_form(tables):
+    data = pd.read_csv(io.StringIO(render(tables["ece-val"], "csv")))
+    assert len(data) == 45 * len(CALIBRATORS)
+    assert data["n"].sum() == 4 * 6 * len(CALIBRATORS)
+
+
+def test_joined_settings_are_rows_with_the_published_values():
+    rows = [record(), record(settings="preset=paper", value=0.3)]
+    (found,) = build_tables(frame(*rows), join_settings=True).values()
+    table = found[0]
+    texts = [[cell.text for cell in row] for row in table.rows]
+    place = next(i for i, row in enumerate(texts) if row[1] == "gcn~preset=paper")
+    assert "30.00" in texts[place]
+    assert "6.90 \N{PLUS-MINUS SIGN} 0.79" in texts[place + 1]
+
+
+def test_files(records, tmp_path):
+    both = pd.concat([records, records.assign(protocol="paper")])
+    built = build_tables(both)
+    chosen = choose_tables(built, ["ranking", "ece-val"])
+    paths = write_tables(chosen, tmp_path / "out", format="csv")
+    names = sorted(str(path.relative_to(tmp_path / "out")) for path in paths)
+    assert names == [
+        "default-uniform/ece-val.csv", "default-uniform/ranking.csv",
+        "paper-uniform/ece-val.csv", "paper-uniform/ranking.csv",
+    ]  # fmt: skip
+    assert b"\r" not in paths[0].read_bytes()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="out must be a folder, got the file"):
+        write_tables(chosen, tmp_path / "file")
+    with pytest.raises(InputError, match=r"table must be one of .*did you mean 'ece-val'"):
+        choose_tables(built, ["ece-vall"])
