@@ -16,7 +16,6 @@ from linkcal.calibrators._bins import bin_sums
 from linkcal.calibrators._net_kernel import SMALLEST_TEMPERATURE, Blocks
 from linkcal.calibrators._temperature_net import (
     Member,
-    TemperatureNet,
     Trained,
     TrainOptions,
     bin_gaps,

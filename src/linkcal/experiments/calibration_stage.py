@@ -20,7 +20,6 @@ from linkcal.calibrators import Calibrator, fit_together
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.experiments.calibration_links import draw_calibration_negatives
 from linkcal.experiments.cells import Cell, TrainingJob
-
 from linkcal.experiments.measure import Usage, measured
 from linkcal.experiments.outputs import environment, to_json
 from linkcal.experiments.run import configured_calibrator, split_for_run
@@ -199,8 +198,8 @@ def measure(
     Returns
     -------
     dict of str to float
-        Those of :func:`linkcal.metrics.evaluate_links` (extended), then the rest of ``METRICS``, then ``positives`` and
-        ``negatives``: an ECE says nothing without the number of links and their ratio, and Hits@K is 1
+        Those of :func:`linkcal.metrics.evaluate_links` (extended), then the rest of ``METRICS``, then
+        ``positives`` and ``negatives``: an ECE says nothing without the number of links and their ratio, and Hits@K is 1
         whenever there are fewer than K non-links.
 
     Examples
