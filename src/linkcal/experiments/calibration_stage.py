@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from linkcal._files import written_whole
+from linkcal._threads import blas_threads
 from linkcal._validation import check_device
 from linkcal.calibrators import Calibrator
 from linkcal.data import Graph, LinkPairs, LinkSplit
@@ -121,7 +122,8 @@ def calibrate_and_store(
     names = [name for name in calibration.job.config.calibrators if any(name in w for w in wanted.values())]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with measured() as usage:
+        # One thread, as in a run: equal numbers for any number of jobs.
+        with measured() as usage, blas_threads(1):
             results = _fit_and_measure(calibration, cells, names, usage)
     # Seeds are fitted at once, so that a cell's time is its share.
     usage.seconds = {name: value / len(cells) for name, value in usage.seconds.items()}
