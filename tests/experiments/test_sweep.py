@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 
 from linkcal.data import split_links
 from linkcal.exceptions import InputError, LinkcalWarning
@@ -23,6 +24,7 @@ from linkcal.experiments import (
 from linkcal.experiments import calibration_stage as calibration
 from linkcal.experiments import sweep as sweeping
 from linkcal.experiments.calibration_links import draw_calibration_negatives
+from linkcal.features import score_links
 from linkcal.metrics import EVALUATION_KEYS
 
 CALIBRATORS = ("uncalibrated", "platt", "histogram", "in-n-out-plus")
@@ -247,3 +249,18 @@ def test_seconds_memory_versions_and_warnings_are_kept(store):
     training = json.loads((store / "own/gcn~epochs=3/train-0/training/config.json").read_text())
     assert {"split", "train", "toggle", "total"} == set(training["seconds"])
     assert training["counts"]["nodes"] == 300
+
+
+@pytest.mark.parametrize("model", ["gcn", "peg"])
+def test_a_model_read_back_scores_as_it_did(options, small_graph, tmp_path, model):
+    (job,) = plan(models=[model], fit_on=["val"], calibration_seeds=[0]).jobs()
+    store = Store(tmp_path)
+    with store.locked(job, wait=False):
+        sweeping.train_and_store(store, job, small_graph, resources={})
+    stored = sweeping.load_training(store.training_folder(job))
+    network, split = calibration.Calibration(job, stored, lambda: small_graph)._scorer
+    again = score_links(network, split.graph, split.train)
+    for name in ("absent", "present", "logit_absent", "logit_present", "in_graph"):
+        assert torch.equal(getattr(again.toggled, name), getattr(stored.scores["train"].toggled, name))
+    assert torch.equal(again.label, stored.scores["train"].label)
+    assert torch.equal(again.structure, stored.scores["train"].structure)

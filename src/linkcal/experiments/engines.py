@@ -39,9 +39,10 @@ def threads_per_job(jobs: int, cores: int | None = None) -> int:
     """
     jobs = check_positive_int(jobs, "jobs")
     if cores is None:
+        available = int(joblib.cpu_count())
         asked = os.environ.get("OMP_NUM_THREADS", "")
-        most = int(asked) if asked.isdigit() and int(asked) > 0 else joblib.cpu_count()
-        return min(max(1, joblib.cpu_count() // jobs), most)
+        most = int(asked) if asked.isdigit() and int(asked) > 0 else available
+        return min(max(1, available // jobs), most)
     return max(1, cores // jobs)
 
 
@@ -104,7 +105,7 @@ def _ray(num_processes: int) -> Iterator[None]:
             "package ray must be installed for the engine ray (pip install 'linkcal[ray]'), got none"
         ) from error
 
-    class StreamingRayBackend(RayBackend):  # type: ignore[misc]
+    class StreamingRayBackend(RayBackend):
         """What ``register_ray`` registers, with results as they come.
 
         Joblib turns that off for pools of forked processes, from which this class descends; Ray's pool hands
