@@ -12,7 +12,8 @@ def arguments(small_graph, tmp_path, monkeypatch):
     monkeypatch.setattr(sweeping, "_graph", lambda _config, _options: small_graph)
     return (
         "sweep", "--datasets", "simulated", "--models", "gcn", "--train-seeds", "2",
-        "--calibration-seeds", "0-1", "--fit-on", "val", "--epochs", "1", "--calibrators", "uncalibrated", "--store", tmp_path / "store",
+        "--calibration-seeds", "0-1", "--fit-on", "val", "--epochs", "1",
+        "--calibrators", "uncalibrated", "--store", tmp_path / "store",
     )  # fmt: skip
 
 

@@ -253,7 +253,7 @@ def _write_predictions(results: list[_Result], stored: StoredTraining, path: Pat
         arrays[f"{part}_probability"] = np.stack([result.answers[part][1] for result in results])
     if stored.truth is not None:
         arrays["test_truth"] = stored.truth
-    np.savez_compressed(path, allow_pickle=False, **arrays)
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
 
 def _write_metrics(metrics: Mapping[str, Mapping[str, Mapping[str, float]]], path: Path) -> None:
