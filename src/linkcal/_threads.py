@@ -11,7 +11,20 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["numba_threads", "torch_threads"]
+__all__ = ["blas_threads", "numba_threads", "torch_threads"]
+
+
+@contextmanager
+def blas_threads(count: int) -> Iterator[None]:
+    """Run NumPy's and SciPy's linear algebra with at most `count` threads for a block.
+
+    One thread where numbers must not depend on the machine's cores: BLAS cuts sums over the threads it has,
+    so that a product of the same matrices differs in its last bits.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(count, user_api="blas"):
+        yield
 
 
 @contextmanager

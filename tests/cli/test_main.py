@@ -20,7 +20,7 @@ def test_version(cli):
     assert (answer.code, answer.out) == (0, f"linkcal {version('linkcal')}\n")
 
 
-@pytest.mark.parametrize("command", [(), ("run",), ("fit",), ("score",), ("list",)])
+@pytest.mark.parametrize("command", [(), ("run",), ("fit",), ("score",), ("sweep",), ("export",), ("list",)])
 def test_help(cli, command):
     answer = cli(*command, "--help")
     assert answer.code == 0

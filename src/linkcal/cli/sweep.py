@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +9,10 @@ import typer
 
 from linkcal.cli.console import log
 from linkcal.cli.options import BatchSize, Device, Epochs, Negatives, Preset
+from linkcal.cli.sweep_progress import SweepProgress, print_estimates
 
 if TYPE_CHECKING:
-    from linkcal.experiments import JobReport, SweepPlan
+    from linkcal.experiments import SweepPlan
 
 __all__ = ["export", "sweep"]
 
@@ -97,55 +97,21 @@ def _run(
     plan: SweepPlan, store: Path, *, jobs: int, engine: str, device: str, data_root: str | None, dry_run: bool
 ) -> None:
     from linkcal.experiments import Store as SweepStore
-    from linkcal.experiments import SweepOptions, pending_jobs, run_sweep
+    from linkcal.experiments import SweepOptions, estimate_jobs, pending_jobs, run_sweep
 
     pending, found = pending_jobs(plan, SweepStore(store))
     total = sum(len(job.cells()) for job in plan.jobs())
     log(f"{total:,} cells, {found:,} in the store, {len(pending):,} trainings to work on")
     options = SweepOptions(jobs=jobs, engine=engine, device=device, data_root=data_root)
-    result = run_sweep(plan, store, options, progress=_Progress(total, found))
+    if dry_run:
+        print_estimates(estimate_jobs(plan, SweepStore(store)), jobs)
+        return
+    result = run_sweep(plan, store, options, progress=SweepProgress(total, found))
     for error in result.errors:
         log(f"failed: {error}")
     log(f"{result.found:,} cells found, {result.done:,} done, {result.failed:,} failed: {store}")
     if result.failed:
         raise typer.Exit(1)
-
-
-class _Progress:
-    """One line on stderr for each training with its cells, and the time left."""
-
-    def __init__(self, total: int, found: int) -> None:
-        self.total, self.found = total, found
-        self.finished = 0
-        self.start = time.perf_counter()
-
-    def __call__(self, report: JobReport) -> None:
-        self.finished += report.cells_done + report.cells_failed
-        left = self.total - self.found - self.finished
-        elapsed = time.perf_counter() - self.start
-        remaining = elapsed / max(self.finished, 1) * left
-        failed = f", {report.cells_failed} failed" if report.cells_failed else ""
-        log(
-            f"[{self.found + self.finished:,}/{self.total:,}] {report.job.title}: {report.cells_done} cells"
-            f"{failed} in {report.seconds:.1f} s; about {duration(remaining)} left"
-        )
-
-
-def duration(seconds: float) -> str:
-    """Seconds in words.
-
-    Examples
-    --------
-    >>> duration(42), duration(150), duration(9000)
-    ('42 s', '2 min 30 s', '2 h 30 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from linkcal.experiments.calibration_stage import remeasure_cell
 from linkcal.experiments.cells import Cell, SweepPlan, TrainingJob, parse_seeds, settings_of, settings_suffix
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.engines import ENGINES
+from linkcal.experiments.estimate import JobEstimate, estimate_jobs, wall_seconds
 from linkcal.experiments.outputs import (
     ARTIFACT_FOLDER,
     check_output_folder,
@@ -24,6 +25,7 @@ __all__ = [
     "ENGINES",
     "RECORD_COLUMNS",
     "Cell",
+    "JobEstimate",
     "JobReport",
     "RunConfig",
     "RunOutcome",
@@ -35,6 +37,7 @@ __all__ = [
     "TrainingJob",
     "check_output_folder",
     "environment",
+    "estimate_jobs",
     "export_records",
     "file_record",
     "load_run_input",
@@ -48,5 +51,6 @@ __all__ = [
     "settings_of",
     "settings_suffix",
     "to_json",
+    "wall_seconds",
     "write_outputs",
 ]

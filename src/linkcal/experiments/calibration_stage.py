@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from linkcal._files import written_whole
+from linkcal._threads import blas_threads
 from linkcal._validation import check_device
 from linkcal.calibrators import Calibrator, fit_together
 from linkcal.data import Graph, LinkPairs, LinkSplit
@@ -120,7 +121,8 @@ def calibrate_and_store(
     names = [name for name in calibration.job.config.calibrators if any(name in w for w in wanted.values())]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with measured() as usage:
+        # One thread, as in a run: equal numbers for any number of jobs.
+        with measured() as usage, blas_threads(1):
             results = _fit_and_measure(calibration, cells, names, usage)
     # Seeds are fitted at once, so that a cell's time is its share.
     usage.seconds = {name: value / len(cells) for name, value in usage.seconds.items()}
@@ -250,7 +252,7 @@ def _write_predictions(results: list[_Result], stored: StoredTraining, path: Pat
         arrays[f"{part}_probability"] = np.stack([result.answers[part][1] for result in results])
     if stored.truth is not None:
         arrays["test_truth"] = stored.truth
-    np.savez_compressed(path, **arrays)
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
 
 def _write_metrics(metrics: Mapping[str, Mapping[str, Mapping[str, float]]], path: Path) -> None:

@@ -58,17 +58,21 @@ class TrainingJob:
     calibration_seeds: tuple[int, ...]
 
     @property
+    def suffix(self) -> str:
+        """Settings in the model's folder name."""
+        return settings_suffix(self.config)
+
+    @property
     def folder(self) -> Path:
         """Place of the training, relative to the store."""
         config = self.config
-        model = f"{config.model}{settings_suffix(config)}"
-        return Path(_safe(config.dataset), model, f"train-{config.seed}")
+        return Path(_safe(config.dataset), f"{config.model}{self.suffix}", f"train-{config.seed}")
 
     @property
     def title(self) -> str:
         """One line for logs."""
         config = self.config
-        return f"{config.dataset} {config.model}{settings_suffix(config)} train-{config.seed}"
+        return f"{config.dataset} {config.model}{self.suffix} train-{config.seed}"
 
     def cells(self) -> list[Cell]:
         """All cells, ``fit_on`` by ``fit_on``."""

@@ -19,6 +19,9 @@ __all__ = ["ENGINES", "Engine", "run_jobs", "threads_limited", "threads_per_job"
 Engine = Literal["local", "ray"]
 ENGINES: tuple[str, ...] = get_args(Engine)
 
+#: Our name for joblib's Ray backend.
+_RAY = "linkcal-ray"
+
 Job = TypeVar("Job")
 Report = TypeVar("Report")
 
@@ -36,9 +39,10 @@ def threads_per_job(jobs: int, cores: int | None = None) -> int:
     """
     jobs = check_positive_int(jobs, "jobs")
     if cores is None:
+        available = int(joblib.cpu_count())
         asked = os.environ.get("OMP_NUM_THREADS", "")
-        most = int(asked) if asked.isdigit() and int(asked) > 0 else joblib.cpu_count()
-        return min(max(1, joblib.cpu_count() // jobs), most)
+        most = int(asked) if asked.isdigit() and int(asked) > 0 else available
+        return min(max(1, available // jobs), most)
     return max(1, cores // jobs)
 
 
@@ -79,7 +83,7 @@ def run_jobs(
     with ExitStack() as stack:
         if engine == "ray":
             stack.enter_context(_ray(num_processes))
-            stack.enter_context(joblib.parallel_config(backend="ray", n_jobs=num_processes))
+            stack.enter_context(joblib.parallel_config(backend=_RAY, n_jobs=num_processes))
         elif num_processes > 1:
             # Libraries of a new process read their thread counts from the environment that this sets.
             config = joblib.parallel_config(
@@ -95,20 +99,28 @@ def _ray(num_processes: int) -> Iterator[None]:
     """Ray as joblib's backend, on the named cluster or on one of our own."""
     try:
         import ray
-        from ray.util.joblib import register_ray
+        from ray.util.joblib.ray_backend import RayBackend
     except ImportError as error:
         raise InputError(
             "package ray must be installed for the engine ray (pip install 'linkcal[ray]'), got none"
         ) from error
+
+    class StreamingRayBackend(RayBackend):
+        """What ``register_ray`` registers, with results as they come.
+
+        Joblib turns that off for pools of forked processes, from which this class descends; Ray's pool hands
+        every result to joblib's callback, which is all that it takes.
+        """
+
+        supports_return_generator = True
+
+    joblib.register_parallel_backend(_RAY, StreamingRayBackend)
     own = not ray.is_initialized()
     if own:
-        options: dict[str, Any] = {"log_to_driver": False, "include_dashboard": False}
-        if os.environ.get("RAY_ADDRESS"):
-            options = {"log_to_driver": False}
-        else:
-            options["num_cpus"] = num_processes
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if not os.environ.get("RAY_ADDRESS"):
+            options |= {"num_cpus": num_processes, "include_dashboard": False}
         ray.init(**options)
-    register_ray()
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from linkcal._random import stream_seed
+from linkcal._threads import blas_threads
 from linkcal._validation import check_device
 from linkcal.artifact import Artifact
 from linkcal.calibrators import Calibrator, make_calibrator
@@ -307,7 +308,8 @@ def _fit_all(
         notify(Step(f"fit {name}", number, len(config.calibrators)))
         calibrator = configured_calibrator(config, name)
         start = time.perf_counter()
-        fitted[name] = fit_calibrator(calibrator, scores, validation)
+        with blas_threads(1):
+            fitted[name] = fit_calibrator(calibrator, scores, validation)
         seconds[name] = time.perf_counter() - start
     notify(Step("calibrate", len(config.calibrators), len(config.calibrators)))
     return fitted, seconds
@@ -322,8 +324,9 @@ def _evaluate(
     for number, (name, calibrator) in enumerate(fitted.items()):
         notify(Step("evaluate", number + 1, len(fitted)))
         X = test.to_matrix(calibrator.link_features)
-        probability[name] = calibrator.predict_proba(X)[:, 1]
-        results[name] = evaluate_links(label, probability[name], calibrator.decision_function(X))
+        with blas_threads(1):
+            probability[name] = calibrator.predict_proba(X)[:, 1]
+            results[name] = evaluate_links(label, probability[name], calibrator.decision_function(X))
     return label, probability, results
 
 

@@ -1,0 +1,56 @@
+"""``linkcal sweep`` and ``linkcal export``."""
+
+import pytest
+
+from linkcal.experiments import sweep as sweeping
+
+pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
+
+
+@pytest.fixture
+def arguments(small_graph, tmp_path, monkeypatch):
+    monkeypatch.setattr(sweeping, "_graph", lambda _config, _options: small_graph)
+    return (
+        "sweep", "--datasets", "simulated", "--models", "gcn", "--train-seeds", "2",
+        "--calibration-seeds", "0-1", "--fit-on", "val", "--epochs", "1",
+        "--calibrators", "uncalibrated", "--store", tmp_path / "store",
+    )  # fmt: skip
+
+
+def test_sweep_continues_estimates_and_exports(cli, arguments, tmp_path):
+    empty = cli(*arguments, "--dry-run")
+    assert (empty.code, (tmp_path / "store").exists()) == (0, False)
+    assert "4 cells of 2 trainings (0 measured, 0 extrapolated, 2 unknown): at least 0 s of work" in empty.out
+    first = [*arguments]
+    first[6] = "1"
+    answer = cli(*first)
+    assert answer.code == 0
+    assert "[2/2] simulated gcn~epochs=1 train-0: 2 cells done in" in answer.err
+    dry = cli(*arguments, "--dry-run")
+    assert "2 cells of 1 trainings (1 measured, 0 extrapolated, 0 unknown)" in dry.out
+    answer = cli(*arguments)
+    assert answer.code == 0
+    assert "2 cells found, 2 done, 0 failed" in answer.err
+    answer = cli("export", tmp_path / "store", "--out", tmp_path / "records.csv.gz", "--remeasure")
+    assert answer.code == 0
+    assert (tmp_path / "records.csv.gz").stat().st_size > 0
+
+
+def test_failed_cells_give_exit_code_1(cli, arguments, monkeypatch):
+    def fail(_config, _options):
+        raise ValueError("no graph")
+
+    monkeypatch.setattr(sweeping, "_graph", fail)
+    answer = cli(*arguments)
+    assert answer.code == 1
+    assert "failed: simulated gcn~epochs=1 train-0 training: ValueError: no graph" in answer.err
+    assert "0 done, 4 failed" in answer.err
+
+
+def test_a_wrong_name_is_told_at_once(cli, tmp_path):
+    base = ("sweep", "--models", "gcn", "--store", tmp_path)
+    answer = cli(*base, "--datasets", "corra")
+    assert answer.code == 1
+    assert "dataset must be one of" in answer.err
+    answer = cli(*base, "--datasets", "cora", "--train-seeds", "many")
+    assert (answer.code, "train-seeds must be a count" in answer.err) == (1, True)

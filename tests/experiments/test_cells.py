@@ -1,0 +1,49 @@
+"""Plans: order of work, folder names, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from linkcal.exceptions import InputError
+from linkcal.experiments import RunConfig, SweepPlan, TrainingJob, parse_seeds, settings_suffix
+
+
+def test_every_data_set_comes_before_the_second_seed():
+    jobs = SweepPlan(["cora", "pubmed"], ["gcn", "sage"], [0, 1], [0], ["val"]).jobs()
+    assert [job.config.seed for job in jobs] == [0] * 4 + [1] * 4
+    assert {job.config.dataset for job in jobs[:2]} == {"cora", "pubmed"}
+
+
+def test_folder_names_tell_the_settings():
+    plain = TrainingJob(RunConfig("cora", "vgae", seed=2), ("val",), (0,))
+    assert plain.folder == Path("cora/vgae/train-2")
+    assert [cell.name for cell in plain.cells()] == ["val/cal-0"]
+    config = RunConfig("a/../b", "vgae", negatives_per_positive=2.0, calibrators=("platt",))
+    assert TrainingJob(config, ("val",), (0,)).folder == Path(
+        "a_.._b/vgae~negatives_per_positive=2.0/train-0"
+    )
+    assert settings_suffix(RunConfig(".hidden", "gcn", epochs=3)) == "~epochs=3"
+    assert TrainingJob(RunConfig(".hidden", "gcn"), ("val",), (0,)).folder.parts[0] == "_.hidden"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": []}, "models must hold one value or more"),
+        ({"models": ["gcn", "gcn"]}, "models must hold one value or more, each once"),
+        ({"models": ["gnc"]}, "model must be one of"),
+        ({"fit_on": ["test"]}, "fit_on must be one of"),
+        ({"train_seeds": [-1]}, "seed must be"),
+        ({"settings": {"epoch": 3}}, "setting must be one of"),
+        ({"settings": {"epochs": 0}}, "epochs must be"),
+    ],
+)
+def test_a_bad_plan_is_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        SweepPlan(**{"datasets": ["cora"], "models": ["gcn"]} | changes)
+
+
+@pytest.mark.parametrize("text", ["", "0", "x", "3-1", "1,1", "1,,2", "-1"])
+def test_bad_seeds_are_refused(text):
+    with pytest.raises(InputError, match="seeds must"):
+        parse_seeds(text)

@@ -1,0 +1,55 @@
+"""Equal numbers from one process, two processes and a Ray cluster."""
+
+import os
+
+import pytest
+
+from linkcal.exceptions import InputError
+from linkcal.experiments import SweepOptions, SweepPlan, run_sweep
+from linkcal.experiments.engines import run_jobs, threads_per_job
+
+SETTINGS = {"epochs": 2, "calibrators": ("uncalibrated", "platt", "in-n-out-plus")}
+PLAN = SweepPlan(["own"], ["gcn", "sage"], [0, 1], [0, 1], ["train-loo"], SETTINGS)
+
+
+def sweep(graph, folder, **options):
+    result = run_sweep(PLAN, folder, SweepOptions(graphs={"own": graph}, **options))
+    assert (result.done, result.errors) == (8, ())
+    names = ("metrics.csv", "predictions.npz", "model.safetensors")
+    found = sorted(path for path in folder.rglob("*") if path.name in names)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+@pytest.fixture(scope="module")
+def one_process(small_graph, tmp_path_factory):
+    return sweep(small_graph, tmp_path_factory.mktemp("one"))
+
+
+@pytest.mark.slow
+def test_two_processes(one_process, small_graph, tmp_path):
+    assert sweep(small_graph, tmp_path, jobs=2) == one_process
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # Ray's own, about its future settings and open files
+def test_ray_cluster(one_process, small_graph, tmp_path):
+    pytest.importorskip("ray")
+    assert sweep(small_graph, tmp_path, jobs=2, engine="ray") == one_process
+
+
+def test_unknown_engine():
+    with pytest.raises(InputError, match="engine must be one of"):
+        list(run_jobs(abs, [1], engine="cloud"))
+
+
+def test_jobs_come_back_in_one_process():
+    assert list(run_jobs(abs, [-1, 2])) == [1, 2]
+
+
+def test_threads_follow_the_environment(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert threads_per_job(1) == 1
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert threads_per_job(1) == max(1, len(os.sched_getaffinity(0)))
+    with pytest.raises(InputError, match="jobs must be"):
+        threads_per_job(0)
