@@ -25,8 +25,7 @@ __all__ = [
     "Adam",
     "Blocks",
     "Scratch",
-    "link_loss",
-    "loss_gradient",
+    "total_loss",
     "train_epochs",
 ]
 
@@ -56,7 +55,8 @@ class Scratch(NamedTuple):
     z: Float32  # (blocks, BLOCK)
     p: Float32  # (blocks, BLOCK)
     pull: Float32  # (blocks, BLOCK), -dz/do times the link's weight
-    bins: NDArray[np.int32]  # (blocks, BLOCK)
+    bins: NDArray[np.uint32]  # (blocks, BLOCK)
+    lanes: NDArray[np.float64]  # (TILE, bins)
     sums: NDArray[np.float64]  # (bins,)
     row: Float32  # (BLOCK,)
 
@@ -182,52 +182,68 @@ def _output(layer: Any, weight: Any, bias: Any, o: Any) -> None:
 
 
 @njit(**_EXACT)
-def _probability(o: Any, logit: Any, weight: Any, z: Any, pull: Any) -> None:
+def _logits(o: Any, logit: Any, weight: Any, z: Any, pull: Any) -> None:
     """``z = s / T`` with ``T = softplus(o)``, and ``pull = weight z sigmoid(o) / T``."""
     for i in range(_B):
         e = _exp(-abs(o[i]))
         softplus = (o[i] if o[i] > _ZERO else _ZERO) + _log1p(e)
         temperature = softplus if softplus > _FLOOR else _FLOOR
         sigmoid = (_ONE if o[i] > _ZERO else e) / (_ONE + e)
-        z[i] = logit[i] / temperature
-        pull[i] = weight[i] * z[i] * sigmoid / temperature
+        inverse = _ONE / temperature
+        z[i] = logit[i] * inverse
+        pull[i] = weight[i] * z[i] * sigmoid * inverse
 
 
 @njit(**_EXACT)
-def _bins(z: Any, p: Any, bins: Any, n_bins: int) -> None:
-    """``p = sigmoid(z)`` and its bin of equal width, closed on the right; 0 belongs to the first."""
-    count, last = np.float32(n_bins), np.int32(n_bins - 1)
+def _probabilities(z: Any, label: Any, weight: Any, p: Any, error: Any) -> None:
+    """``p = sigmoid(z)`` and the weighted error ``weight (label - p)``."""
     for i in range(_B):
         e = _exp(-abs(z[i]))
         p[i] = (_ONE if z[i] > _ZERO else e) / (_ONE + e)
+        error[i] = weight[i] * (label[i] - p[i])
+
+
+@njit(**_FAST)
+def _add_to_bins(p: Any, error: Any, bins: Any, lanes: Any) -> None:
+    """Bin of equal width of each p, closed on the right (0 belongs to the first), and the sums of the errors.
+
+    Neighbours add to different lanes: additions to one bin would wait for one another.
+    """
+    count, last = np.float32(lanes.shape[1]), np.int32(lanes.shape[1] - 1)
     for i in range(_B):
         number = np.int32(np.ceil(p[i] * count)) - np.int32(1)
         number = number if number > np.int32(0) else np.int32(0)
-        bins[i] = number if number < last else last
+        bins[i] = np.uint32(number if number < last else last)
+    first, second, third, fourth = lanes[0], lanes[1], lanes[2], lanes[3]
+    for i in range(_0, _B, _4):
+        j, k = i + _1 + _1, i + _1 + _1 + _1
+        first[bins[i]] += error[i]
+        second[bins[i + _1]] += error[i + _1]
+        third[bins[j]] += error[j]
+        fourth[bins[k]] += error[k]
 
 
 @njit(**_FAST)
 def _forward(theta: Any, links: Any, scratch: Any) -> None:
     """All of `scratch` from the weights (heads, parameters) of one network."""
-    width, n_bins = scratch.hidden.shape[1] // BLOCK, len(scratch.sums)
+    width = scratch.hidden.shape[1] // BLOCK
     cut = width * (links.inputs.shape[1] // BLOCK)
-    scratch.sums[:] = 0.0
+    row = scratch.row
+    scratch.lanes[:] = 0.0
     for b in range(len(links.head)):
-        own, layer, o = theta[links.head[b]], scratch.hidden[b], scratch.row
+        own, layer, z, p = theta[links.head[b]], scratch.hidden[b], scratch.z[b], scratch.p[b]
         _hidden_layer(links.inputs[b], own[:cut], own[cut : cut + width], layer)
-        _output(layer, own[cut + width : cut + 2 * width], own[cut + 2 * width], o)
-        z, p, bins = scratch.z[b], scratch.p[b], scratch.bins[b]
-        weight, label = links.weight[b], links.label[b]
-        _probability(o, links.logit[b], weight, z, scratch.pull[b])
-        _bins(z, p, bins, n_bins)
-        for i in range(BLOCK):
-            scratch.sums[bins[i]] += weight[i] * (label[i] - p[i])
+        _output(layer, own[cut + width : cut + 2 * width], own[cut + 2 * width], row)
+        _logits(row, links.logit[b], links.weight[b], z, scratch.pull[b])
+        _probabilities(z, links.label[b], links.weight[b], p, row)
+        _add_to_bins(p, row, scratch.bins[b], scratch.lanes)
+    for number in range(len(scratch.sums)):
+        scratch.sums[number] = scratch.lanes[:, number].sum()
 
 
 @njit(**_FAST)
-def link_loss(theta: Any, links: Any, scratch: Any) -> float:
-    """``L_NLL + L_Cal`` on the links; leaves the sums of the bins in ``scratch.sums``."""
-    _forward(theta, links, scratch)
+def _likelihood(links: Any, scratch: Any) -> float:
+    """``L_NLL + L_Cal`` after :func:`_forward`."""
     total = 0.0
     for b in range(len(links.head)):
         z, p, label, weight = scratch.z[b], scratch.p[b], links.label[b], links.weight[b]
@@ -240,35 +256,50 @@ def link_loss(theta: Any, links: Any, scratch: Any) -> float:
 
 
 @njit(**_FAST)
-def _slope(links_label: Any, p: Any, pull: Any, bins: Any, sign: Any, slope: Any) -> None:
+def total_loss(theta: Any, links: Any, scratch: Any, ece_weight: float) -> float:
+    """``L_NLL + L_Cal + ece_weight L_ECE``; leaves the signed sums of the bins in ``scratch.sums``."""
+    _forward(theta, links, scratch)
+    return _likelihood(links, scratch) + ece_weight * np.abs(scratch.sums).sum()
+
+
+@njit(**_FAST)
+def _slope(label: Any, p: Any, pull: Any, bins: Any, sign: Any, slope: Any) -> None:
     """``dL/do`` of one block."""
     for i in range(_B):
-        ece = sign[bins[i]]
-        y = links_label[i]
-        slope[i] = pull[i] * ((y - p[i]) + p[i] * (_ONE - p[i]) * (_TWO * y - _ONE + ece))
+        slope[i] = sign[bins[i]]
+    for i in range(_B):
+        ece = _TWO * label[i] - _ONE + slope[i]
+        slope[i] = pull[i] * ((label[i] - p[i]) + p[i] * (_ONE - p[i]) * ece)
 
 
 @njit(**_FAST)
 def _hidden_slope(slope: Any, layer: Any, bias_gradient: Any) -> None:
     """Overwrite the hidden layer by `slope` where a unit is active and by 0 elsewhere; add up its rows."""
-    for h in range(_0, np.uint64(len(bias_gradient))):
-        total = _ZERO
+    for h in range(_0, np.uint64(len(bias_gradient)), _4):
+        at = h * _B
+        a = b = c = d = _ZERO
         for i in range(_B):
-            value = slope[i] if layer[h * _B + i] > _ZERO else _ZERO
-            layer[h * _B + i] = value
-            total += value
-        bias_gradient[h] += total
+            s = slope[i]
+            first = s if layer[at + i] > _ZERO else _ZERO
+            second = s if layer[at + _B + i] > _ZERO else _ZERO
+            third = s if layer[at + _B + _B + i] > _ZERO else _ZERO
+            fourth = s if layer[at + _B + _B + _B + i] > _ZERO else _ZERO
+            layer[at + i], layer[at + _B + i] = first, second
+            layer[at + _B + _B + i], layer[at + _B + _B + _B + i] = third, fourth
+            a, b, c, d = a + first, b + second, c + third, d + fourth
+        bias_gradient[h] += a
+        bias_gradient[h + _1] += b
+        bias_gradient[h + _1 + _1] += c
+        bias_gradient[h + _1 + _1 + _1] += d
 
 
 @njit(**_FAST)
-def loss_gradient(theta: Any, links: Any, scratch: Any, ece_weight: Any, gradient: Any) -> None:
-    """Gradient (heads, parameters) of ``L_NLL + L_Cal + ece_weight L_ECE``, bins held fixed.
+def _backward(theta: Any, links: Any, scratch: Any, ece_weight: Any, gradient: Any) -> None:
+    """Gradient (heads, parameters) of the loss after :func:`_forward`, bins held fixed.
 
-    A head's parameters are W1 (H, K), b1 (H,), w2 (H,) and b2. See :mod:`~linkcal.calibrators._temperature_net`.
+    A head's parameters are W1 (H, K), b1 (H,), w2 (H,) and b2.
     """
-    _forward(theta, links, scratch)
-    width = scratch.hidden.shape[1] // BLOCK
-    k_all = links.inputs.shape[1] // BLOCK
+    width, k_all = scratch.hidden.shape[1] // BLOCK, links.inputs.shape[1] // BLOCK
     cut = width * k_all
     sign = (ece_weight * np.sign(scratch.sums)).astype(np.float32)
     gradient[:] = _ZERO
@@ -310,13 +341,18 @@ def train_epochs(
     state: Any,
     links: Any,
     scratch: Any,
-    ece_weight: Any,
+    ece_weight: float,
     learning_rate: float,
     weight_decay: float,
     first: int,
     last: int,
-) -> None:
-    """Epochs `first` to `last` (from 1, both included) of full-batch Adam, in place."""
+) -> float:
+    """Epochs `first` to `last` (from 1, both included) of full-batch Adam, in place; the loss before them."""
+    loss = 0.0
     for epoch in range(first, last + 1):
-        loss_gradient(state.theta, links, scratch, ece_weight, state.gradient)
+        _forward(state.theta, links, scratch)
+        if epoch == first:
+            loss = _likelihood(links, scratch) + ece_weight * np.abs(scratch.sums).sum()
+        _backward(state.theta, links, scratch, ece_weight, state.gradient)
         _adam_step(state, epoch, learning_rate, weight_decay)
+    return loss

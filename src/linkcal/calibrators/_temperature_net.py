@@ -20,7 +20,7 @@ Below that, with ``G_h = sum_i dL/do_i 1[h active at i] (x_i, 1)``: ``dL/dW1_h =
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,7 +36,7 @@ from linkcal.calibrators._net_kernel import (
     Blocks,
     Float32,
     Scratch,
-    link_loss,
+    total_loss,
     train_epochs,
 )
 
@@ -50,7 +50,6 @@ __all__ = [
     "link_blocks",
     "packed",
     "scratch_for",
-    "total_loss",
     "train",
     "unpacked",
 ]
@@ -167,16 +166,11 @@ def scratch_for(links: Blocks, width: int, n_bins: int) -> Scratch:
     return Scratch(
         np.empty((shape[0], _round_up(width) * BLOCK), np.float32),
         *(np.empty(shape, np.float32) for _ in range(3)),
-        np.empty(shape, np.int32),
-        np.zeros(n_bins),
+        np.empty(shape, np.uint32),
+        np.empty((TILE, n_bins)),
+        np.empty(n_bins),
         np.empty(BLOCK, np.float32),
     )
-
-
-def total_loss(theta: Float32, links: Blocks, scratch: Scratch, ece_weight: float) -> float:
-    """``L_NLL + L_Cal + lambda L_ECE`` of packed weights."""
-    likelihood = link_loss(theta, links, scratch)
-    return float(likelihood + ece_weight * np.abs(scratch.sums).sum())
 
 
 def bin_gaps(net: TemperatureNet, links: Blocks, n_bins: int) -> FloatArray:
@@ -185,7 +179,7 @@ def bin_gaps(net: TemperatureNet, links: Blocks, n_bins: int) -> FloatArray:
     Bins are closed on the right, 0 belongs to the first; absolute values add up to the positive-class ECE.
     """
     scratch = scratch_for(links, net.hidden.shape[1], n_bins)
-    link_loss(packed(net), links, scratch)
+    total_loss(packed(net), links, scratch, 0.0)
     return scratch.sums
 
 
@@ -205,36 +199,32 @@ def train(members: Sequence[Member]) -> list[Trained]:
 
 
 def _train_one(member: Member) -> Trained:
-    options, theta = member.options, packed(member.net)
-    width = member.net.hidden.shape[1]
+    options, theta, weight = member.options, packed(member.net), float(member.ece_weight)
     state = Adam(theta, *(np.zeros_like(theta) for _ in range(3)))
-    scratch = scratch_for(member.links, width, options.n_bins)
-    held_out = None if options.patience is None else member.held_out
-    held_out_scratch = None if held_out is None else scratch_for(held_out, width, options.n_bins)
+    scratch = scratch_for(member.links, member.net.hidden.shape[1], options.n_bins)
+    held_out_loss = _held_out_loss(member, theta)
     best, best_loss, best_epoch, stopped, epoch = theta.copy(), np.inf, 0, False, 0
-    curve = [total_loss(theta, member.links, scratch, member.ece_weight)]
+    curve = []
     while epoch < options.max_iter and not stopped:
         last = min(epoch + _LOOK_EVERY, options.max_iter)
-        train_epochs(
-            state,
-            member.links,
-            scratch,
-            np.float32(member.ece_weight),
-            options.learning_rate,
-            options.weight_decay,
-            epoch + 1,
-            last,
-        )
-        epoch = last
-        curve.append(total_loss(theta, member.links, scratch, member.ece_weight))
-        loss = np.inf
-        if held_out is not None and held_out_scratch is not None:
-            loss = total_loss(theta, held_out, held_out_scratch, member.ece_weight)
+        rate, decay = float(options.learning_rate), float(options.weight_decay)
+        curve.append(train_epochs(state, member.links, scratch, weight, rate, decay, epoch + 1, last))
+        epoch, loss = last, held_out_loss()
         # The drawn weights are no result: at least one step is always kept.
-        if held_out is None or loss < best_loss or best_epoch == 0:
+        if options.patience is None or loss < best_loss or best_epoch == 0:
             best[:], best_loss, best_epoch = theta, loss, epoch
         stopped = options.patience is not None and epoch - best_epoch >= options.patience
+    curve.append(total_loss(theta, member.links, scratch, weight))
     return Trained(unpacked(best, member.net), best_epoch, stopped, np.array(curve))
+
+
+def _held_out_loss(member: Member, theta: Float32) -> Callable[[], float]:
+    """Function that gives the loss of the weights on the held-out links; infinite where nobody asks for it."""
+    held_out, options = member.held_out, member.options
+    if held_out is None or options.patience is None:
+        return lambda: np.inf
+    scratch = scratch_for(held_out, member.net.hidden.shape[1], options.n_bins)
+    return lambda: float(total_loss(theta, held_out, scratch, float(member.ece_weight)))
 
 
 def _round_up(count: int) -> int:
