@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "BLOCK",
+    "LANES",
     "SMALLEST_TEMPERATURE",
     "TILE",
     "Adam",
@@ -30,7 +31,10 @@ __all__ = [
 ]
 
 #: Links of a block, and the number of which inputs and hidden units must be a multiple.
-BLOCK, TILE = 128, 4
+BLOCK, TILE = 256, 8
+
+#: Histograms that a block's errors are added to in turn.
+LANES = 4
 
 #: Floor of the temperature: softplus underflows to 0 far below, and s / T would overflow.
 SMALLEST_TEMPERATURE = 1e-4
@@ -56,7 +60,7 @@ class Scratch(NamedTuple):
     p: Float32  # (blocks, BLOCK)
     pull: Float32  # (blocks, BLOCK), -dz/do times the link's weight
     bins: NDArray[np.uint32]  # (blocks, BLOCK)
-    lanes: NDArray[np.float64]  # (TILE, bins)
+    lanes: NDArray[np.float64]  # (LANES, bins)
     sums: NDArray[np.float64]  # (bins,)
     row: Float32  # (BLOCK,)
 
@@ -85,7 +89,8 @@ _EXACT: dict[str, Any] = {**_FAST, "fastmath": {"contract"}}
 
 # Unsigned: a signed index may be negative, and the check for that keeps a loop from becoming vector code.
 _B = np.uint64(BLOCK)
-_0, _1, _4 = np.uint64(0), np.uint64(1), np.uint64(TILE)
+_0, _1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(n) for n in range(9))
+_B2, _B3, _B4, _B5, _B6, _B7 = (np.uint64(BLOCK * n) for n in range(2, 8))
 
 _ZERO, _HALF, _ONE, _TWO = (np.float32(v) for v in (0.0, 0.5, 1.0, 2.0))
 _FLOOR = np.float32(SMALLEST_TEMPERATURE)
@@ -121,48 +126,72 @@ def _hidden_layer(x: Any, weight: Any, bias: Any, layer: Any) -> None:
     """``layer = weight x + bias`` of one block: (H, B) = (H, K) (K, B), all flat, in tiles of 4 by 4."""
     width, k_all = np.uint64(len(bias)), np.uint64(len(x)) // _B
     for h in range(_0, width, _4):
+        at = h * _B
         for j in range(h, h + _4):
             for i in range(_B):
                 layer[j * _B + i] = bias[j]
         for k in range(_0, k_all, _4):
-            p0 = h * k_all + k
-            p1, p2, p3 = p0 + k_all, p0 + k_all + k_all, p0 + k_all + k_all + k_all
-            a0, a1, a2, a3 = weight[p0], weight[p0 + _1], weight[p0 + _1 + _1], weight[p0 + _1 + _1 + _1]
-            b0, b1, b2, b3 = weight[p1], weight[p1 + _1], weight[p1 + _1 + _1], weight[p1 + _1 + _1 + _1]
-            c0, c1, c2, c3 = weight[p2], weight[p2 + _1], weight[p2 + _1 + _1], weight[p2 + _1 + _1 + _1]
-            d0, d1, d2, d3 = weight[p3], weight[p3 + _1], weight[p3 + _1 + _1], weight[p3 + _1 + _1 + _1]
-            x_at, at = k * _B, h * _B
+            p, x_at = h * k_all + k, k * _B
+            a0, a1, a2, a3 = weight[p], weight[p + _1], weight[p + _2], weight[p + _3]
+            p += k_all
+            b0, b1, b2, b3 = weight[p], weight[p + _1], weight[p + _2], weight[p + _3]
+            p += k_all
+            c0, c1, c2, c3 = weight[p], weight[p + _1], weight[p + _2], weight[p + _3]
+            p += k_all
+            d0, d1, d2, d3 = weight[p], weight[p + _1], weight[p + _2], weight[p + _3]
             for i in range(_B):
-                x0, x1 = x[x_at + i], x[x_at + _B + i]
-                x2, x3 = x[x_at + _B + _B + i], x[x_at + _B + _B + _B + i]
-                layer[at + i] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
-                layer[at + _B + i] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
-                layer[at + _B + _B + i] += c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3
-                layer[at + _B + _B + _B + i] += d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3
+                x0, x1, x2, x3 = x[x_at + i], x[x_at + _B + i], x[x_at + _B2 + i], x[x_at + _B3 + i]
+                a, b, c, d = layer[at + i], layer[at + _B + i], layer[at + _B2 + i], layer[at + _B3 + i]
+                layer[at + i] = (((a + a0 * x0) + a1 * x1) + a2 * x2) + a3 * x3
+                layer[at + _B + i] = (((b + b0 * x0) + b1 * x1) + b2 * x2) + b3 * x3
+                layer[at + _B2 + i] = (((c + c0 * x0) + c1 * x1) + c2 * x2) + c3 * x3
+                layer[at + _B3 + i] = (((d + d0 * x0) + d1 * x1) + d2 * x2) + d3 * x3
 
 
 @njit(**_FAST)
-def _outer_sums(x: Any, d: Any, g: Any) -> None:
-    """``g += d x^T`` of one block: (H, K) += (H, B) (B, K), all flat, in tiles of 4 by 4."""
+def _active_sums(x: Any, layer: Any, slope: Any, g: Any, g_bias: Any) -> None:
+    """Add up `slope` times the inputs (and times 1) over the links where a unit is active, for all units.
+
+    ``g (H, K) += d x^T`` with ``d = slope`` where `layer` (H, B) is above 0, all flat, in tiles of 2 by 8.
+    """
     k_all = np.uint64(len(x)) // _B
-    for h in range(_0, np.uint64(len(d)) // _B, _4):
-        for k in range(_0, k_all, _4):
-            x_at, at = k * _B, h * _B
-            a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = _ZERO
-            c0 = c1 = c2 = c3 = d0 = d1 = d2 = d3 = _ZERO
+    for h in range(_0, np.uint64(len(g_bias)), _2):
+        at = h * _B
+        total_a = total_b = _ZERO
+        for i in range(_B):
+            total_a += slope[i] if layer[at + i] > _ZERO else _ZERO
+            total_b += slope[i] if layer[at + _B + i] > _ZERO else _ZERO
+        g_bias[h] += total_a
+        g_bias[h + _1] += total_b
+        for k in range(_0, k_all, _8):
+            o = k * _B
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = _ZERO
+            b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = _ZERO
             for i in range(_B):
-                x0, x1 = x[x_at + i], x[x_at + _B + i]
-                x2, x3 = x[x_at + _B + _B + i], x[x_at + _B + _B + _B + i]
-                a, b = d[at + i], d[at + _B + i]
-                c, e = d[at + _B + _B + i], d[at + _B + _B + _B + i]
+                a = slope[i] if layer[at + i] > _ZERO else _ZERO
+                b = slope[i] if layer[at + _B + i] > _ZERO else _ZERO
+                x0, x1, x2, x3 = x[o + i], x[o + _B + i], x[o + _B2 + i], x[o + _B3 + i]
+                x4, x5, x6, x7 = x[o + _B4 + i], x[o + _B5 + i], x[o + _B6 + i], x[o + _B7 + i]
                 a0, a1, a2, a3 = a0 + a * x0, a1 + a * x1, a2 + a * x2, a3 + a * x3
+                a4, a5, a6, a7 = a4 + a * x4, a5 + a * x5, a6 + a * x6, a7 + a * x7
                 b0, b1, b2, b3 = b0 + b * x0, b1 + b * x1, b2 + b * x2, b3 + b * x3
-                c0, c1, c2, c3 = c0 + c * x0, c1 + c * x1, c2 + c * x2, c3 + c * x3
-                d0, d1, d2, d3 = d0 + e * x0, d1 + e * x1, d2 + e * x2, d3 + e * x3
-            tile = ((a0, a1, a2, a3), (b0, b1, b2, b3), (c0, c1, c2, c3), (d0, d1, d2, d3))
-            for row in range(TILE):
-                for column in range(TILE):
-                    g[(h + np.uint64(row)) * k_all + k + np.uint64(column)] += tile[row][column]
+                b4, b5, b6, b7 = b4 + b * x4, b5 + b * x5, b6 + b * x6, b7 + b * x7
+            _add_eight(g, h * k_all + k, a0, a1, a2, a3, a4, a5, a6, a7)
+            _add_eight(g, (h + _1) * k_all + k, b0, b1, b2, b3, b4, b5, b6, b7)
+
+
+@njit(**_FAST)
+def _add_eight(
+    g: Any, p: Any, s0: Any, s1: Any, s2: Any, s3: Any, s4: Any, s5: Any, s6: Any, s7: Any
+) -> None:
+    g[p] += s0
+    g[p + _1] += s1
+    g[p + _2] += s2
+    g[p + _3] += s3
+    g[p + _4] += s4
+    g[p + _5] += s5
+    g[p + _6] += s6
+    g[p + _7] += s7
 
 
 @njit(**_FAST)
@@ -171,14 +200,13 @@ def _output(layer: Any, weight: Any, bias: Any, o: Any) -> None:
     for i in range(_B):
         o[i] = bias
     for h in range(_0, np.uint64(len(weight)), _4):
-        w0, w1, w2, w3 = weight[h], weight[h + _1], weight[h + _1 + _1], weight[h + _1 + _1 + _1]
+        w0, w1, w2, w3 = weight[h], weight[h + _1], weight[h + _2], weight[h + _3]
         at = h * _B
         for i in range(_B):
-            a, b = layer[at + i], layer[at + _B + i]
-            c, d = layer[at + _B + _B + i], layer[at + _B + _B + _B + i]
+            a, b, c, d = layer[at + i], layer[at + _B + i], layer[at + _B2 + i], layer[at + _B3 + i]
             a, b = a if a > _ZERO else _ZERO, b if b > _ZERO else _ZERO
             c, d = c if c > _ZERO else _ZERO, d if d > _ZERO else _ZERO
-            o[i] += w0 * a + w1 * b + w2 * c + w3 * d
+            o[i] = (((o[i] + w0 * a) + w1 * b) + w2 * c) + w3 * d
 
 
 @njit(**_EXACT)
@@ -216,16 +244,15 @@ def _add_to_bins(p: Any, error: Any, bins: Any, lanes: Any) -> None:
         bins[i] = np.uint32(number if number < last else last)
     first, second, third, fourth = lanes[0], lanes[1], lanes[2], lanes[3]
     for i in range(_0, _B, _4):
-        j, k = i + _1 + _1, i + _1 + _1 + _1
         first[bins[i]] += error[i]
         second[bins[i + _1]] += error[i + _1]
-        third[bins[j]] += error[j]
-        fourth[bins[k]] += error[k]
+        third[bins[i + _2]] += error[i + _2]
+        fourth[bins[i + _3]] += error[i + _3]
 
 
 @njit(**_FAST)
-def _forward(theta: Any, links: Any, scratch: Any) -> None:
-    """All of `scratch` from the weights (heads, parameters) of one network."""
+def _forward(theta: Any, links: Any, scratch: Any, binned: bool) -> None:
+    """All of `scratch` from the weights (heads, parameters) of one network; without `binned`, sums of 0."""
     width = scratch.hidden.shape[1] // BLOCK
     cut = width * (links.inputs.shape[1] // BLOCK)
     row = scratch.row
@@ -236,7 +263,8 @@ def _forward(theta: Any, links: Any, scratch: Any) -> None:
         _output(layer, own[cut + width : cut + 2 * width], own[cut + 2 * width], row)
         _logits(row, links.logit[b], links.weight[b], z, scratch.pull[b])
         _probabilities(z, links.label[b], links.weight[b], p, row)
-        _add_to_bins(p, row, scratch.bins[b], scratch.lanes)
+        if binned:
+            _add_to_bins(p, row, scratch.bins[b], scratch.lanes)
     for number in range(len(scratch.sums)):
         scratch.sums[number] = scratch.lanes[:, number].sum()
 
@@ -258,39 +286,18 @@ def _likelihood(links: Any, scratch: Any) -> float:
 @njit(**_FAST)
 def total_loss(theta: Any, links: Any, scratch: Any, ece_weight: float) -> float:
     """``L_NLL + L_Cal + ece_weight L_ECE``; leaves the signed sums of the bins in ``scratch.sums``."""
-    _forward(theta, links, scratch)
+    _forward(theta, links, scratch, True)
     return _likelihood(links, scratch) + ece_weight * np.abs(scratch.sums).sum()
 
 
 @njit(**_FAST)
-def _slope(label: Any, p: Any, pull: Any, bins: Any, sign: Any, slope: Any) -> None:
+def _slope(label: Any, p: Any, pull: Any, bins: Any, sign: Any, binned: bool, slope: Any) -> None:
     """``dL/do`` of one block."""
     for i in range(_B):
-        slope[i] = sign[bins[i]]
+        slope[i] = sign[bins[i]] if binned else _ZERO
     for i in range(_B):
         ece = _TWO * label[i] - _ONE + slope[i]
         slope[i] = pull[i] * ((label[i] - p[i]) + p[i] * (_ONE - p[i]) * ece)
-
-
-@njit(**_FAST)
-def _hidden_slope(slope: Any, layer: Any, bias_gradient: Any) -> None:
-    """Overwrite the hidden layer by `slope` where a unit is active and by 0 elsewhere; add up its rows."""
-    for h in range(_0, np.uint64(len(bias_gradient)), _4):
-        at = h * _B
-        a = b = c = d = _ZERO
-        for i in range(_B):
-            s = slope[i]
-            first = s if layer[at + i] > _ZERO else _ZERO
-            second = s if layer[at + _B + i] > _ZERO else _ZERO
-            third = s if layer[at + _B + _B + i] > _ZERO else _ZERO
-            fourth = s if layer[at + _B + _B + _B + i] > _ZERO else _ZERO
-            layer[at + i], layer[at + _B + i] = first, second
-            layer[at + _B + _B + i], layer[at + _B + _B + _B + i] = third, fourth
-            a, b, c, d = a + first, b + second, c + third, d + fourth
-        bias_gradient[h] += a
-        bias_gradient[h + _1] += b
-        bias_gradient[h + _1 + _1] += c
-        bias_gradient[h + _1 + _1 + _1] += d
 
 
 @njit(**_FAST)
@@ -300,15 +307,14 @@ def _backward(theta: Any, links: Any, scratch: Any, ece_weight: Any, gradient: A
     A head's parameters are W1 (H, K), b1 (H,), w2 (H,) and b2.
     """
     width, k_all = scratch.hidden.shape[1] // BLOCK, links.inputs.shape[1] // BLOCK
-    cut = width * k_all
+    cut, binned = width * k_all, ece_weight != 0.0
     sign = (ece_weight * np.sign(scratch.sums)).astype(np.float32)
     gradient[:] = _ZERO
     for b in range(len(links.head)):
         own, slope, layer = gradient[links.head[b]], scratch.row, scratch.hidden[b]
-        _slope(links.label[b], scratch.p[b], scratch.pull[b], scratch.bins[b], sign, slope)
+        _slope(links.label[b], scratch.p[b], scratch.pull[b], scratch.bins[b], sign, binned, slope)
         own[cut + 2 * width] += slope.sum()
-        _hidden_slope(slope, layer, own[cut : cut + width])
-        _outer_sums(links.inputs[b], layer, own[:cut])
+        _active_sums(links.inputs[b], layer, slope, own[:cut], own[cut : cut + width])
     for head in range(len(theta)):
         for h in range(width):
             # So far the sums G over active links; dL/dw2 = W1 . G and dL/dW1 = w2 G.
@@ -350,7 +356,7 @@ def train_epochs(
     """Epochs `first` to `last` (from 1, both included) of full-batch Adam, in place; the loss before them."""
     loss = 0.0
     for epoch in range(first, last + 1):
-        _forward(state.theta, links, scratch)
+        _forward(state.theta, links, scratch, ece_weight != 0.0)
         if epoch == first:
             loss = _likelihood(links, scratch) + ece_weight * np.abs(scratch.sums).sum()
         _backward(state.theta, links, scratch, ece_weight, state.gradient)
