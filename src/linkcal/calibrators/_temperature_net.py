@@ -1,9 +1,9 @@
 """Small networks that give each link a temperature, and their training, many at a time.
 
-A network is ``T = softplus(w2 . relu(W1 x + b1) + b2)`` with one head for all links or one per sign of the logit.
-All networks of a batch (every data set, fold and ECE weight) are trained at once by threads in compiled code;
-they share links but no arithmetic, so a network's numbers are the same to the last bit whatever it
-is trained with.
+A network is ``T = softplus(w2 . relu(W1 x + b1) + b2)`` with one head for all links or one per sign of the
+logit. All networks of a batch (every data set, fold and ECE weight) are trained at once by threads in
+compiled code; they share links but no arithmetic, so a network's numbers are the same to the last bit whatever it is
+trained with.
 
 Notes
 -----
@@ -30,17 +30,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from linkcal.calibrators._net_kernel import (
-    BLOCK,
-    LANES,
-    TILE,
-    Adam,
-    Blocks,
-    Float32,
-    Scratch,
-    total_loss,
-    train_epochs,
-)
+from linkcal.calibrators._net_kernel import Adam, Blocks, Float32, Scratch, total_loss, train_epochs
+from linkcal.calibrators._net_tiles import BLOCK, LANES, TILE
 
 __all__ = [
     "Member",
@@ -66,7 +57,7 @@ _LOOKS_PER_SLICE = 5
 
 
 class TemperatureNet(NamedTuple):
-    """Weights of a network; the first axis is the head (0: ``s <= 0``, 1: ``s > 0``), the last column the bias."""
+    """Weights of a network: first axis the head (0: ``s <= 0``, 1: ``s > 0``), last column the bias."""
 
     hidden: FloatArray  # (heads, H, k + 1)
     output: FloatArray  # (heads, H + 1)
@@ -120,7 +111,9 @@ def link_blocks(
     count = np.bincount(head, minlength=heads)
     blocks = -(-count // BLOCK)
     order = np.argsort(head, kind="stable")
-    place = np.arange(len(head)) + np.repeat(np.cumsum(blocks * BLOCK - count) - (blocks * BLOCK - count), count)
+    place = np.arange(len(head)) + np.repeat(
+        np.cumsum(blocks * BLOCK - count) - (blocks * BLOCK - count), count
+    )
     rows, size = _round_up(inputs.shape[1]), int(blocks.sum())
 
     def placed(values: FloatArray) -> Float32:
@@ -141,7 +134,7 @@ def link_blocks(
 
 
 def packed(net: TemperatureNet) -> Float32:
-    """Weights (heads, parameters) as the compiled code reads them, filled up with units and inputs of weight 0."""
+    """Weights (heads, parameters) as the compiled code reads them, filled up with zeros to whole tiles."""
     heads, width, columns = net.hidden.shape
     padded, rows = _round_up(width), _round_up(columns - 1)
     first = np.zeros((heads, padded, rows), np.float32)
@@ -171,14 +164,9 @@ def scratch_for(links: Blocks, width: int, n_bins: int, old: Scratch | None = No
     hidden, lanes = (shape[0], _round_up(width) * BLOCK), (LANES, n_bins)
     if old is not None and (old.hidden.shape, old.lanes.shape) == (hidden, lanes):
         return old
-    return Scratch(
-        np.empty(hidden, np.float32),
-        *(np.empty(shape, np.float32) for _ in range(3)),
-        np.empty(shape, np.uint32),
-        np.empty(lanes),
-        np.empty(n_bins),
-        np.empty(BLOCK, np.float32),
-    )
+    z, p, pull = (np.empty(shape, np.float32) for _ in range(3))
+    bins, row = np.empty(shape, np.uint32), np.empty(BLOCK, np.float32)
+    return Scratch(np.empty(hidden, np.float32), z, p, pull, bins, np.empty(lanes), np.empty(n_bins), row)
 
 
 def bin_gaps(net: TemperatureNet, links: Blocks, n_bins: int) -> FloatArray:
@@ -272,7 +260,7 @@ class _Run:
 
 
 def _held_out_loss(member: Member, theta: Float32) -> Callable[[], float]:
-    """Function that gives the loss of the weights on the held-out links; infinite where nobody asks for it."""
+    """Function that gives the loss on the held-out links; infinite where nobody asks for it."""
     held_out, options = member.held_out, member.options
     if held_out is None or options.patience is None:
         return lambda: np.inf
@@ -286,4 +274,5 @@ def _floats(*values: float) -> tuple[float, ...]:
 
 
 def _round_up(count: int) -> int:
-    return -(-count // TILE) * TILE
+    """The next multiple of TILE, at least one tile: without inputs, biases are still summed over links."""
+    return max(-(-count // TILE), 1) * TILE
