@@ -226,7 +226,7 @@ def table(result: dict[str, Any]) -> str:
         "",
         f"Cora, VGAE, {result['links']:,} calibration links, {result['width']} inputs; {SEEDS} calibration "
         f"seeds x lambda in {result['ece_weights']}; full-batch Adam. A seed-epoch is one epoch of one "
-        "network. Times plain: against the plain loop with as many threads, and against the faster plain loop.",
+        "network. Times plain: against the plain loop with as many threads, and against the faster one.",
         "",
         "Machine: " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in about.items()) + ".",
         "",

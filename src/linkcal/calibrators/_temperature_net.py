@@ -2,8 +2,8 @@
 
 A network is ``T = softplus(w2 . relu(W1 x + b1) + b2)`` with one head for all links or one per sign of the
 logit. All networks of a batch (every data set, fold and ECE weight) are trained at once by threads in
-compiled code; they share links but no arithmetic, so a network's numbers are the same to the last bit whatever it is
-trained with.
+compiled code; they share links but no arithmetic, so a network's numbers are the same to the last bit
+whatever it is trained with.
 
 Notes
 -----
