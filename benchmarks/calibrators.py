@@ -5,9 +5,11 @@ with its own edge in the graph, and as many non-edges, drawn anew for each calib
 16 wide. A member is one network: one calibration seed with one weight of the ECE term. The plain loop trains
 one member after another with PyTorch (both heads on all links, the bins in a Python loop, autograd, Adam);
 linkcal trains all of them at once. Both start from equal weights, and the losses after equally many epochs
-are computed for both by the same function in double precision.
+are computed for both by the same function in double precision. Over thousands of epochs rounding
+grows, since the gradient of the ECE term jumps where a bin's error changes sign; the plain loop in double
+precision shows how much of a difference rounding alone makes.
 
-    python benchmarks/calibrators.py --out benchmarks/results
+    python benchmarks/calibrators.py
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -65,6 +68,7 @@ class Row:
     """One way of training on a number of threads."""
 
     method: str
+    round: int
     threads: int
     members: int
     epochs: int
@@ -128,15 +132,23 @@ def plain_loss(z: Tensor, label: Tensor, ece_weight: float, n_bins: int) -> Tens
     return nll + cal + ece_weight * ece
 
 
-def train_plain(links: Links, start: TemperatureNet, ece_weight: float, epochs: int) -> PlainNetwork:
-    """One member, one epoch after another."""
-    logit, inputs, label = (torch.as_tensor(a, dtype=torch.float32) for a in vars(links).values())
-    network = PlainNetwork(start)
+def train_plain(
+    links: Links,
+    start: TemperatureNet,
+    ece_weight: float,
+    epochs: int,
+    dtype: torch.dtype = torch.float32,
+    watch: Callable[[int, PlainNetwork], None] = lambda _epoch, _network: None,
+) -> PlainNetwork:
+    """One member, one epoch after another; `watch(epoch, network)` is called after each."""
+    logit, inputs, label = (torch.as_tensor(a, dtype=dtype) for a in vars(links).values())
+    network = PlainNetwork(start).to(dtype)
     adam = torch.optim.Adam(network.parameters(), lr=PAPER.learning_rate, weight_decay=PAPER.weight_decay)
-    for _ in range(epochs):
+    for epoch in range(epochs):
         adam.zero_grad()
         plain_loss(network(logit, inputs), label, ece_weight, PAPER.n_bins).backward()
         adam.step()
+        watch(epoch + 1, network)
     return network
 
 
@@ -156,58 +168,82 @@ def fitted_loss(links: Links, network: PlainNetwork, ece_weight: float) -> float
     """Loss of a network in double precision."""
     logit, inputs, label = (torch.as_tensor(a) for a in vars(links).values())
     with torch.no_grad():
-        return float(plain_loss(network.double()(logit, inputs), label, ece_weight, PAPER.n_bins))
+        return float(plain_loss(deepcopy(network).double()(logit, inputs), label, ece_weight, PAPER.n_bins))
 
 
-def timed(run: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """Median seconds and the last result."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        result = run()
-        seconds.append(time.perf_counter() - start)
-    return median(seconds), result
-
-
-def measure(
-    sets: list[Links], grid: list[float], threads: int, epochs: int, repeats: int
-) -> tuple[list[Row], list[dict[str, float]]]:
-    """Rows of both ways, and the losses of each member."""
-    torch.set_num_threads(threads)
+def first_weights(sets: list[Links]) -> list[TemperatureNet]:
+    """One draw per calibration seed, rounded as both ways will read it."""
     width = sets[0].inputs.shape[1]
-    starts = [
-        draw_net(numpy_stream(seed, "initialisation"), width, PAPER.hidden_channels, 2)
-        for seed in range(len(sets))
-    ]
+    draws = (numpy_stream(seed, "initialisation") for seed in range(len(sets)))
+    nets = (draw_net(rng, width, PAPER.hidden_channels, 2) for rng in draws)
+    return [TemperatureNet(*(array.astype(np.float32).astype(np.float64) for array in net)) for net in nets]
+
+
+def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds and result."""
+    start = time.perf_counter()
+    result = run()
+    return time.perf_counter() - start, result
+
+
+def speed(sets: list[Links], grid: list[float], threads: int, epochs: int, rounds: int) -> list[Row]:
+    """Both ways in turn, a few rounds: what else the machine does meets both."""
+    torch.set_num_threads(threads)
+    starts = first_weights(sets)
     places = [(number, weight) for number in range(len(sets)) for weight in grid]
     train_plain(sets[0], starts[0], grid[0], 3)
     train_batch(sets[:1], starts[:1], grid[:1], 3)
-    plain_seconds, plain = timed(
-        lambda: [train_plain(sets[i], starts[i], weight, epochs) for i, weight in places], 1
-    )
-    seconds, batch = timed(lambda: train_batch(sets, starts, grid, epochs), repeats)
     rows = []
-    for method, took in (("plain loop", plain_seconds), ("linkcal", seconds)):
+    for number in range(rounds):
+        plain, _ = timed(lambda: [train_plain(sets[i], starts[i], weight, epochs) for i, weight in places])
+        # Short runs are repeated, so that both are measured over seconds rather than instants.
+        batch = median(timed(lambda: train_batch(sets, starts, grid, epochs))[0] for _ in range(5))
         done = len(places) * epochs
-        rows.append(Row(method, threads, len(places), epochs, took, done / took, 1e3 * took / done))
-    losses = [
-        {
-            "calibration_seed": i,
-            "ece_weight": weight,
-            "epochs": epochs,
-            "plain": fitted_loss(sets[i], network, weight),
-            "linkcal": fitted_loss(sets[i], PlainNetwork(trained.net), weight),
-        }
-        for (i, weight), network, trained in zip(places, plain, batch, strict=True)
-    ]
-    return rows, losses
+        for method, took in (("plain loop", plain), ("linkcal", batch)):
+            rows.append(
+                Row(method, number, threads, len(places), epochs, took, done / took, 1e3 * took / done)
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+def losses(sets: list[Links], grid: list[float], epochs: list[int]) -> list[dict[str, float]]:
+    """Loss of every seed after the first of `epochs`, and of the first seed after each."""
+    starts, rows = first_weights(sets), []
+    for number, (links, start) in enumerate(zip(sets, starts, strict=True)):
+        marks = epochs if number == 0 else epochs[:1]
+        ours = {mark: train_batch([links], [start], grid, mark) for mark in marks}
+        for place, weight in enumerate(grid):
+            single, double = (
+                plain_losses(links, start, weight, marks, dtype) for dtype in (torch.float32, torch.float64)
+            )
+            for mark in marks:
+                loss = fitted_loss(links, PlainNetwork(ours[mark][place].net), weight)
+                row = {"calibration_seed": number, "ece_weight": weight, "epochs": mark, "linkcal": loss}
+                rows.append({**row, "plain": single[mark], "plain_double": double[mark]})
+                print(rows[-1], flush=True)
+    return rows
+
+
+def plain_losses(
+    links: Links, start: TemperatureNet, ece_weight: float, marks: list[int], dtype: torch.dtype
+) -> dict[int, float]:
+    """Loss of the plain loop by epoch."""
+    out = {}
+
+    def watch(epoch: int, network: PlainNetwork) -> None:
+        if epoch in marks:
+            out[epoch] = fitted_loss(links, network, ece_weight)
+
+    train_plain(links, start, ece_weight, max(marks), dtype, watch)
+    return out
 
 
 def whole_fit(sets: list[Links]) -> dict[str, Any]:
     """Seconds and epochs of one fit as users call it, early stopping and held-out links included."""
     links = sets[0]
     X = np.column_stack((links.logit, links.inputs))
-    seconds, fitted = timed(lambda: InNOut().fit(X, links.label), 1)
+    seconds, fitted = timed(lambda: InNOut().fit(X, links.label))
     return {
         "seconds": seconds,
         "n_iter": fitted.n_iter_,
@@ -215,44 +251,64 @@ def whole_fit(sets: list[Links]) -> dict[str, Any]:
     }
 
 
+def speed_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Median over the rounds of each way and number of threads."""
+
+    def rates(method: str, threads: int) -> list[float]:
+        return [r["seed_epochs_per_second"] for r in rows if (r["method"], r["threads"]) == (method, threads)]
+
+    counts = sorted({row["threads"] for row in rows})
+    plain = [rates("plain loop", threads) for threads in counts]
+    fastest = [max(one) for one in zip(*plain, strict=True)]
+    lines = [
+        "| method | threads | seed-epochs/s | ms per seed-epoch | times plain | over the rounds |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for method in ("plain loop", "linkcal"):
+        for threads in counts:
+            ours = rates(method, threads)
+            ratios = [rate / best for rate, best in zip(ours, fastest, strict=True)]
+            lines.append(
+                f"| {method} | {threads} | {median(ours):,.0f} | {1e3 / median(ours):.3g} "
+                f"| {median(ratios):.1f} | {min(ratios):.1f} to {max(ratios):.1f} |"
+            )
+    return lines
+
+
+def loss_table(rows: list[dict[str, float]]) -> list[str]:
+    """Largest differences by weight of the ECE term and epochs."""
+    lines = [
+        "| lambda | epochs | networks | linkcal - plain | plain in single - in double precision |",
+        "| ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for weight, epochs in sorted({(row["ece_weight"], row["epochs"]) for row in rows}):
+        some = [row for row in rows if (row["ece_weight"], row["epochs"]) == (weight, epochs)]
+        ours = max(abs(row["linkcal"] - row["plain"]) for row in some)
+        rounding = max(abs(row["plain"] - row["plain_double"]) for row in some)
+        lines.append(f"| {weight:g} | {epochs} | {len(some)} | {ours:.2g} | {rounding:.2g} |")
+    return lines
+
+
 def table(result: dict[str, Any]) -> str:
     """Markdown."""
-    about, rows, losses = result["machine"], result["rows"], result["losses"]
-    plain = {row["threads"]: row["seed_epochs_per_second"] for row in rows if row["method"] == "plain loop"}
+    fit, about = result["whole_fit"], result["machine"]
     lines = [
         "# Fitting In-n-Out",
         "",
-        f"`{result['command']}`",
+        *(f"`{command}`" for command in result["commands"].values()),
         "",
         f"Cora, VGAE, {result['links']:,} calibration links, {result['width']} inputs; {SEEDS} calibration "
-        f"seeds x lambda in {result['ece_weights']}; full-batch Adam. A seed-epoch is one epoch of one "
-        "network. Times plain: against the plain loop with as many threads, and against the faster one.",
+        f"seeds x lambda in {result['ece_weights']}; full-batch Adam, {result['rows'][0]['epochs']} epochs. "
+        "A seed-epoch is one epoch of one network. Times plain: against the plain loop with the better "
+        "number of threads; median over the rounds.",
         "",
         "Machine: " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in about.items()) + ".",
         "",
-        "| method | threads | networks | epochs | seconds | seed-epochs/s | ms per seed-epoch "
-        "| times plain, equal threads | times plain, faster |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    lines += [
-        f"| {row['method']} | {row['threads']} | {row['members']} | {row['epochs']} | {row['seconds']:.3g} "
-        f"| {row['seed_epochs_per_second']:,.0f} | {row['ms_per_seed_epoch']:.3g} "
-        f"| {row['seed_epochs_per_second'] / plain[row['threads']]:.1f} "
-        f"| {row['seed_epochs_per_second'] / max(plain.values()):.1f} |"
-        for row in rows
-    ]
-    lines += [
+        *speed_table(result["rows"]),
         "",
-        "Loss after equally many epochs from equal weights, largest difference over the networks:",
+        "Loss after equally many epochs from equal weights, largest absolute difference over the networks:",
         "",
-        "| epochs | networks | largest difference |",
-        "| ---: | ---: | ---: |",
-    ]
-    for epochs in sorted({row["epochs"] for row in losses}):
-        gaps = [abs(row["plain"] - row["linkcal"]) for row in losses if row["epochs"] == epochs]
-        lines.append(f"| {epochs} | {len(gaps)} | {max(gaps):.2g} |")
-    fit = result["whole_fit"]
-    lines += [
+        *loss_table(result["losses"]),
         "",
         f"One `InNOut().fit` (lambda and epochs chosen on one held-out fifth, {fit['networks']} networks): "
         f"{fit['seconds']:.2f} s, {fit['n_iter']} epochs.",
@@ -262,39 +318,38 @@ def table(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=200, help="of the timed runs")
-    parser.add_argument("--long-epochs", type=int, default=5000, help="of one seed; 0 leaves it out")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--parts", nargs="+", default=["speed", "losses"], choices=["speed", "losses"])
+    parser.add_argument("--epochs", type=int, default=100, help="of the timed runs")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--marks", type=int, nargs="+", default=[100, 1000, 2000, 3000, 4000, 5000])
     parser.add_argument("--data-root", type=Path, default=os.environ.get("LINKCAL_DATA_ROOT"))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
-    about = machine()
+    path = options.out / "calibrators.json"
+    # A part that is not asked for stays as it was measured before.
+    result = json.loads(path.read_text()) if len(options.parts) == 1 and path.exists() else {"commands": {}}
     sets = calibration_sets(options.data_root)
     grid = [float(weight) for weight in PAPER.ece_weights]
-    rows, losses = [], []
-    for threads in (1, os.cpu_count() or 1):
-        some, losses = measure(sets, grid, threads, options.epochs, options.repeats)
-        rows += some
-        print(*(asdict(row) for row in some), sep="\n", flush=True)
-    if options.long_epochs:
-        _, more = measure(sets[:1], grid, 1, options.long_epochs, 1)
-        losses += more
-    torch.set_num_threads(os.cpu_count() or 1)
-    result = {
-        "command": f"python benchmarks/calibrators.py --epochs {options.epochs} "
-        f"--long-epochs {options.long_epochs} --repeats {options.repeats}",
-        "machine": {**about, "threads_used": "see rows"},
-        "links": len(sets[0].label),
-        "width": sets[0].inputs.shape[1],
-        "ece_weights": grid,
-        "rows": [asdict(row) for row in rows],
-        "losses": losses,
-        "whole_fit": whole_fit(sets),
-    }
+    result |= {"links": len(sets[0].label), "width": sets[0].inputs.shape[1], "ece_weights": grid}
+    command = "python benchmarks/calibrators.py --parts"
+    if "speed" in options.parts:
+        result["commands"]["speed"] = f"{command} speed --epochs {options.epochs} --rounds {options.rounds}"
+        result["machine"] = {**machine(), "threads_used": "see rows"}
+        result["rows"] = [
+            asdict(row)
+            for threads in sorted({1, os.cpu_count() or 1})
+            for row in speed(sets, grid, threads, options.epochs, options.rounds)
+        ]
+        result["whole_fit"] = whole_fit(sets)
+    if "losses" in options.parts:
+        result["commands"]["losses"] = f"{command} losses --marks {' '.join(map(str, options.marks))}"
+        torch.set_num_threads(1)
+        result["losses"] = losses(sets, grid, options.marks)
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "calibrators.json").write_text(json.dumps(result, indent=2) + "\n")
-    (options.out / "calibrators.md").write_text(table(result))
-    print(table(result))
+    path.write_text(json.dumps(result, indent=2) + "\n")
+    if {"rows", "losses"} <= set(result):
+        (options.out / "calibrators.md").write_text(table(result))
+        print(table(result))
 
 
 if __name__ == "__main__":

@@ -67,7 +67,9 @@ class Adam(NamedTuple):
 
 
 # Adam's constants as in its paper (arXiv 1412.6980), which are PyTorch's defaults.
-_BETA1, _BETA2, _ADAM_EPS = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
+_BETA1, _BETA2, _ADAM_EPS = 0.9, 0.999, np.float32(1e-8)
+# 1 - beta in single precision would be off by 1e-5 of itself.
+_KEPT2, _NEW1, _NEW2 = np.float32(_BETA2), np.float32(1.0 - _BETA1), np.float32(1.0 - _BETA2)
 
 _ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 _FLOOR = np.float32(SMALLEST_TEMPERATURE)
@@ -177,14 +179,14 @@ def _backward(theta: Any, links: Any, scratch: Any, ece_weight: Any, gradient: A
 def _adam_step(state: Any, epoch: int, learning_rate: float, weight_decay: float) -> None:
     """Step number `epoch` (from 1), weight decay added to the gradient, as ``torch.optim.Adam``."""
     decay = np.float32(weight_decay)
-    rate = np.float32(learning_rate / (1.0 - float(_BETA1) ** epoch))
-    correction = np.float32(1.0 / (1.0 - float(_BETA2) ** epoch))
+    rate = np.float32(learning_rate / (1.0 - _BETA1**epoch))
+    correction = np.float32(1.0 / (1.0 - _BETA2**epoch))
     theta, gradient = state.theta.ravel(), state.gradient.ravel()
     moment1, moment2 = state.moment1.ravel(), state.moment2.ravel()
     for i in range(len(theta)):
         g = gradient[i] + decay * theta[i]
-        moment1[i] += (_ONE - _BETA1) * (g - moment1[i])
-        moment2[i] = _BETA2 * moment2[i] + (_ONE - _BETA2) * g * g
+        moment1[i] += _NEW1 * (g - moment1[i])
+        moment2[i] = _KEPT2 * moment2[i] + _NEW2 * g * g
         theta[i] -= rate * moment1[i] / (np.sqrt(moment2[i] * correction) + _ADAM_EPS)
 
 
