@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from numbers import Real
 from typing import Any
 
@@ -158,17 +159,14 @@ def fit_nets(jobs: Sequence[NetJob]) -> list[NetFit]:
     """Train every job's networks together; a job's numbers do not depend on the others.
 
     Given validation links, one network per ECE weight is trained on all links and the one with the smallest
-    validation ECE is returned. Else the ECE weight with the smallest ECE of the pooled held-out links is taken,
-    and a new network is trained on all links for as many epochs as its fold networks took on average.
+    validation ECE is returned. Else the ECE weight with the smallest ECE of the pooled held-out links is
+    taken, and a new network is trained on all links for as many epochs as its fold networks took on average.
     """
     plans = [_Plan(job) for job in jobs]
-    members = [plan.members() for plan in plans]
-    choices = [
-        plan.choose(trained)
-        for plan, trained in zip(plans, _in_groups(train(sum(members, [])), members), strict=True)
-    ]
+    candidates = _train_groups([plan.members() for plan in plans])
+    choices = [plan.choose(trained) for plan, trained in zip(plans, candidates, strict=True)]
     again = [[] if choice.fit else [plan.last(choice)] for plan, choice in zip(plans, choices, strict=True)]
-    last = _in_groups(train(sum(again, [])), again)
+    last = _train_groups(again)
     return [
         choice.fit or _net_fit(trained[0], choice.ece_weight, choice.converged)
         for choice, trained in zip(choices, last, strict=True)
@@ -221,7 +219,8 @@ class _Plan:
         """ECE weight with the smallest ECE on the held-out links; the first of equals."""
         if not trained:
             return _Choice(self._grid[0], self._settings.max_iter, converged=False)
-        # Folds are pooled before the absolute value: one ECE of all held-out links, not a mean of noisier ones.
+        # Folds are pooled before the absolute value: one ECE of all held-out links, not a mean of noisier
+        # ones.
         gaps = np.zeros((len(self._grid), self._settings.n_bins))
         for number, network in enumerate(trained):
             fold, place = divmod(number, len(self._grid))
@@ -240,10 +239,10 @@ class _Plan:
         return Member(self._net, self._links.blocks(self._heads), None, choice.ece_weight, options)
 
 
-def _in_groups(items: list[Trained], like: Sequence[Sequence[Any]]) -> list[list[Trained]]:
-    """Items dealt out to groups of the lengths of `like`."""
-    ends = np.cumsum([len(group) for group in like]).tolist()
-    return [items[end - len(group) : end] for group, end in zip(like, ends, strict=True)]
+def _train_groups(groups: Sequence[Sequence[Member]]) -> list[list[Trained]]:
+    """Train the members of all groups as one batch."""
+    trained = iter(train([member for group in groups for member in group]))
+    return [list(islice(trained, len(group))) for group in groups]
 
 
 def _held_out_folds(settings: NetSettings, label: FloatArray) -> NDArray[np.bool_]:

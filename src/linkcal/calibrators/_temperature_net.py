@@ -1,9 +1,9 @@
 """Small networks that give each link a temperature, and their training, many at a time.
 
-A network is ``T = softplus(w2 . relu(W1 x + b1) + b2)`` with one head for all links or one per sign of the logit.
-All networks of a batch (every data set, fold and ECE weight) are trained at once by threads in compiled code;
-they share links but no arithmetic, so a network's numbers are the same to the last bit whatever it
-is trained with.
+A network is ``T = softplus(w2 . relu(W1 x + b1) + b2)`` with one head for all links or one per sign of the
+logit. All networks of a batch (every data set, fold and ECE weight) are trained at once by threads in
+compiled code; they share links but no arithmetic, so a network's numbers are the same to the last bit
+whatever it is trained with.
 
 Notes
 -----
@@ -20,7 +20,8 @@ Below that, with ``G_h = sum_i dL/do_i 1[h active at i] (x_i, 1)``: ``dL/dW1_h =
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,16 +30,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from linkcal.calibrators._net_kernel import (
-    BLOCK,
-    TILE,
-    Adam,
-    Blocks,
-    Float32,
-    Scratch,
-    link_loss,
-    train_epochs,
-)
+from linkcal.calibrators._net_kernel import Adam, Blocks, Float32, Scratch, total_loss, train_epochs
+from linkcal.calibrators._net_tiles import BLOCK, LANES, TILE
 
 __all__ = [
     "Member",
@@ -50,7 +43,6 @@ __all__ = [
     "link_blocks",
     "packed",
     "scratch_for",
-    "total_loss",
     "train",
     "unpacked",
 ]
@@ -60,9 +52,12 @@ FloatArray = NDArray[np.float64]
 # Held-out losses are looked at every so many epochs.
 _LOOK_EVERY = 10
 
+# Looks until a thread takes the next network: rarely enough that a network's links stay in the cache.
+_LOOKS_PER_SLICE = 5
+
 
 class TemperatureNet(NamedTuple):
-    """Weights of a network; the first axis is the head (0: ``s <= 0``, 1: ``s > 0``), the last column the bias."""
+    """Weights of a network: first axis the head (0: ``s <= 0``, 1: ``s > 0``), last column the bias."""
 
     hidden: FloatArray  # (heads, H, k + 1)
     output: FloatArray  # (heads, H + 1)
@@ -139,7 +134,7 @@ def link_blocks(
 
 
 def packed(net: TemperatureNet) -> Float32:
-    """Weights (heads, parameters) as the compiled code reads them, filled up with units and inputs of weight 0."""
+    """Weights (heads, parameters) as the compiled code reads them, filled up with zeros to whole tiles."""
     heads, width, columns = net.hidden.shape
     padded, rows = _round_up(width), _round_up(columns - 1)
     first = np.zeros((heads, padded, rows), np.float32)
@@ -163,22 +158,15 @@ def unpacked(theta: Float32, like: TemperatureNet) -> TemperatureNet:
     )
 
 
-def scratch_for(links: Blocks, width: int, n_bins: int) -> Scratch:
-    """Memory for networks of a width on these links."""
+def scratch_for(links: Blocks, width: int, n_bins: int, old: Scratch | None = None) -> Scratch:
+    """Memory for networks of a width on these links; `old` if it fits."""
     shape = links.logit.shape
-    return Scratch(
-        np.empty((shape[0], _round_up(width) * BLOCK), np.float32),
-        *(np.empty(shape, np.float32) for _ in range(3)),
-        np.empty(shape, np.int32),
-        np.zeros(n_bins),
-        np.empty(BLOCK, np.float32),
-    )
-
-
-def total_loss(theta: Float32, links: Blocks, scratch: Scratch, ece_weight: float) -> float:
-    """``L_NLL + L_Cal + lambda L_ECE`` of packed weights."""
-    likelihood = link_loss(theta, links, scratch)
-    return float(likelihood + ece_weight * np.abs(scratch.sums).sum())
+    hidden, lanes = (shape[0], _round_up(width) * BLOCK), (LANES, n_bins)
+    if old is not None and (old.hidden.shape, old.lanes.shape) == (hidden, lanes):
+        return old
+    z, p, pull = (np.empty(shape, np.float32) for _ in range(3))
+    bins, row = np.empty(shape, np.uint32), np.empty(BLOCK, np.float32)
+    return Scratch(np.empty(hidden, np.float32), z, p, pull, bins, np.empty(lanes), np.empty(n_bins), row)
 
 
 def bin_gaps(net: TemperatureNet, links: Blocks, n_bins: int) -> FloatArray:
@@ -187,7 +175,7 @@ def bin_gaps(net: TemperatureNet, links: Blocks, n_bins: int) -> FloatArray:
     Bins are closed on the right, 0 belongs to the first; absolute values add up to the positive-class ECE.
     """
     scratch = scratch_for(links, net.hidden.shape[1], n_bins)
-    link_loss(packed(net), links, scratch)
+    total_loss(packed(net), links, scratch, 0.0)
     return scratch.sums
 
 
@@ -197,47 +185,94 @@ def train(members: Sequence[Member]) -> list[Trained]:
     With patience, a network ends when its held-out loss has not fallen for so many epochs and keeps the
     weights of its best look. Without, every network runs to the last epoch and keeps the last weights.
     """
+    runs = [_Run(member) for member in members]
+    waiting = deque(runs)
     # torch knows the limits that users and worker processes set for themselves.
     threads = min(torch.get_num_threads(), os.cpu_count() or 1, len(members))
     if threads <= 1:
-        return [_train_one(member) for member in members]
+        _work(waiting)
+        return [run.result() for run in runs]
     # Threads, not processes: compiled code runs without Python's lock, and links are shared.
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(_train_one, members))
+        try:
+            for worker in [pool.submit(_work, waiting) for _ in range(threads)]:
+                worker.result()
+        finally:
+            # After an error or an interrupt the other threads end with the slice they are at.
+            waiting.clear()
+    return [run.result() for run in runs]
 
 
-def _train_one(member: Member) -> Trained:
-    options, theta = member.options, packed(member.net)
-    width = member.net.hidden.shape[1]
-    state = Adam(theta, *(np.zeros_like(theta) for _ in range(3)))
-    scratch = scratch_for(member.links, width, options.n_bins)
-    held_out = None if options.patience is None else member.held_out
-    held_out_scratch = None if held_out is None else scratch_for(held_out, width, options.n_bins)
-    best, best_loss, best_epoch, stopped, epoch = theta.copy(), np.inf, 0, False, 0
-    curve = [total_loss(theta, member.links, scratch, member.ece_weight)]
-    while epoch < options.max_iter and not stopped:
-        last = min(epoch + _LOOK_EVERY, options.max_iter)
-        train_epochs(
-            state,
-            member.links,
-            scratch,
-            np.float32(member.ece_weight),
-            options.learning_rate,
-            options.weight_decay,
-            epoch + 1,
-            last,
-        )
-        epoch = last
-        curve.append(total_loss(theta, member.links, scratch, member.ece_weight))
-        loss = np.inf
-        if held_out is not None and held_out_scratch is not None:
-            loss = total_loss(theta, held_out, held_out_scratch, member.ece_weight)
+def _work(waiting: deque[_Run]) -> None:
+    """Train in turn, a slice of epochs each, so that all cores are busy until the end."""
+    scratch: Scratch | None = None
+    while True:
+        try:
+            run = waiting.popleft()
+        except IndexError:
+            return
+        scratch = run.advance(scratch)
+        if not run.done:
+            waiting.append(run)
+
+
+class _Run:
+    """A member on its way: its weights, the best of them so far, and the losses."""
+
+    def __init__(self, member: Member) -> None:
+        self._member, self._theta = member, packed(member.net)
+        self._state = Adam(self._theta, *(np.zeros_like(self._theta) for _ in range(3)))
+        self._best, self._best_loss, self._best_epoch = self._theta.copy(), np.inf, 0
+        self._epoch, self._stopped = 0, False
+        self._curve: list[float] = []
+        self._held_out_loss = _held_out_loss(member, self._theta)
+
+    @property
+    def done(self) -> bool:
+        return self._stopped or self._epoch >= self._member.options.max_iter
+
+    def advance(self, scratch: Scratch | None) -> Scratch:
+        """Train a slice of epochs, in memory that fits or in new one; return the memory."""
+        member, options = self._member, self._member.options
+        scratch = scratch_for(member.links, member.net.hidden.shape[1], options.n_bins, scratch)
+        for _ in range(_LOOKS_PER_SLICE):
+            first, last = self._epoch + 1, min(self._epoch + _LOOK_EVERY, options.max_iter)
+            weight, rate, decay = _floats(member.ece_weight, options.learning_rate, options.weight_decay)
+            loss = train_epochs(self._state, member.links, scratch, weight, rate, decay, first, last)
+            self._curve.append(loss)
+            self._look(last)
+            if self.done:
+                self._curve.append(total_loss(self._theta, member.links, scratch, weight))
+                break
+        return scratch
+
+    def _look(self, epoch: int) -> None:
+        self._epoch, patience = epoch, self._member.options.patience
+        loss = self._held_out_loss()
         # The drawn weights are no result: at least one step is always kept.
-        if held_out is None or loss < best_loss or best_epoch == 0:
-            best[:], best_loss, best_epoch = theta, loss, epoch
-        stopped = options.patience is not None and epoch - best_epoch >= options.patience
-    return Trained(unpacked(best, member.net), best_epoch, stopped, np.array(curve))
+        if patience is None or loss < self._best_loss or self._best_epoch == 0:
+            self._best[:], self._best_loss, self._best_epoch = self._theta, loss, epoch
+        self._stopped = patience is not None and epoch - self._best_epoch >= patience
+
+    def result(self) -> Trained:
+        net = unpacked(self._best, self._member.net)
+        return Trained(net, self._best_epoch, self._stopped, np.array(self._curve))
+
+
+def _held_out_loss(member: Member, theta: Float32) -> Callable[[], float]:
+    """Function that gives the loss on the held-out links; infinite where nobody asks for it."""
+    held_out, options = member.held_out, member.options
+    if held_out is None or options.patience is None:
+        return lambda: np.inf
+    scratch = scratch_for(held_out, member.net.hidden.shape[1], options.n_bins)
+    return lambda: float(total_loss(theta, held_out, scratch, float(member.ece_weight)))
+
+
+def _floats(*values: float) -> tuple[float, ...]:
+    """Python floats: a setting given as a whole number would be compiled anew."""
+    return tuple(float(value) for value in values)
 
 
 def _round_up(count: int) -> int:
-    return -(-count // TILE) * TILE
+    """The next multiple of TILE, at least one tile: without inputs, biases are still summed over links."""
+    return max(-(-count // TILE), 1) * TILE
