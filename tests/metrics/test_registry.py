@@ -22,7 +22,13 @@ from linkcal.metrics import EVALUATION_KEYS, METRICS, MetricSpec, calibration_fl
 pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.FewNegativesWarning")
 
 #: Exported functions that are no metric of (y_true, y_prob): curves, floors, the table.
-NOT_METRICS = {"reliability_curve", "calibration_floor", "calibration_null_band", "evaluate_links"}
+NOT_METRICS = {
+    "calibration_floor",
+    "calibration_null_band",
+    "calibration_pattern",
+    "evaluate_links",
+    "reliability_curve",
+}
 
 #: Copies are not independent observations, which is what this estimator corrects for (see its docstring).
 NOT_REPETITION = {"ece_debiased"}

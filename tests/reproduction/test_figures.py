@@ -9,7 +9,7 @@ import pytest
 
 from linkcal.exceptions import InputError
 from linkcal.reproduction import draw_figures
-from linkcal.reproduction.figures import find_predictions, read_predictions
+from linkcal.reproduction.figures import _chosen, _plans, find_predictions, read_predictions
 
 NAMES = ("uncalibrated", "in-n-out", "in-n-out-plus")
 
@@ -100,6 +100,24 @@ def test_damaged_and_foreign_files(store, tmp_path):
     foreign.write_bytes(foreign.read_bytes()[:100])
     with pytest.raises(InputError, match="must hold label, calibrator and probability, got"):
         read_predictions([foreign])
+
+
+def test_settings_that_all_models_share_stand_in_the_heading(tmp_path):
+    for model in ("vgae~epochs=3", "gcn~epochs=3"):
+        write_cell(tmp_path, f"cora/{model}/train-0/val/cal-0")
+    plans = dict(_plans(_chosen(find_predictions(tmp_path), None, None), ["uncalibrated"], each=False))
+    assert plans["uncalibrated"]["title"] == "Uncalibrated predictors (epochs=3)"
+    assert list(plans["uncalibrated"]["probabilities"]) == ["cora / vgae", "cora / gcn"]
+    expected = "cora (epochs=3), fitted on val, training seed 0, calibration seed 0"
+    assert plans["cora-val"]["title"] == expected
+    assert list(plans["cora-val"]["probabilities"]) == ["vgae / uncalibrated", "gcn / uncalibrated"]
+
+
+def test_rows_of_different_seeds_are_not_called_one_seed(tmp_path):
+    write_cell(tmp_path, "cora/vgae/train-0/val/cal-0")
+    write_cell(tmp_path, "cora/gcn/train-3/val/cal-0")
+    plans = dict(_plans(_chosen(find_predictions(tmp_path), None, None), ["uncalibrated"], each=False))
+    assert plans["cora-val"]["title"] == "cora, fitted on val, first seeds of each row"
 
 
 def test_no_store(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from linkcal._validation import check_choice
 from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
 from linkcal.plots import reliability_figure, save_figure
-from linkcal.reproduction.aggregate import in_order, row_order_of
+from linkcal.reproduction.aggregate import base_model, in_order, row_order_of
 
 __all__ = ["BEFORE_AND_AFTER", "FIGURE_FORMATS", "CellPredictions", "draw_figures", "find_predictions"]
 
@@ -88,7 +88,8 @@ def read_predictions(paths: Sequence[Path]) -> CellPredictions:
     probability: dict[str, NDArray[np.float64]] = {}
     for path in paths:
         try:
-            with np.load(path, allow_pickle=False) as file:
+            # numpy leaves a damaged file open if it opened it itself.
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 here, names, rows = file["label"], file["calibrator"], file["probability"]
         except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
             reason = " ".join(str(error).split())
@@ -183,13 +184,28 @@ def _plans(
             yield f"{dataset}-{fit_on}", _before_and_after(cells, here, calibrators)
             for key in here if each else ():
                 read = read_predictions(cells[key])
-                title = f"{key.model} on {key.dataset}, {_fitted(key)}"
+                title = f"{key.model} on {key.dataset}, {_fitted([key])}"
                 options = {"y_true": read.label, "probabilities": read.probability, "title": title}
                 yield f"{dataset}-{key.model}-{fit_on}", options
 
 
-def _fitted(key: _Key) -> str:
-    return f"fitted on {key.fit_on}, seeds {key.train_seed} and {key.calibration_seed}"
+def _fitted(keys: Sequence[_Key]) -> str:
+    """What calibrators were fitted on and which seeds are drawn, for the heading."""
+    seeds = {(key.train_seed, key.calibration_seed) for key in keys}
+    if len(seeds) > 1:
+        return f"fitted on {keys[0].fit_on}, first seeds of each row"
+    training, calibration = seeds.pop()
+    return f"fitted on {keys[0].fit_on}, training seed {training}, calibration seed {calibration}"
+
+
+def _shown_models(models: Iterable[str]) -> tuple[dict[str, str], str]:
+    """What to call each model in a panel, and the settings that all share, for the heading."""
+    names = list(dict.fromkeys(models))
+    settings = {name.partition("~")[2] for name in names}
+    if len(settings) > 1:
+        return {name: name for name in names}, ""
+    common = settings.pop().replace("~", ", ")
+    return {name: base_model(name) for name in names}, f" ({common})" if common else ""
 
 
 def _uncalibrated(cells: dict[_Key, list[Path]], rows: list[tuple[str, str]]) -> dict[str, Any]:
@@ -199,16 +215,15 @@ def _uncalibrated(cells: dict[_Key, list[Path]], rows: list[tuple[str, str]]) ->
         first.setdefault((key.dataset, key.model), key)
     labels: dict[str, Any] = {}
     probabilities: dict[str, Any] = {}
-    for row in rows:
-        read = read_predictions(cells[first[row]])
-        name = " / ".join(row)
+    models, settings = _shown_models(model for _, model in rows)
+    for dataset, model in rows:
+        read = read_predictions(cells[first[dataset, model]])
+        name = f"{dataset} / {models[model]}"
         labels[name], probabilities[name] = read.label, read.probability.get("uncalibrated")
-    models = dict.fromkeys(model for _, model in rows)
-    title = "Uncalibrated predictors"
     return {
         "y_true": labels,
         "probabilities": probabilities,
-        "title": title,
+        "title": f"Uncalibrated predictors{settings}",
         "n_columns": max(3, len(models)),
     }
 
@@ -218,14 +233,15 @@ def _before_and_after(
 ) -> dict[str, Any]:
     labels: dict[str, Any] = {}
     probabilities: dict[str, Any] = {}
+    models, settings = _shown_models(key.model for key in keys)
     for key in keys:
         read = read_predictions(cells[key])
         for calibrator in calibrators:
-            name = f"{key.model} / {calibrator}"
+            name = f"{models[key.model]} / {calibrator}"
             labels[name], probabilities[name] = read.label, read.probability.get(calibrator)
     return {
         "y_true": labels,
         "probabilities": probabilities,
-        "title": f"{keys[0].dataset}, {_fitted(keys[0])}",
+        "title": f"{keys[0].dataset}{settings}, {_fitted(keys)}",
         "n_columns": len(calibrators),
     }
