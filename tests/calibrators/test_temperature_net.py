@@ -21,14 +21,14 @@ from linkcal.calibrators._temperature_net import (
 F64 = torch.float64
 
 
-def _links(n=60, k=3, heads=2, seed=0):
+def _links(n=60, k=3, heads=2, seed=0, scaling="divide"):
     rng = np.random.default_rng(seed)
     s = np.sort(rng.normal(size=n) * 2.0)
     below = int((s <= 0).sum())
     inputs = np.vstack((rng.normal(size=(k, n)), np.ones(n)))
     label = (rng.random(n) < 0.5).astype(float)
     slices = (slice(0, below), slice(below, n)) if heads == 2 else (slice(0, n),)
-    return NetLinks(*(torch.as_tensor(a, dtype=F64) for a in (s, inputs, label)), slices)
+    return NetLinks(*(torch.as_tensor(a, dtype=F64) for a in (s, inputs, label)), slices, scaling)
 
 
 def _stack(rng, count, k, width, heads):
@@ -43,7 +43,8 @@ def _plain_loss(net, links, weight, ece_weight, n_bins):
         x = links.inputs[:, rows]
         layer = torch.relu(net.hidden[0, head] @ x)
         raw.append(net.output[0, head, :-1] @ layer + net.output[0, head, -1])
-    z = links.logit / softplus(torch.cat(raw))
+    t = softplus(torch.cat(raw))
+    z = links.logit / t if links.scaling == "divide" else 2.0 * links.logit * t
     p, y = torch.sigmoid(z), links.label
     nll = (weight * binary_cross_entropy_with_logits(z, y, reduction="none")).sum()
     cal = -(weight * (2 * y - 1) * p).sum()
@@ -54,11 +55,12 @@ def _plain_loss(net, links, weight, ece_weight, n_bins):
     return nll + cal + ece_weight * ece
 
 
+@pytest.mark.parametrize("scaling", ["divide", "multiply-doubled"])
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("k", [0, 1, 3])
-def test_gradient_and_loss_equal_automatic_differentiation(heads, k):
+def test_gradient_and_loss_equal_automatic_differentiation(heads, k, scaling):
     rng = np.random.default_rng(1)
-    links, count = _links(k=k, heads=heads), 4
+    links, count = _links(k=k, heads=heads, scaling=scaling), 4
     net = _stack(rng, count, k, 5, heads)
     weight = torch.as_tensor(rng.dirichlet(np.ones(60), size=count))
     held_out = torch.as_tensor(rng.dirichlet(np.ones(60), size=count))

@@ -17,6 +17,7 @@ from linkcal.calibrators._bins import bin_sums
 from linkcal.calibrators._temperature_net import (
     SMALLEST_TEMPERATURE,
     NetLinks,
+    Scaling,
     TemperatureNet,
     Trained,
     TrainOptions,
@@ -76,6 +77,7 @@ class NetSettings:
     patience: int
     n_folds: int | None
     seed: int
+    scaling: Scaling = "divide"
 
     def __post_init__(self) -> None:
         for name in ("hidden_channels", "n_bins", "max_iter", "patience"):
@@ -93,9 +95,11 @@ class NetSettings:
     @classmethod
     def of(cls, estimator: Any) -> NetSettings:
         """Read the settings off an estimator whose parameters have these names."""
-        names = set(cls.__dataclass_fields__) - {"seed"}
+        names = set(cls.__dataclass_fields__) - {"seed", "scaling"}
         return cls(
-            seed=seed_from(estimator.random_state), **{name: getattr(estimator, name) for name in names}
+            seed=seed_from(estimator.random_state),
+            scaling=estimator._scaling(),
+            **{name: getattr(estimator, name) for name in names},
         )
 
     def options(self, *, patience: bool, max_iter: int | None = None) -> TrainOptions:
@@ -132,15 +136,22 @@ def seed_from(random_state: Any) -> int:
     return check_positive_int(random_state, "random_state", minimum=0)
 
 
-def apply_net(hidden: FloatArray, output: FloatArray, logit: FloatArray, inputs: FloatArray) -> FloatArray:
-    """Temperature (n,) of links, in float64; heads as in :class:`NetFit`."""
+def apply_net(
+    hidden: FloatArray,
+    output: FloatArray,
+    logit: FloatArray,
+    inputs: FloatArray,
+    scaling: Scaling = "divide",
+) -> FloatArray:
+    """Temperature (n,) of links, in float64, so that ``z = s / T``; heads as in :class:`NetFit`."""
     head = (logit > 0.0).astype(np.intp) if len(hidden) == 2 else np.zeros(len(logit), np.intp)
     temperature = np.empty(len(logit))
     for h in range(len(hidden)):
         rows = head == h
         layer = np.maximum(inputs[rows] @ hidden[h, :, :-1].T + hidden[h, :, -1], 0.0)
         temperature[rows] = np.logaddexp(0.0, layer @ output[h, :-1] + output[h, -1])
-    return np.maximum(temperature, SMALLEST_TEMPERATURE)
+    temperature = np.maximum(temperature, SMALLEST_TEMPERATURE)
+    return temperature if scaling == "divide" else 0.5 / temperature
 
 
 def fit_net(
@@ -182,7 +193,7 @@ def _fit_with_folds(settings: NetSettings, net: TemperatureNet, links: LinkArray
     if len(settings.ece_weights) > 1 or settings.early_stopping:
         fit, epochs = _fit_held_out(settings, net, links, _held_out_folds(settings, links.label))
         best, converged = fit.ece_weight, fit.converged
-    prepared, order = _net_links(links, heads=net.hidden.size(1))
+    prepared, order = _net_links(links, net.hidden.size(1), settings.scaling)
     weight = _normalised(links.weight[order][None])
     options = settings.options(patience=False, max_iter=epochs)
     trained = train(net, prepared, weight, weight, torch.tensor([best], dtype=_DTYPE), options)
@@ -197,7 +208,7 @@ def _fit_held_out(
     `held_out` (F, n) marks the links that are held out from each fold's training.
     """
     folds, grid = len(held_out), np.asarray(settings.ece_weights, dtype=np.float64)
-    prepared, order = _net_links(links, heads=net.hidden.size(1))
+    prepared, order = _net_links(links, net.hidden.size(1), settings.scaling)
     # Networks are numbered fold by fold, all ECE weights of a fold together.
     outside = np.repeat(held_out[:, order], len(grid), axis=0)
     train_weight = _normalised(np.where(outside, 0.0, links.weight[order]))
@@ -206,7 +217,8 @@ def _fit_held_out(
     options = settings.options(patience=settings.early_stopping)
     trained = train(net, prepared, train_weight, held_out_weight, ece_weight, options)
 
-    probability = torch.sigmoid(prepared.logit / temperatures(trained.net, prepared.inputs, prepared.slices))
+    temperature = temperatures(trained.net, prepared.inputs, prepared.slices, settings.scaling)
+    probability = torch.sigmoid(prepared.logit / temperature)
     # Folds are pooled before the absolute value: one ECE of all held-out links, not a mean of noisier ones.
     weight = torch.as_tensor(np.where(outside, links.weight[order], 0.0), dtype=_DTYPE)
     gaps = bin_gaps(probability, prepared.label, weight, settings.n_bins)
@@ -233,7 +245,7 @@ def _held_out_folds(settings: NetSettings, label: FloatArray) -> NDArray[np.bool
     return np.equal(fold, np.arange(min(n_folds, used or n_folds))[:, None])
 
 
-def _net_links(links: LinkArrays, heads: int) -> tuple[NetLinks, NDArray[np.intp]]:
+def _net_links(links: LinkArrays, heads: int, scaling: Scaling) -> tuple[NetLinks, NDArray[np.intp]]:
     """Links sorted by head, and the order that sorts them."""
     head = (links.logit > 0.0).astype(np.intp) if heads == 2 else np.zeros(len(links.logit), np.intp)
     order = np.argsort(head, kind="stable")
@@ -247,6 +259,7 @@ def _net_links(links: LinkArrays, heads: int) -> tuple[NetLinks, NDArray[np.intp
         torch.as_tensor(inputs).to(_DTYPE),
         torch.as_tensor(links.label[order]).to(_DTYPE),
         slices,
+        scaling,
     )
     return prepared, order
 

@@ -8,7 +8,7 @@ which takes a fraction of the time and memory of automatic differentiation at th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,17 +21,22 @@ from linkcal._threads import torch_threads
 __all__ = [
     "Losses",
     "NetLinks",
+    "Scaling",
     "TemperatureNet",
     "TrainOptions",
     "Trained",
     "bin_gaps",
     "draw_net",
+    "link_temperature",
     "loss_and_gradient",
     "temperatures",
     "train",
 ]
 
 FloatArray = NDArray[np.float64]
+
+#: How the networks' output o scales the logit: ``s / t`` or ``2 s t``, with ``t = softplus(o)``.
+Scaling = Literal["divide", "multiply-doubled"]
 
 #: Floor of the temperature: softplus underflows to 0 far below, and s / T would overflow.
 SMALLEST_TEMPERATURE = 1e-4
@@ -65,6 +70,7 @@ class NetLinks(NamedTuple):
     inputs: Tensor  # (k + 1, n), last row ones
     label: Tensor  # (n,)
     slices: tuple[slice, ...]  # one per head
+    scaling: Scaling = "divide"
 
 
 class Losses(NamedTuple):
@@ -104,10 +110,19 @@ def draw_net(rng: np.random.Generator, k: int, width: int, heads: int, dtype: to
     return TemperatureNet(torch.as_tensor(hidden, dtype=dtype), torch.as_tensor(output, dtype=dtype))
 
 
-def temperatures(net: TemperatureNet, inputs: Tensor, slices: tuple[slice, ...]) -> Tensor:
+def link_temperature(raw: Tensor, scaling: Scaling) -> tuple[Tensor, Tensor]:
+    """Temperature T of raw outputs o, so that ``z = s / T``, and its slope ``d log T / do``."""
+    t = softplus(raw).clamp_min_(SMALLEST_TEMPERATURE)
+    slope = torch.sigmoid(raw).div_(t)
+    return (t, slope) if scaling == "divide" else (0.5 / t, slope.neg_())
+
+
+def temperatures(
+    net: TemperatureNet, inputs: Tensor, slices: tuple[slice, ...], scaling: Scaling = "divide"
+) -> Tensor:
     """Temperatures (J, n) of links sorted by head; `inputs` (k + 1, n) with a last row of ones."""
     raw, _ = _forward(net, inputs, slices, None)
-    return softplus(raw).clamp_min_(SMALLEST_TEMPERATURE)
+    return link_temperature(raw, scaling)[0]
 
 
 def bin_gaps(probability: Tensor, label: Tensor, weight: Tensor, n_bins: int) -> Tensor:
@@ -153,13 +168,15 @@ def loss_and_gradient(
     ``L_NLL = sum w (softplus(z) - y z)``, ``L_Cal = -sum w (2y - 1) p``,
     ``L_ECE = sum_b |sum_{i in b} w_i (y_i - p_i)|``. With the bins held fixed,
 
-        dL/dz = w [p - y - (2y - 1 + lambda sign_b) p (1 - p)],    dz/do = -z sigmoid(o) / T.
+        dL/dz = w [p - y - (2y - 1 + lambda sign_b) p (1 - p)],    dz/do = -z sigmoid(o) / T
+
+    (for ``z = 2 s t`` instead, ``dz/do = z sigmoid(o) / t``).
 
     Below that, with ``G_h = sum_i dL/do_i 1[h active at i] (x_i, 1)``: ``dL/dW1_h = w2_h G_h`` and
     ``dL/dw2_h = W1_h . G_h``.
     """
     raw, hidden = _forward(net, links.inputs, links.slices, buffers)
-    temperature = softplus(raw).clamp_min_(SMALLEST_TEMPERATURE)
+    temperature, log_slope = link_temperature(raw, links.scaling)
     z = links.logit / temperature
     p = torch.sigmoid(z)
     bins = _bin_numbers(p, n_bins)
@@ -178,7 +195,7 @@ def loss_and_gradient(
 
     pull = (sums.sign() * ece_weight[:, None]).gather(1, bins).add_(signed)
     slope = (pull * p * (1.0 - p)).add_(error).mul_(train_weight)
-    slope.mul_(z).mul_(torch.sigmoid(raw)).div_(temperature)
+    slope.mul_(z).mul_(log_slope)
     return _backward(net, links, hidden, slope), losses
 
 
