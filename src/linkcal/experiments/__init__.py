@@ -1,6 +1,7 @@
 """Runs: their settings, the work, and what they leave on disk."""
 
-from linkcal.experiments.config import RunConfig
+from linkcal.experiments.config import OF_PROTOCOL, RunConfig
+from linkcal.experiments.graphs import load_graph, split_graph
 from linkcal.experiments.outputs import (
     ARTIFACT_FOLDER,
     check_output_folder,
@@ -9,20 +10,32 @@ from linkcal.experiments.outputs import (
     to_json,
     write_outputs,
 )
+from linkcal.experiments.presets import PresetFile, read_preset, write_preset
+from linkcal.experiments.protocols import PROTOCOLS, Protocol, SplitRule, find_protocol
 from linkcal.experiments.run import RunOutcome, Step, run_experiment
 from linkcal.experiments.selection import CANDIDATES, select_calibrator
 
 __all__ = [
     "ARTIFACT_FOLDER",
     "CANDIDATES",
+    "OF_PROTOCOL",
+    "PROTOCOLS",
+    "PresetFile",
+    "Protocol",
     "RunConfig",
     "RunOutcome",
+    "SplitRule",
     "Step",
     "check_output_folder",
     "environment",
     "file_record",
+    "find_protocol",
+    "load_graph",
+    "read_preset",
     "run_experiment",
     "select_calibrator",
+    "split_graph",
     "to_json",
     "write_outputs",
+    "write_preset",
 ]

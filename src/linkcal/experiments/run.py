@@ -16,9 +16,11 @@ from linkcal._random import stream_seed
 from linkcal._validation import check_device
 from linkcal.artifact import Artifact
 from linkcal.calibrators import Calibrator, make_calibrator
-from linkcal.data import Graph, LinkSplit, NodeIds, split_links
+from linkcal.data import Graph, LinkSplit, NodeIds
 from linkcal.exceptions import EdgeFeaturesWarning, SymmetricDecoderWarning
 from linkcal.experiments.config import RunConfig
+from linkcal.experiments.graphs import split_graph
+from linkcal.experiments.presets import split_hyperparameters
 from linkcal.experiments.selection import select_calibrator
 from linkcal.features import LinkScores, calibration_links, score_links
 from linkcal.metrics import evaluate_links
@@ -35,7 +37,7 @@ from linkcal.models import (
 )
 from linkcal.wrapper import fit_calibrator
 
-__all__ = ["RunOutcome", "Step", "run_experiment"]
+__all__ = ["RunOutcome", "Step", "build_model", "run_experiment"]
 
 FloatArray = NDArray[np.float64]
 
@@ -126,7 +128,7 @@ def run_experiment(
     place = check_device(device)
     notify = progress or _ignore
     clock = _Clock()
-    split = graph if isinstance(graph, LinkSplit) else _split(config, graph)
+    split = graph if isinstance(graph, LinkSplit) else split_graph(config, graph)
     split = split.to(place)
     if split.graph.directed:
         warnings.warn(
@@ -176,16 +178,6 @@ def run_experiment(
     )  # fmt: skip
 
 
-def _split(config: RunConfig, graph: Graph) -> LinkSplit:
-    return split_links(
-        graph,
-        val_fraction=config.val_fraction,
-        test_fraction=config.test_fraction,
-        negatives_per_positive=config.negatives_per_positive,
-        seed=config.seed,
-    )
-
-
 def _negatives_per_positive(config: RunConfig, split: LinkSplit) -> float:
     """Ratio of non-links to links for which the probabilities hold: that of the calibration links."""
     part = split.val if config.fit_on == "val" else split.train
@@ -212,24 +204,39 @@ class _Clock:
         self._last = now
 
 
-def _train(
-    config: RunConfig, split: LinkSplit, device: torch.device, notify: Callable[[Step], None]
-) -> tuple[GraphModel, LinkSplit, TrainingConfig, TrainingResult]:
-    """Trained model, the split with the message graph as the model reads it, and how it was trained."""
+def build_model(config: RunConfig, split: LinkSplit) -> tuple[GraphModel, LinkSplit, TrainingConfig]:
+    """Untrained model, the split with the message graph as the model reads it, and how to train it.
+
+    Later sources win: the preset, the protocol's own settings for it, ``hyperparameters``, ``epochs`` and
+    ``batch_size``.
+    """
     x = split.graph.x
     spec = MODELS[config.model]
+    for_model, for_training = split_hyperparameters(config.hyperparameters)
+    arguments = {**spec.presets[config.preset].model, **for_model}
     model = make_model(
         config.model,
         NODE_EMBEDDING_CHANNELS if x is None else x.size(1),
         num_nodes=split.graph.num_nodes if x is None else None,
         preset=config.preset,
         seed=config.seed,
-        **spec.cls.options_for(split, **spec.presets[config.preset].model),
+        **spec.cls.options_for(split, **arguments),
     )
-    split = replace(split, graph=model.prepare(split.graph))
+    protocol = config.protocol_record()
+    of_protocol = protocol.training_of(config.model) if config.preset == protocol.preset else {}
     asked = {"epochs": config.epochs, "batch_size": config.batch_size}
-    overrides = {key: value for key, value in asked.items() if value is not None}
-    training_config = make_training_config(config.model, preset=config.preset, **overrides)
+    given = {key: value for key, value in asked.items() if value is not None}
+    training = make_training_config(
+        config.model, preset=config.preset, **{**of_protocol, **for_training, **given}
+    )
+    return model, replace(split, graph=model.prepare(split.graph)), training
+
+
+def _train(
+    config: RunConfig, split: LinkSplit, device: torch.device, notify: Callable[[Step], None]
+) -> tuple[GraphModel, LinkSplit, TrainingConfig, TrainingResult]:
+    """Trained model, the split with the message graph as the model reads it, and how it was trained."""
+    model, split, training_config = build_model(config, split)
 
     def report(epoch: EpochReport) -> None:
         notify(Step("train", epoch.epoch, epoch.epochs))
@@ -246,7 +253,7 @@ def _fit_all(
     fitted, seconds = {}, {}
     for number, name in enumerate(config.calibrators):
         notify(Step(f"fit {name}", number, len(config.calibrators)))
-        calibrator = make_calibrator(name)
+        calibrator = make_calibrator(name, **config.protocol_record().calibrator_params(name))
         if "random_state" in calibrator.get_params():
             calibrator.set_params(random_state=stream_seed(config.seed, "calibration") % 2**31)
         start = time.perf_counter()
@@ -286,6 +293,9 @@ def _metrics_record(
         "model": config.model,
         "seed": config.seed,
         "fit_on": config.fit_on,
+        "protocol": config.protocol,
+        "departures": config.departures(),
+        "headline": {name: config.protocol_record().headline_of(name) for name in results},
         "negatives_per_positive": _negatives_per_positive(config, split),
         "counts": split.counts(),
         "selected": selected,
