@@ -1,7 +1,7 @@
 """Runs: their settings, the work, and what they leave on disk."""
 
 from linkcal.experiments.config import OF_PROTOCOL, RunConfig
-from linkcal.experiments.graphs import load_graph, split_graph
+from linkcal.experiments.graphs import load_graph, row_normalised, split_graph
 from linkcal.experiments.outputs import (
     ARTIFACT_FOLDER,
     check_output_folder,
@@ -10,7 +10,7 @@ from linkcal.experiments.outputs import (
     to_json,
     write_outputs,
 )
-from linkcal.experiments.presets import PresetFile, read_preset, write_preset
+from linkcal.experiments.presets import PresetFile, preset_options, read_preset, write_preset
 from linkcal.experiments.protocols import PROTOCOLS, Protocol, SplitRule, find_protocol
 from linkcal.experiments.run import RunOutcome, Step, run_experiment
 from linkcal.experiments.selection import CANDIDATES, select_calibrator
@@ -31,7 +31,9 @@ __all__ = [
     "file_record",
     "find_protocol",
     "load_graph",
+    "preset_options",
     "read_preset",
+    "row_normalised",
     "run_experiment",
     "select_calibrator",
     "split_graph",

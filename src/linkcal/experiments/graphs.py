@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+
+from torch import Tensor
 
 from linkcal import data
 from linkcal.data import Graph, LinkSplit, split_links
 from linkcal.exceptions import InputError
 from linkcal.experiments.config import RunConfig
 
-__all__ = ["load_graph", "split_graph"]
+__all__ = ["load_graph", "row_normalised", "split_graph"]
 
 
 def load_graph(config: RunConfig, *, data_root: str | os.PathLike[str] | None = None) -> Graph | LinkSplit:
@@ -80,6 +83,8 @@ def split_graph(config: RunConfig, graph: Graph) -> LinkSplit:
             f"graph of {config.dataset} must be loaded with forward_only=True for protocol "
             f"{config.protocol!r} (load_graph does so), got all stored edges"
         )
+    if config.protocol_record().normalise_features and graph.x is not None:
+        graph = replace(graph, x=row_normalised(graph.x))
     return split_links(
         graph,
         val_fraction=config.val_fraction,
@@ -87,3 +92,18 @@ def split_graph(config: RunConfig, graph: Graph) -> LinkSplit:
         negatives_per_positive=config.negatives_per_positive,
         seed=config.seed,
     )
+
+
+def row_normalised(x: Tensor) -> Tensor:
+    """Features [N, F] shifted to a smallest value of 0, then each row divided by its sum.
+
+    Rows that sum to less than 1 are left as they are, as PyG's ``NormalizeFeatures`` does.
+
+    Examples
+    --------
+    >>> import torch
+    >>> row_normalised(torch.tensor([[1.0, 3.0], [0.0, 0.0]])).tolist()
+    [[0.25, 0.75], [0.0, 0.0]]
+    """
+    shifted = x - x.min()
+    return shifted / shifted.sum(dim=1, keepdim=True).clamp(min=1.0)

@@ -16,7 +16,15 @@ from linkcal._validation import check_choice
 from linkcal.exceptions import InputError
 from linkcal.models import MODELS, TrainingConfig, make_training_config
 
-__all__ = ["Hyperparameters", "PresetFile", "check_hyperparameters", "read_preset", "write_preset"]
+__all__ = [
+    "Hyperparameters",
+    "PresetFile",
+    "check_hyperparameters",
+    "preset_options",
+    "read_preset",
+    "split_hyperparameters",
+    "write_preset",
+]
 
 #: Hyper-parameters by name, in a form that can stand in a frozen record: sorted pairs.
 Hyperparameters = tuple[tuple[str, int | float | None], ...]
@@ -175,6 +183,33 @@ def read_preset(path: str | os.PathLike[str]) -> PresetFile:
             raise InputError(f"{key} of preset file {path} must be a {kind.__name__}, got {value!r}")
     del record["format"]
     return PresetFile(**{**record, "hyperparameters": tuple(record["hyperparameters"].items())})
+
+
+def preset_options(preset: str, model: str) -> dict[str, Any]:
+    """Arguments of a ``RunConfig`` for a preset's name, or for a file that ends in ``.json``.
+
+    Parameters
+    ----------
+    preset : str
+    model : str
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    InputError
+        If the file is no preset of `model`. (An unknown name is left to ``RunConfig``.)
+
+    Examples
+    --------
+    >>> preset_options("paper", "vgae")
+    {'preset': 'paper'}
+    """
+    if Path(preset).suffix == ".json":
+        return read_preset(preset).options_for(model)
+    return {"preset": preset}
 
 
 def _model_arguments(model: str) -> list[str]:

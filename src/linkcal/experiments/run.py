@@ -220,7 +220,7 @@ def build_model(config: RunConfig, split: LinkSplit) -> tuple[GraphModel, LinkSp
         num_nodes=split.graph.num_nodes if x is None else None,
         preset=config.preset,
         seed=config.seed,
-        **spec.cls.options_for(split, **arguments),
+        **{**spec.cls.options_for(split, **arguments), **for_model},
     )
     protocol = config.protocol_record()
     of_protocol = protocol.training_of(config.model) if config.preset == protocol.preset else {}
