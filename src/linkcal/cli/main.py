@@ -19,6 +19,7 @@ from linkcal.cli.fit import fit
 from linkcal.cli.list import list_names
 from linkcal.cli.run import run
 from linkcal.cli.score import score
+from linkcal.cli.search import search
 from linkcal.cli.top import top
 from linkcal.exceptions import LinkcalError
 
@@ -35,6 +36,7 @@ app.command("run")(run)
 app.command("fit")(fit)
 app.command("score")(score)
 app.command("top")(top)
+app.command("search")(search)
 app.command("list")(list_names)
 
 

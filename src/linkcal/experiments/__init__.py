@@ -13,6 +13,13 @@ from linkcal.experiments.outputs import (
 from linkcal.experiments.presets import PresetFile, preset_options, read_preset, write_preset
 from linkcal.experiments.protocols import PROTOCOLS, Protocol, SplitRule, find_protocol
 from linkcal.experiments.run import RunOutcome, Step, run_experiment
+from linkcal.experiments.search import (
+    SAMPLERS,
+    SEARCHED,
+    SearchResult,
+    SearchTrial,
+    search_hyperparameters,
+)
 from linkcal.experiments.selection import CANDIDATES, select_calibrator
 
 __all__ = [
@@ -20,10 +27,14 @@ __all__ = [
     "CANDIDATES",
     "OF_PROTOCOL",
     "PROTOCOLS",
+    "SAMPLERS",
+    "SEARCHED",
     "PresetFile",
     "Protocol",
     "RunConfig",
     "RunOutcome",
+    "SearchResult",
+    "SearchTrial",
     "SplitRule",
     "Step",
     "check_output_folder",
@@ -35,6 +46,7 @@ __all__ = [
     "read_preset",
     "row_normalised",
     "run_experiment",
+    "search_hyperparameters",
     "select_calibrator",
     "split_graph",
     "to_json",

@@ -17,7 +17,7 @@ from linkcal._validation import check_device, check_positive_float, check_positi
 from linkcal.data.graph import Graph
 from linkcal.data.negatives import NegativeSampler
 from linkcal.data.pairs import LinkPairs, LinkSplit
-from linkcal.exceptions import InputError, ShortageError
+from linkcal.exceptions import InputError, ShortageError, TrainingDivergedError
 from linkcal.models.adapter import DecodeReturns, as_link_predictor, auxiliary_loss_of
 
 __all__ = ["EpochReport", "TrainingConfig", "TrainingResult", "train_link_predictor"]
@@ -159,7 +159,9 @@ def train_link_predictor(
     Raises
     ------
     InputError
-        If validation links have one class, or the loss is not finite.
+        If validation links have one class.
+    TrainingDivergedError
+        If the loss or a validation logit is not finite.
     ShortageError
         If the message graph is complete: there is no non-edge to learn from.
     UnsupportedModelError
@@ -306,8 +308,8 @@ class _Run:
             self.best_state = {name: value.clone() for name, value in self.model.state_dict().items()}
         return auc
 
-    def _diverged(self, what: str, value: float) -> InputError:
-        return InputError(
+    def _diverged(self, what: str, value: float) -> TrainingDivergedError:
+        return TrainingDivergedError(
             f"{what} must stay finite, got {value} in epoch {self.epoch} of training with "
             f"lr = {self.config.lr} (try a smaller lr, and check the size of the features)"
         )
