@@ -41,6 +41,11 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
 
+# Speed of fitting the calibrators with networks; needs Cora under LINKCAL_DATA_ROOT.
+.PHONY: bench-calibrators
+bench-calibrators: $(VENV)/.package
+	$(BIN)/python benchmarks/calibrators.py $(BENCH_ARGS)
+
 # Speed of toggling; needs the raw data sets under LINKCAL_DATA_ROOT.
 .PHONY: bench-toggle
 bench-toggle: $(VENV)/.package

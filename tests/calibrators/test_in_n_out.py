@@ -159,7 +159,7 @@ def test_learns_a_temperature_that_depends_on_the_distance():
     y = (rng.random(n) < expit(true)).astype(int)
     X = np.column_stack((true * distance, delta))
     fitted = InNOut(gamma="distance", learning_rate=0.01, max_iter=1000, ece_weights=(0.0,)).fit(X, y)
-    assert np.corrcoef(fitted.temperature(X), distance)[0, 1] > 0.95
+    assert np.corrcoef(fitted.temperature(X), distance)[0, 1] > 0.9
 
 
 @nets

@@ -14,6 +14,7 @@ from linkcal.calibrators.platt import Platt
 from linkcal.calibrators.registry import CALIBRATORS, CalibratorSpec, calibrator_name, make_calibrator
 from linkcal.calibrators.structural import StructuralCalibrator
 from linkcal.calibrators.temperature import Temperature
+from linkcal.calibrators.together import fit_together
 
 __all__ = [
     "BBQ",
@@ -32,6 +33,7 @@ __all__ = [
     "base_rate_offset",
     "calibrator_name",
     "conformal_p_values",
+    "fit_together",
     "make_calibrator",
     "select_links",
     "shift_base_rate",

@@ -5,18 +5,29 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from linkcal.calibrators._net_fit import LinkArrays, NetSettings, apply_net, fit_net
+from linkcal.calibrators._net_fit import LinkArrays, NetFit, NetJob, NetSettings, apply_net, fit_nets
 from linkcal.calibrators._temperature_net import Scaling
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.exceptions import ConvergenceWarning, InputError
 
-__all__ = ["NetCalibrator", "RandomState"]
+__all__ = ["Asked", "NetCalibrator", "RandomState"]
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Checked calibration links of a fit, and the networks that it asks for."""
+
+    X: FloatArray
+    y: FloatArray
+    weight: FloatArray
+    job: NetJob
 
 
 class NetCalibrator(Calibrator):
@@ -111,9 +122,8 @@ class NetCalibrator(Calibrator):
             As for the other calibrators; also if only one of `X_val` and `y_val` is given, or `y_val` holds
             other labels than `y`.
         """
-        X, y, weight = self._check_fit(X, y, sample_weight)
-        self._prepare(X, y, weight)
-        self._fit_net(X, y, weight, self._check_validation(X_val, y_val))
+        asked = self._ask(X, y, sample_weight, X_val, y_val)
+        self._take(asked, fit_nets([asked.job])[0])
         return self
 
     def temperature(self, X: Any) -> FloatArray:
@@ -129,19 +139,23 @@ class NetCalibrator(Calibrator):
         """
         return self._temperature(self._check_predict(X))
 
-    def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+    def _ask(self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any) -> Asked:
+        """Check the arguments of :meth:`fit`; return what is to be trained."""
+        X, y, weight = self._check_fit(X, y, sample_weight)
         self._prepare(X, y, weight)
-        self._fit_net(X, y, weight, None)
+        return self._asked(X, y, weight, self._check_validation(X_val, y_val))
 
-    def _fit_net(
+    def _asked(
         self, X: FloatArray, y: FloatArray, weight: FloatArray, validation: LinkArrays | None
-    ) -> None:
-        settings = NetSettings.of(self)
+    ) -> Asked:
         links = LinkArrays(self._score(X), self._inputs(X), y, weight)
-        fit = fit_net(settings, links, self._heads, validation)
+        return Asked(X, y, weight, NetJob(NetSettings.of(self), links, self._heads, validation))
+
+    def _take(self, asked: Asked, fit: NetFit) -> None:
+        """Set the fitted attributes and warn of what the fit lacks."""
         self.hidden_weights_, self.output_weights_ = fit.hidden, fit.output
         self.ece_weight_, self.n_iter_, self.converged_ = fit.ece_weight, fit.n_iter, fit.converged
-        self.loss_curve_, self.seed_ = fit.loss_curve, settings.seed
+        self.loss_curve_, self.seed_ = fit.loss_curve, asked.job.settings.seed
         if self.early_stopping and not self.converged_:
             warnings.warn(
                 f"{type(self).__name__} was still improving after {self.max_iter} epochs; raise max_iter or "
@@ -149,7 +163,12 @@ class NetCalibrator(Calibrator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self._warn_base_rate(X, y, weight)
+        self._warn_base_rate(asked.X, asked.y, asked.weight)
+
+    def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        self._prepare(X, y, weight)
+        asked = self._asked(X, y, weight, None)
+        self._take(asked, fit_nets([asked.job])[0])
 
     def _check_validation(self, X_val: Any, y_val: Any) -> LinkArrays | None:
         if X_val is None and y_val is None:

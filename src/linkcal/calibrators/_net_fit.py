@@ -1,41 +1,35 @@
-"""From calibration links to a fitted temperature network: seeds, folds, choice of the ECE weight."""
+"""From calibration links to fitted temperature networks: seeds, folds, choice of the ECE weight."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from numbers import Real
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from linkcal._random import numpy_stream
 from linkcal._validation import check_positive_int
 from linkcal.calibrators._bins import bin_sums
+from linkcal.calibrators._net_kernel import SMALLEST_TEMPERATURE, Blocks
 from linkcal.calibrators._temperature_net import (
-    SMALLEST_TEMPERATURE,
-    NetLinks,
+    Member,
     Scaling,
-    TemperatureNet,
     Trained,
     TrainOptions,
     bin_gaps,
     draw_net,
-    temperatures,
+    link_blocks,
     train,
 )
 from linkcal.exceptions import InputError
 
-__all__ = ["LinkArrays", "NetFit", "NetSettings", "apply_net", "fit_net", "seed_from"]
+__all__ = ["LinkArrays", "NetFit", "NetJob", "NetSettings", "apply_net", "fit_nets", "seed_from"]
 
 FloatArray = NDArray[np.float64]
-
-# Single precision takes 60 to 65 % of the time on 17,000 links. Probabilities differ from those of double
-# precision by about 1e-3 on average, since the gradient of the ECE term jumps where a bin's error changes
-# sign; ECE and likelihood on new links are the same.
-_DTYPE = torch.float32
 
 # Up to here products of inputs, gradients and logits over the smallest T stay finite in single precision.
 _LARGEST_INPUT = 1e12
@@ -61,6 +55,14 @@ class LinkArrays:
         rows, position = np.unique(rows, axis=0, return_inverse=True)
         weight = bin_sums(position.ravel(), self.weight, len(rows))
         return LinkArrays(rows[:, 1], rows[:, 2:], rows[:, 0], weight)
+
+    def take(self, rows: NDArray[np.bool_]) -> LinkArrays:
+        """Some of the links."""
+        return LinkArrays(self.logit[rows], self.inputs[rows], self.label[rows], self.weight[rows])
+
+    def blocks(self, heads: int, scaling: Scaling) -> Blocks:
+        """The links as the compiled code reads them, weights scaled to sum 1."""
+        return link_blocks(self.logit, self.inputs, self.label, self.weight, heads, scaling)
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,16 @@ class NetSettings:
 
 
 @dataclass(frozen=True)
+class NetJob:
+    """What one calibrator asks for: its settings, its links, and the validation links if there are any."""
+
+    settings: NetSettings
+    links: LinkArrays
+    heads: int
+    validation: LinkArrays | None = None
+
+
+@dataclass(frozen=True)
 class NetFit:
     """A fitted network, heads along the first axis; the last column of a weight array is the bias."""
 
@@ -154,80 +166,96 @@ def apply_net(
     return temperature if scaling == "divide" else 0.5 / temperature
 
 
-def fit_net(
-    settings: NetSettings, links: LinkArrays, heads: int, validation: LinkArrays | None = None
-) -> NetFit:
-    """Train, with the ECE weight chosen on `validation` or, without it, by folds of `links`.
+def fit_nets(jobs: Sequence[NetJob]) -> list[NetFit]:
+    """Train every job's networks together; a job's numbers do not depend on the others.
 
-    Given validation links, one network per ECE weight is trained on all `links` and the one with the
-    smallest validation ECE is returned. Else the ECE weight with the smallest ECE of the pooled held-out
-    links is taken, and a new network is trained on all links for as many epochs as its fold networks took on
-    average.
+    Given validation links, one network per ECE weight is trained on all links and the one with the smallest
+    validation ECE is returned. Else the ECE weight with the smallest ECE of the pooled held-out links is
+    taken, and a new network is trained on all links for as many epochs as its fold networks took on average.
     """
-    for part in (links, validation):
-        if part is not None:
-            _check_size(part)
-    links = links.canonical()
-    draw = numpy_stream(settings.seed, "initialisation")
-    net = draw_net(draw, links.inputs.shape[1], settings.hidden_channels, heads, _DTYPE)
-    if validation is not None:
-        return _fit_with_validation(settings, net, links, validation.canonical())
-    return _fit_with_folds(settings, net, links)
+    plans = [_Plan(job) for job in jobs]
+    candidates = _train_groups([plan.members() for plan in plans])
+    choices = [plan.choose(trained) for plan, trained in zip(plans, candidates, strict=True)]
+    again = [[] if choice.fit else [plan.last(choice)] for plan, choice in zip(plans, choices, strict=True)]
+    last = _train_groups(again)
+    return [
+        choice.fit or _net_fit(trained[0], choice.ece_weight, choice.converged)
+        for choice, trained in zip(choices, last, strict=True)
+    ]
 
 
-def _fit_with_validation(
-    settings: NetSettings, net: TemperatureNet, links: LinkArrays, validation: LinkArrays
-) -> NetFit:
-    both = LinkArrays(
-        *(
-            np.concatenate((getattr(links, name), getattr(validation, name)))
-            for name in ("logit", "inputs", "label", "weight")
-        )
-    )
-    held_out = np.arange(len(both.label)) >= len(links.label)
-    return _fit_held_out(settings, net, both, held_out[None])[0]
+@dataclass(frozen=True)
+class _Choice:
+    """The chosen ECE weight and, if no network must be trained anew, the network."""
+
+    ece_weight: float
+    epochs: int
+    converged: bool
+    fit: NetFit | None = None
 
 
-def _fit_with_folds(settings: NetSettings, net: TemperatureNet, links: LinkArrays) -> NetFit:
-    best, epochs, converged = float(settings.ece_weights[0]), settings.max_iter, False
-    if len(settings.ece_weights) > 1 or settings.early_stopping:
-        fit, epochs = _fit_held_out(settings, net, links, _held_out_folds(settings, links.label))
-        best, converged = fit.ece_weight, fit.converged
-    prepared, order = _net_links(links, net.hidden.size(1), settings.scaling)
-    weight = _normalised(links.weight[order][None])
-    options = settings.options(patience=False, max_iter=epochs)
-    trained = train(net, prepared, weight, weight, torch.tensor([best], dtype=_DTYPE), options)
-    return _net_fit(trained, 0, best, converged)
+class _Plan:
+    """The networks of one job: all ECE weights on each fold."""
+
+    def __init__(self, job: NetJob) -> None:
+        for part in (job.links, job.validation):
+            if part is not None:
+                _check_size(part)
+        self._settings, self._heads = job.settings, job.heads
+        self._grid = [float(value) for value in job.settings.ece_weights]
+        self._links = job.links.canonical()
+        self._validated = job.validation is not None
+        draw = numpy_stream(self._settings.seed, "initialisation")
+        self._net = draw_net(draw, self._links.inputs.shape[1], self._settings.hidden_channels, job.heads)
+        # Links to train on and links held out from it.
+        folds: list[tuple[LinkArrays, LinkArrays]] = []
+        if job.validation is not None:
+            folds = [(self._links, job.validation.canonical())]
+        elif len(self._grid) > 1 or self._settings.early_stopping:
+            outside = _held_out_folds(self._settings, self._links.label)
+            folds = [(self._links.take(~rows), self._links.take(rows)) for rows in outside]
+        layout = (job.heads, job.settings.scaling)
+        self._folds = [(links.blocks(*layout), held_out.blocks(*layout)) for links, held_out in folds]
+        self._held_out_weight = [float(held_out.weight.sum()) for _, held_out in folds]
+
+    def members(self) -> list[Member]:
+        """Networks numbered fold by fold, all ECE weights of a fold together."""
+        options = self._settings.options(patience=self._settings.early_stopping)
+        return [
+            Member(self._net, links, held_out, weight, options)
+            for links, held_out in self._folds
+            for weight in self._grid
+        ]
+
+    def choose(self, trained: list[Trained]) -> _Choice:
+        """ECE weight with the smallest ECE on the held-out links; the first of equals."""
+        if not trained:
+            return _Choice(self._grid[0], self._settings.max_iter, converged=False)
+        # Folds are pooled before the absolute value: one ECE of all held-out links, not a mean of noisier
+        # ones.
+        gaps = np.zeros((len(self._grid), self._settings.n_bins))
+        for number, network in enumerate(trained):
+            fold, place = divmod(number, len(self._grid))
+            share = bin_gaps(network.net, self._folds[fold][1], self._settings.n_bins)
+            gaps[place] += self._held_out_weight[fold] * share
+        best = int(np.abs(gaps).sum(axis=1).argmin())
+        chosen = trained[best :: len(self._grid)]
+        epochs = max(1, round(float(np.mean([network.n_iter for network in chosen]))))
+        converged = all(network.stopped for network in chosen)
+        fit = _net_fit(chosen[0], self._grid[best], converged) if self._validated else None
+        return _Choice(self._grid[best], epochs, converged, fit)
+
+    def last(self, choice: _Choice) -> Member:
+        """The network on all links."""
+        options = self._settings.options(patience=False, max_iter=choice.epochs)
+        links = self._links.blocks(self._heads, self._settings.scaling)
+        return Member(self._net, links, None, choice.ece_weight, options)
 
 
-def _fit_held_out(
-    settings: NetSettings, net: TemperatureNet, links: LinkArrays, held_out: NDArray[np.bool_]
-) -> tuple[NetFit, int]:
-    """Best network by ECE on the held-out links, and the mean number of epochs of its folds.
-
-    `held_out` (F, n) marks the links that are held out from each fold's training.
-    """
-    folds, grid = len(held_out), np.asarray(settings.ece_weights, dtype=np.float64)
-    prepared, order = _net_links(links, net.hidden.size(1), settings.scaling)
-    # Networks are numbered fold by fold, all ECE weights of a fold together.
-    outside = np.repeat(held_out[:, order], len(grid), axis=0)
-    train_weight = _normalised(np.where(outside, 0.0, links.weight[order]))
-    held_out_weight = _normalised(np.where(outside, links.weight[order], 0.0))
-    ece_weight = torch.as_tensor(np.tile(grid, folds), dtype=_DTYPE)
-    options = settings.options(patience=settings.early_stopping)
-    trained = train(net, prepared, train_weight, held_out_weight, ece_weight, options)
-
-    temperature = temperatures(trained.net, prepared.inputs, prepared.slices, settings.scaling)
-    probability = torch.sigmoid(prepared.logit / temperature)
-    # Folds are pooled before the absolute value: one ECE of all held-out links, not a mean of noisier ones.
-    weight = torch.as_tensor(np.where(outside, links.weight[order], 0.0), dtype=_DTYPE)
-    gaps = bin_gaps(probability, prepared.label, weight, settings.n_bins)
-    ece = gaps.view(folds, len(grid), -1).sum(0).abs().sum(1)
-    best = int(ece.argmin())
-    members = np.arange(folds) * len(grid) + best
-    converged = bool(trained.stopped[members].all())
-    epochs = max(1, round(float(trained.n_iter[members].mean())))
-    return _net_fit(trained, best, float(grid[best]), converged), epochs
+def _train_groups(groups: Sequence[Sequence[Member]]) -> list[list[Trained]]:
+    """Train the members of all groups as one batch."""
+    trained = iter(train([member for group in groups for member in group]))
+    return [list(islice(trained, len(group))) for group in groups]
 
 
 def _held_out_folds(settings: NetSettings, label: FloatArray) -> NDArray[np.bool_]:
@@ -245,38 +273,9 @@ def _held_out_folds(settings: NetSettings, label: FloatArray) -> NDArray[np.bool
     return np.equal(fold, np.arange(min(n_folds, used or n_folds))[:, None])
 
 
-def _net_links(links: LinkArrays, heads: int, scaling: Scaling) -> tuple[NetLinks, NDArray[np.intp]]:
-    """Links sorted by head, and the order that sorts them."""
-    head = (links.logit > 0.0).astype(np.intp) if heads == 2 else np.zeros(len(links.logit), np.intp)
-    order = np.argsort(head, kind="stable")
-    ends = np.cumsum(np.bincount(head, minlength=heads))
-    slices = tuple(
-        slice(int(end - size), int(end)) for end, size in zip(ends, np.diff(ends, prepend=0), strict=True)
-    )
-    inputs = np.vstack((links.inputs[order].T, np.ones(len(order))))
-    prepared = NetLinks(
-        torch.as_tensor(links.logit[order]).to(_DTYPE),
-        torch.as_tensor(inputs).to(_DTYPE),
-        torch.as_tensor(links.label[order]).to(_DTYPE),
-        slices,
-        scaling,
-    )
-    return prepared, order
-
-
-def _normalised(weight: FloatArray) -> torch.Tensor:
-    return torch.as_tensor(weight / weight.sum(axis=1, keepdims=True)).to(_DTYPE)
-
-
-def _net_fit(trained: Trained, j: int, ece_weight: float, converged: bool) -> NetFit:
-    curve = trained.curve[:, j]
+def _net_fit(trained: Trained, ece_weight: float, converged: bool) -> NetFit:
     return NetFit(
-        trained.net.hidden[j].double().numpy(),
-        trained.net.output[j].double().numpy(),
-        ece_weight,
-        int(trained.n_iter[j]),
-        converged,
-        curve[~np.isnan(curve)],
+        trained.net.hidden, trained.net.output, ece_weight, trained.n_iter, converged, trained.curve
     )
 
 

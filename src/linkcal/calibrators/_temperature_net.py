@@ -1,36 +1,53 @@
-"""Small networks that give each link a temperature: loss, gradient and their training, many at a time.
+"""Small networks that give each link a temperature, and their training, many at a time.
 
-All networks of a fit (every ECE weight on every fold) are stacked along a leading axis J and trained in one
-loop. The gradient is written out: with one hidden ReLU layer everything follows from one matrix product,
-which takes a fraction of the time and memory of automatic differentiation at these sizes.
+A network is ``T = softplus(w2 . relu(W1 x + b1) + b2)`` with one head for all links or one per sign of the
+logit. All networks of a batch (every data set, fold and ECE weight) are trained at once by threads in
+compiled code; they share links but no arithmetic, so a network's numbers are the same to the last bit
+whatever it is trained with.
+
+Notes
+-----
+The paper's loss ``L_NLL + L_Cal + lambda L_ECE`` with ``z = s / T`` and ``p = sigmoid(z)``:
+``L_NLL = sum w (softplus(z) - y z)``, ``L_Cal = -sum w (2y - 1) p``,
+``L_ECE = sum_b |sum_{i in b} w_i (y_i - p_i)|``. With the bins held fixed,
+
+    dL/dz = w [p - y - (2y - 1 + lambda sign_b) p (1 - p)],    dz/do = -z sigmoid(o) / T
+
+(for ``z = 2 s t`` instead of ``s / T``, ``dz/do = z sigmoid(o) / t``).
+
+Below that, with ``G_h = sum_i dL/do_i 1[h active at i] (x_i, 1)``: ``dL/dW1_h = w2_h G_h`` and
+``dL/dw2_h = W1_h . G_h``.
 """
 
 from __future__ import annotations
 
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import softplus
 
-from linkcal._threads import torch_threads
+from linkcal.calibrators._net_kernel import Adam, Blocks, Float32, Scratch, total_loss, train_epochs
+from linkcal.calibrators._net_tiles import BLOCK, LANES, TILE
 
 __all__ = [
-    "Losses",
-    "NetLinks",
+    "Member",
     "Scaling",
     "TemperatureNet",
     "TrainOptions",
     "Trained",
     "bin_gaps",
     "draw_net",
-    "link_temperature",
-    "loss_and_gradient",
-    "temperatures",
+    "link_blocks",
+    "packed",
+    "scratch_for",
     "train",
+    "unpacked",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -38,46 +55,18 @@ FloatArray = NDArray[np.float64]
 #: How the networks' output o scales the logit: ``s / t`` or ``2 s t``, with ``t = softplus(o)``.
 Scaling = Literal["divide", "multiply-doubled"]
 
-#: Floor of the temperature: softplus underflows to 0 far below, and s / T would overflow.
-SMALLEST_TEMPERATURE = 1e-4
-
 # Held-out losses are looked at every so many epochs.
 _LOOK_EVERY = 10
 
-# Up to so many hidden activations an operation takes tens of microseconds, and a second thread costs more
-# than it brings: on busy cores a fit took 30 times as long with two threads.
-_ONE_THREAD_ACTIVATIONS = 1 << 19
-
-# Adam's constants as in its paper (arXiv 1412.6980), which are PyTorch's defaults.
-_BETA1, _BETA2, _ADAM_EPS = 0.9, 0.999, 1e-8
+# Looks until a thread takes the next network: rarely enough that a network's links stay in the cache.
+_LOOKS_PER_SLICE = 5
 
 
 class TemperatureNet(NamedTuple):
-    """Weights of J stacked networks ``o = w2 . relu(W1 x + b1) + b2``, with T = softplus(o).
+    """Weights of a network: first axis the head (0: ``s <= 0``, 1: ``s > 0``), last column the bias."""
 
-    One head for all links, or one per sign of the logit (0: ``s <= 0``, 1: ``s > 0``). The last column of
-    each tensor is the bias.
-    """
-
-    hidden: Tensor  # (J, heads, H, k + 1)
-    output: Tensor  # (J, heads, H + 1)
-
-
-class NetLinks(NamedTuple):
-    """Links in the layout of the training loop: sorted by head, so that each head's links are one slice."""
-
-    logit: Tensor  # (n,)
-    inputs: Tensor  # (k + 1, n), last row ones
-    label: Tensor  # (n,)
-    slices: tuple[slice, ...]  # one per head
-    scaling: Scaling = "divide"
-
-
-class Losses(NamedTuple):
-    """Loss (J,) on the training links and on the held-out links."""
-
-    train: Tensor
-    held_out: Tensor
+    hidden: FloatArray  # (heads, H, k + 1)
+    output: FloatArray  # (heads, H + 1)
 
 
 @dataclass(frozen=True)
@@ -92,272 +81,210 @@ class TrainOptions:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """J trained networks."""
+class Member:
+    """A network to train: its first weights, its links, and the held-out links that may end its training."""
 
     net: TemperatureNet
-    n_iter: NDArray[np.intp]  # (J,) epoch of the returned weights
-    stopped: NDArray[np.bool_]  # (J,) the held-out loss had stopped falling
-    curve: FloatArray  # (looks, J) training loss, NaN after a network has stopped
+    links: Blocks
+    held_out: Blocks | None
+    ece_weight: float
+    options: TrainOptions
 
 
-def draw_net(rng: np.random.Generator, k: int, width: int, heads: int, dtype: torch.dtype) -> TemperatureNet:
-    """One network (J = 1) drawn as PyTorch's ``Linear`` does: uniform within ``1 / sqrt(fan_in)``."""
+@dataclass(frozen=True)
+class Trained:
+    """A trained network."""
+
+    net: TemperatureNet
+    n_iter: int  # epoch of the returned weights
+    stopped: bool  # the held-out loss had stopped falling
+    curve: FloatArray  # (looks,) training loss
+
+
+def draw_net(rng: np.random.Generator, k: int, width: int, heads: int) -> TemperatureNet:
+    """Weights drawn as PyTorch's ``Linear`` does: uniform within ``1 / sqrt(fan_in)``."""
     hidden_bound = 1.0 / np.sqrt(k) if k else 0.0
-    hidden = rng.uniform(-hidden_bound, hidden_bound, (1, heads, width, k + 1))
+    hidden = rng.uniform(-hidden_bound, hidden_bound, (heads, width, k + 1))
     output_bound = 1.0 / np.sqrt(width)
-    output = rng.uniform(-output_bound, output_bound, (1, heads, width + 1))
-    return TemperatureNet(torch.as_tensor(hidden, dtype=dtype), torch.as_tensor(output, dtype=dtype))
+    return TemperatureNet(hidden, rng.uniform(-output_bound, output_bound, (heads, width + 1)))
 
 
-def link_temperature(raw: Tensor, scaling: Scaling) -> tuple[Tensor, Tensor]:
-    """Temperature T of raw outputs o, so that ``z = s / T``, and its slope ``d log T / do``."""
-    t = softplus(raw).clamp_min_(SMALLEST_TEMPERATURE)
-    slope = torch.sigmoid(raw).div_(t)
-    return (t, slope) if scaling == "divide" else (0.5 / t, slope.neg_())
+def link_blocks(
+    logit: FloatArray,
+    inputs: FloatArray,
+    label: FloatArray,
+    weight: FloatArray,
+    heads: int,
+    scaling: Scaling = "divide",
+) -> Blocks:
+    """Links (n,) with inputs (n, k) in the layout of the compiled code; weights are scaled to sum 1."""
+    head = (logit > 0.0).astype(np.intp) if heads == 2 else np.zeros(len(logit), np.intp)
+    count = np.bincount(head, minlength=heads)
+    blocks = -(-count // BLOCK)
+    order = np.argsort(head, kind="stable")
+    place = np.arange(len(head)) + np.repeat(
+        np.cumsum(blocks * BLOCK - count) - (blocks * BLOCK - count), count
+    )
+    rows, size = _round_up(inputs.shape[1]), int(blocks.sum())
+
+    def placed(values: FloatArray) -> Float32:
+        filled = np.zeros(size * BLOCK, np.float32)
+        filled[place] = values[order]
+        return filled.reshape(size, BLOCK)
+
+    filled = np.zeros((size * BLOCK, rows), np.float32)
+    filled[place, : inputs.shape[1]] = inputs[order]
+    by_row = filled.reshape(size, BLOCK, rows).transpose(0, 2, 1).reshape(size, rows * BLOCK)
+    return Blocks(
+        np.ascontiguousarray(by_row),
+        placed(logit),
+        placed(label),
+        placed(weight / weight.sum()),
+        np.repeat(np.arange(heads), blocks),
+        scaling == "multiply-doubled",
+    )
 
 
-def temperatures(
-    net: TemperatureNet, inputs: Tensor, slices: tuple[slice, ...], scaling: Scaling = "divide"
-) -> Tensor:
-    """Temperatures (J, n) of links sorted by head; `inputs` (k + 1, n) with a last row of ones."""
-    raw, _ = _forward(net, inputs, slices, None)
-    return link_temperature(raw, scaling)[0]
+def packed(net: TemperatureNet) -> Float32:
+    """Weights (heads, parameters) as the compiled code reads them, filled up with zeros to whole tiles."""
+    heads, width, columns = net.hidden.shape
+    padded, rows = _round_up(width), _round_up(columns - 1)
+    first = np.zeros((heads, padded, rows), np.float32)
+    first[:, :width, : columns - 1] = net.hidden[:, :, :-1]
+    units = np.zeros((2, heads, padded), np.float32)
+    units[0, :, :width], units[1, :, :width] = net.hidden[:, :, -1], net.output[:, :-1]
+    last = net.output[:, -1:].astype(np.float32)
+    return np.concatenate((first.reshape(heads, -1), units[0], units[1], last), axis=1)
 
 
-def bin_gaps(probability: Tensor, label: Tensor, weight: Tensor, n_bins: int) -> Tensor:
-    """Signed sums (J, n_bins) of ``weight (label - probability)`` in bins of equal width.
+def unpacked(theta: Float32, like: TemperatureNet) -> TemperatureNet:
+    """Inverse of :func:`packed`, in double precision."""
+    heads, width, columns = like.hidden.shape
+    padded, rows = _round_up(width), _round_up(columns - 1)
+    cut = padded * rows
+    first = theta[:, :cut].reshape(heads, padded, rows)[:, :width, : columns - 1]
+    bias, out = theta[:, cut : cut + padded], theta[:, cut + padded : cut + 2 * padded]
+    return TemperatureNet(
+        np.concatenate((first, bias[:, :width, None]), axis=2).astype(np.float64),
+        np.concatenate((out[:, :width], theta[:, -1:]), axis=1).astype(np.float64),
+    )
+
+
+def scratch_for(links: Blocks, width: int, n_bins: int, old: Scratch | None = None) -> Scratch:
+    """Memory for networks of a width on these links; `old` if it fits."""
+    shape = links.logit.shape
+    hidden, lanes = (shape[0], _round_up(width) * BLOCK), (LANES, n_bins)
+    if old is not None and (old.hidden.shape, old.lanes.shape) == (hidden, lanes):
+        return old
+    z, p, pull = (np.empty(shape, np.float32) for _ in range(3))
+    bins, row = np.empty(shape, np.uint32), np.empty(BLOCK, np.float32)
+    return Scratch(np.empty(hidden, np.float32), z, p, pull, bins, np.empty(lanes), np.empty(n_bins), row)
+
+
+def bin_gaps(net: TemperatureNet, links: Blocks, n_bins: int) -> FloatArray:
+    """Signed sums (n_bins,) of ``weight (label - probability)`` in bins of equal width.
 
     Bins are closed on the right, 0 belongs to the first; absolute values add up to the positive-class ECE.
     """
-    return _sums(_bin_numbers(probability, n_bins), weight * (label - probability), n_bins)
+    scratch = scratch_for(links, net.hidden.shape[1], n_bins)
+    total_loss(packed(net), links, scratch, 0.0)
+    return scratch.sums
 
 
-def loss_and_gradient(
-    net: TemperatureNet,
-    links: NetLinks,
-    train_weight: Tensor,
-    held_out_weight: Tensor | None,
-    ece_weight: Tensor,
-    n_bins: int,
-    buffers: list[Tensor] | None = None,
-) -> tuple[TemperatureNet, Losses | None]:
-    """Gradient of the training loss of J networks and, if `held_out_weight` is given, the losses.
-
-    Parameters
-    ----------
-    net : TemperatureNet
-    links : NetLinks
-    train_weight, held_out_weight : Tensor of shape (J, n)
-        Rows sum to 1; 0 takes a link out.
-    ece_weight : Tensor of shape (J,)
-        lambda.
-    n_bins : int
-    buffers : list of Tensor, optional
-        Per head, memory (>= J H, n_head) for the hidden layer. Fresh memory for it would cost more than the
-        arithmetic.
-
-    Returns
-    -------
-    gradient : TemperatureNet
-    losses : Losses or None
-
-    Notes
-    -----
-    The paper's loss ``L_NLL + L_Cal + lambda L_ECE`` with ``z = s / T`` and ``p = sigmoid(z)``:
-    ``L_NLL = sum w (softplus(z) - y z)``, ``L_Cal = -sum w (2y - 1) p``,
-    ``L_ECE = sum_b |sum_{i in b} w_i (y_i - p_i)|``. With the bins held fixed,
-
-        dL/dz = w [p - y - (2y - 1 + lambda sign_b) p (1 - p)],    dz/do = -z sigmoid(o) / T
-
-    (for ``z = 2 s t`` instead, ``dz/do = z sigmoid(o) / t``).
-
-    Below that, with ``G_h = sum_i dL/do_i 1[h active at i] (x_i, 1)``: ``dL/dW1_h = w2_h G_h`` and
-    ``dL/dw2_h = W1_h . G_h``.
-    """
-    raw, hidden = _forward(net, links.inputs, links.slices, buffers)
-    temperature, log_slope = link_temperature(raw, links.scaling)
-    z = links.logit / temperature
-    p = torch.sigmoid(z)
-    bins = _bin_numbers(p, n_bins)
-    error = links.label - p
-    sums = _sums(bins, train_weight * error, n_bins)
-    signed = 2.0 * links.label - 1.0
-
-    losses = None
-    if held_out_weight is not None:
-        per_link = softplus(z) - links.label * z - signed * p
-        held_out_sums = _sums(bins, held_out_weight * error, n_bins)
-        losses = Losses(
-            (train_weight * per_link).sum(1) + ece_weight * sums.abs().sum(1),
-            (held_out_weight * per_link).sum(1) + ece_weight * held_out_sums.abs().sum(1),
-        )
-
-    pull = (sums.sign() * ece_weight[:, None]).gather(1, bins).add_(signed)
-    slope = (pull * p * (1.0 - p)).add_(error).mul_(train_weight)
-    slope.mul_(z).mul_(log_slope)
-    return _backward(net, links, hidden, slope), losses
-
-
-def train(
-    net: TemperatureNet,
-    links: NetLinks,
-    train_weight: Tensor,
-    held_out_weight: Tensor,
-    ece_weight: Tensor,
-    options: TrainOptions,
-) -> Trained:
-    """Full-batch Adam on J copies of one network; arguments as in :func:`loss_and_gradient`.
+def train(members: Sequence[Member]) -> list[Trained]:
+    """Full-batch Adam on each member, as many at a time as torch has threads.
 
     With patience, a network ends when its held-out loss has not fallen for so many epochs and keeps the
     weights of its best look. Without, every network runs to the last epoch and keeps the last weights.
     """
-    activations = len(ece_weight) * net.hidden.size(2) * len(links.logit)
-    if activations > _ONE_THREAD_ACTIVATIONS:
-        return _train(net, links, train_weight, held_out_weight, ece_weight, options)
-    with torch_threads(1):
-        return _train(net, links, train_weight, held_out_weight, ece_weight, options)
+    runs = [_Run(member) for member in members]
+    waiting = deque(runs)
+    # torch knows the limits that users and worker processes set for themselves.
+    threads = min(torch.get_num_threads(), os.cpu_count() or 1, len(members))
+    if threads <= 1:
+        _work(waiting)
+        return [run.result() for run in runs]
+    # Threads, not processes: compiled code runs without Python's lock, and links are shared.
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for worker in [pool.submit(_work, waiting) for _ in range(threads)]:
+                worker.result()
+        finally:
+            # After an error or an interrupt the other threads end with the slice they are at.
+            waiting.clear()
+    return [run.result() for run in runs]
 
 
-def _train(
-    net: TemperatureNet,
-    links: NetLinks,
-    train_weight: Tensor,
-    held_out_weight: Tensor,
-    ece_weight: Tensor,
-    options: TrainOptions,
-) -> Trained:
-    count = len(ece_weight)
-    theta = _flatten(net).repeat(count, 1)
-    moment1, moment2 = torch.zeros_like(theta), torch.zeros_like(theta)
-    record = _Record(theta, options)
-    width = net.hidden.size(2)
-    buffers = [links.logit.new_empty(count * width, rows.stop - rows.start) for rows in links.slices]
-    for epoch in range(options.max_iter + 1):
-        look = epoch % _LOOK_EVERY == 0 or epoch == options.max_iter
-        gradient, losses = loss_and_gradient(
-            _unflatten(theta, net),
-            links,
-            train_weight,
-            held_out_weight if look else None,
-            ece_weight,
-            options.n_bins,
-            buffers,
-        )
-        step = _flatten(gradient)
-        if losses is not None:
-            going = record.look(epoch, theta, losses)
-            if not bool(going.all()):
-                # Stopped networks leave the stack and cost nothing any more.
-                theta, moment1, moment2, step = theta[going], moment1[going], moment2[going], step[going]
-                train_weight, held_out_weight = train_weight[going], held_out_weight[going]
-                ece_weight = ece_weight[going]
-        if epoch == options.max_iter or not len(theta):
-            break
-        _adam_step(theta, moment1, moment2, step, epoch + 1, options)
-    return record.result(net)
+def _work(waiting: deque[_Run]) -> None:
+    """Train in turn, a slice of epochs each, so that all cores are busy until the end."""
+    scratch: Scratch | None = None
+    while True:
+        try:
+            run = waiting.popleft()
+        except IndexError:
+            return
+        scratch = run.advance(scratch)
+        if not run.done:
+            waiting.append(run)
 
 
-class _Record:
-    """Best weights so far of each network, and which are still training."""
+class _Run:
+    """A member on its way: its weights, the best of them so far, and the losses."""
 
-    def __init__(self, theta: Tensor, options: TrainOptions) -> None:
-        count = len(theta)
-        self._patience = options.patience
-        self._theta = theta.clone()
-        self._loss = torch.full((count,), torch.inf, dtype=theta.dtype)
-        self._epoch = torch.zeros(count, dtype=torch.int64)
-        self._running = torch.arange(count)
-        self._stopped = torch.zeros(count, dtype=torch.bool)
-        self._curve: list[Tensor] = []
+    def __init__(self, member: Member) -> None:
+        self._member, self._theta = member, packed(member.net)
+        self._state = Adam(self._theta, *(np.zeros_like(self._theta) for _ in range(3)))
+        self._best, self._best_loss, self._best_epoch = self._theta.copy(), np.inf, 0
+        self._epoch, self._stopped = 0, False
+        self._curve: list[float] = []
+        self._held_out_loss = _held_out_loss(member, self._theta)
 
-    def look(self, epoch: int, theta: Tensor, losses: Losses) -> Tensor:
-        """Take over improved networks; return which of the running ones go on."""
-        running = self._running
-        row = torch.full((len(self._theta),), torch.nan, dtype=torch.float64)
-        row[running] = losses.train.double()
-        self._curve.append(row)
-        if epoch == 0:
-            # The drawn weights are no result: at least one step is always kept.
-            return torch.ones(len(running), dtype=torch.bool)
-        better = torch.ones(len(running), dtype=torch.bool)
-        if self._patience is not None:
-            better = losses.held_out < self._loss[running]
-        at = running[better]
-        self._theta[at], self._loss[at], self._epoch[at] = theta[better], losses.held_out[better], epoch
-        going = torch.ones_like(better)
-        if self._patience is not None:
-            going = epoch - self._epoch[running] < self._patience
-        self._stopped[running[~going]] = True
-        self._running = running[going]
-        return going
+    @property
+    def done(self) -> bool:
+        return self._stopped or self._epoch >= self._member.options.max_iter
 
-    def result(self, like: TemperatureNet) -> Trained:
-        return Trained(
-            _unflatten(self._theta, like),
-            self._epoch.numpy(),
-            self._stopped.numpy(),
-            torch.stack(self._curve).numpy(),
-        )
+    def advance(self, scratch: Scratch | None) -> Scratch:
+        """Train a slice of epochs, in memory that fits or in new one; return the memory."""
+        member, options = self._member, self._member.options
+        scratch = scratch_for(member.links, member.net.hidden.shape[1], options.n_bins, scratch)
+        for _ in range(_LOOKS_PER_SLICE):
+            first, last = self._epoch + 1, min(self._epoch + _LOOK_EVERY, options.max_iter)
+            weight, rate, decay = _floats(member.ece_weight, options.learning_rate, options.weight_decay)
+            loss = train_epochs(self._state, member.links, scratch, weight, rate, decay, first, last)
+            self._curve.append(loss)
+            self._look(last)
+            if self.done:
+                self._curve.append(total_loss(self._theta, member.links, scratch, weight))
+                break
+        return scratch
 
+    def _look(self, epoch: int) -> None:
+        self._epoch, patience = epoch, self._member.options.patience
+        loss = self._held_out_loss()
+        # The drawn weights are no result: at least one step is always kept.
+        if patience is None or loss < self._best_loss or self._best_epoch == 0:
+            self._best[:], self._best_loss, self._best_epoch = self._theta, loss, epoch
+        self._stopped = patience is not None and epoch - self._best_epoch >= patience
 
-def _forward(
-    net: TemperatureNet, inputs: Tensor, slices: tuple[slice, ...], buffers: list[Tensor] | None
-) -> tuple[Tensor, list[Tensor]]:
-    """Raw outputs o (J, n) and, per head, the hidden layer after ReLU (J, H, n_head)."""
-    count, _, width, _ = net.hidden.shape
-    raw = inputs.new_empty(count, inputs.size(1))
-    layers = []
-    for head, rows in enumerate(slices):
-        # All networks in one product: (J H, k + 1) @ (k + 1, n_head).
-        weight = net.hidden[:, head].reshape(count * width, -1)
-        out = None if buffers is None else buffers[head][: count * width]
-        layer = torch.matmul(weight, inputs[:, rows], out=out).relu_().view(count, width, -1)
-        output = torch.matmul(net.output[:, head, None, :-1], layer)[:, 0]
-        raw[:, rows] = output + net.output[:, head, -1:]
-        layers.append(layer)
-    return raw, layers
+    def result(self) -> Trained:
+        net = unpacked(self._best, self._member.net)
+        return Trained(net, self._best_epoch, self._stopped, np.array(self._curve))
 
 
-def _backward(net: TemperatureNet, links: NetLinks, layers: list[Tensor], slope: Tensor) -> TemperatureNet:
-    """Gradient from dL/do = `slope` (J, n); overwrites `layers`."""
-    count, _, width, columns = net.hidden.shape
-    gradient = TemperatureNet(torch.empty_like(net.hidden), torch.empty_like(net.output))
-    for head, rows in enumerate(links.slices):
-        # After ReLU the sign is 1 where the unit is active.
-        active = layers[head].sign_().mul_(slope[:, None, rows])
-        g = (active.view(count * width, -1) @ links.inputs[:, rows].T).view(count, width, columns)
-        gradient.hidden[:, head] = net.output[:, head, :-1, None] * g
-        gradient.output[:, head, :-1] = (net.hidden[:, head] * g).sum(2)
-        gradient.output[:, head, -1] = slope[:, rows].sum(1)
-    return gradient
+def _held_out_loss(member: Member, theta: Float32) -> Callable[[], float]:
+    """Function that gives the loss on the held-out links; infinite where nobody asks for it."""
+    held_out, options = member.held_out, member.options
+    if held_out is None or options.patience is None:
+        return lambda: np.inf
+    scratch = scratch_for(held_out, member.net.hidden.shape[1], options.n_bins)
+    return lambda: float(total_loss(theta, held_out, scratch, float(member.ece_weight)))
 
 
-def _adam_step(
-    theta: Tensor, moment1: Tensor, moment2: Tensor, gradient: Tensor, step: int, options: TrainOptions
-) -> None:
-    """One Adam step in place, weight decay added to the gradient, as ``torch.optim.Adam``."""
-    gradient = gradient + options.weight_decay * theta
-    moment1.lerp_(gradient, 1.0 - _BETA1)
-    moment2.mul_(_BETA2).addcmul_(gradient, gradient, value=1.0 - _BETA2)
-    root = (moment2 / (1.0 - _BETA2**step)).sqrt_().add_(_ADAM_EPS)
-    theta.addcdiv_(moment1, root, value=-options.learning_rate / (1.0 - _BETA1**step))
+def _floats(*values: float) -> tuple[float, ...]:
+    """Python floats: a setting given as a whole number would be compiled anew."""
+    return tuple(float(value) for value in values)
 
 
-def _bin_numbers(p: Tensor, n_bins: int) -> Tensor:
-    return (p * n_bins).ceil_().sub_(1.0).clamp_(0.0, n_bins - 1.0).long()
-
-
-def _sums(bins: Tensor, values: Tensor, n_bins: int) -> Tensor:
-    return values.new_zeros(len(values), n_bins).scatter_add_(1, bins, values)
-
-
-def _flatten(net: TemperatureNet) -> Tensor:
-    return torch.cat((net.hidden.flatten(1), net.output.flatten(1)), dim=1)
-
-
-def _unflatten(theta: Tensor, like: TemperatureNet) -> TemperatureNet:
-    cut = like.hidden[0].numel()
-    return TemperatureNet(
-        theta[:, :cut].reshape(-1, *like.hidden.shape[1:]), theta[:, cut:].reshape(-1, *like.output.shape[1:])
-    )
+def _round_up(count: int) -> int:
+    """The next multiple of TILE, at least one tile: without inputs, biases are still summed over links."""
+    return max(-(-count // TILE), 1) * TILE
