@@ -23,6 +23,7 @@ __all__ = [
     "RareClassWarning",
     "ShortageError",
     "SymmetricDecoderWarning",
+    "TrainingDivergedError",
     "UnsupportedModelError",
 ]
 
@@ -37,6 +38,10 @@ class InputError(LinkcalError, ValueError):
 
 class ShortageError(InputError):
     """More distinct non-edges were asked for than the graph has."""
+
+
+class TrainingDivergedError(InputError):
+    """Loss or logits of a training became infinite or NaN."""
 
 
 class ArtifactError(InputError):

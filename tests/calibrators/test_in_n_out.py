@@ -246,3 +246,37 @@ def test_without_center_nothing_moves():
     fitted = InNOut(**FAST_NET).fit(X, y)
     assert (fitted.slope_, fitted.intercept_) == (1.0, 0.0)
     assert np.array_equal(fitted.decision_function(X), X[:, 0] / fitted.temperature(X))
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_doubled_scaling_is_a_softmax_over_both_signs_of_the_scaled_logit(early_stopping):
+    X, y = overconfident()
+    settings = FAST_NET | {"early_stopping": early_stopping}
+    fitted = InNOut(scaling="multiply-doubled", **settings).fit(X, y)
+    scores = np.empty((len(X), 2))
+    for i, row in enumerate(X):
+        head = int(row[0] > 0)
+        hidden, output = fitted.hidden_weights_[head], fitted.output_weights_[head]
+        layer = np.maximum(hidden[:, :-1] @ row[1:] + hidden[:, -1], 0.0)
+        t = np.log1p(np.exp(output[:-1] @ layer + output[-1]))
+        scores[i] = -row[0] * t, row[0] * t
+    softmax = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(fitted.predict_proba(X), softmax, rtol=1e-12)
+    np.testing.assert_allclose(fitted.decision_function(X), X[:, 0] / fitted.temperature(X), rtol=1e-15)
+
+
+def test_both_scalings_reach_the_same_temperature_without_features():
+    """T = t or T = 1 / (2 t): two names for one positive number per sign."""
+    X, y = overconfident(k=0)
+    settings = {
+        "ece_weights": (0.0,), "early_stopping": False, "learning_rate": 0.02, "max_iter": 1500,
+        "weight_decay": 0.0,
+    }  # fmt: skip
+    divided, doubled = (InNOut(scaling=s, **settings).fit(X, y) for s in ("divide", "multiply-doubled"))
+    np.testing.assert_allclose(doubled.temperature(X), divided.temperature(X), rtol=0.01)
+
+
+def test_unknown_scaling_is_refused():
+    X, y = overconfident()
+    with pytest.raises(InputError, match="scaling must be one of divide, multiply-doubled; got 'multiply'"):
+        InNOut(scaling="multiply", **FAST_NET).fit(X, y)

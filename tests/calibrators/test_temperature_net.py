@@ -45,14 +45,15 @@ def _torch_net(net):
     return TemperatureNet(*(torch.tensor(a, dtype=torch.float64, requires_grad=True) for a in net))
 
 
-def _plain_loss(net, arrays, ece_weight, n_bins=15):
+def _plain_loss(net, arrays, ece_weight, n_bins=15, scaling="divide"):
     """The paper's loss written with loops, in double precision, differentiated by PyTorch."""
     s, x, y, weight = (torch.as_tensor(a, dtype=torch.float64) for a in arrays)
     raw = []
     for head in range(len(net.hidden)):
         layer = torch.relu(x @ net.hidden[head, :, :-1].T + net.hidden[head, :, -1])
         raw.append(layer @ net.output[head, :-1] + net.output[head, -1])
-    z = s / softplus(torch.where(s > 0, raw[-1], raw[0])).clamp_min(SMALLEST_TEMPERATURE)
+    t = softplus(torch.where(s > 0, raw[-1], raw[0])).clamp_min(SMALLEST_TEMPERATURE)
+    z = s / t if scaling == "divide" else 2.0 * s * t
     p = torch.sigmoid(z)
     nll = (weight * binary_cross_entropy_with_logits(z, y, reduction="none")).sum()
     cal = -(weight * (2 * y - 1) * p).sum()
@@ -73,17 +74,18 @@ def _gradient(net, blocks, ece_weight):
     return loss, unpacked(state.gradient, net)
 
 
+@pytest.mark.parametrize("scaling", ["divide", "multiply-doubled"])
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize(
     ("n", "k", "width"), [(60, 3, 5), (60, 0, 5), (60, 1, 8), (700, 16, 16), (600, 9, 17)]
 )
 @pytest.mark.parametrize("ece_weight", [0.0, 0.5, 7.0])
-def test_loss_and_gradient_equal_automatic_differentiation(heads, n, k, width, ece_weight):
+def test_loss_and_gradient_equal_automatic_differentiation(heads, n, k, width, ece_weight, scaling):
     arrays = _arrays(n, k)
     net = draw_net(np.random.default_rng(1), k, width, heads)
-    loss, gradient = _gradient(net, link_blocks(*arrays, heads), ece_weight)
+    loss, gradient = _gradient(net, link_blocks(*arrays, heads, scaling), ece_weight)
     reference = _torch_net(net)
-    expected = _plain_loss(reference, arrays, ece_weight)
+    expected = _plain_loss(reference, arrays, ece_weight, scaling=scaling)
     expected.backward()
     assert loss == pytest.approx(expected.item(), rel=1e-6)
     for ours, theirs in zip(gradient, reference, strict=True):

@@ -139,3 +139,38 @@ def test_broken_pipe_is_quiet(tmp_path):
         ["bash", "-c", command], capture_output=True, text=True, timeout=120, cwd=tmp_path
     )
     assert "Traceback" not in answer.stderr
+
+
+def test_protocol_and_preset_file(cli, small_simulation, tmp_path):
+    preset = {
+        "format": "linkcal preset 1", "name": "tiny", "model": "gcn",
+        "hyperparameters": {"hidden_channels": 4},
+    }  # fmt: skip
+    (tmp_path / "tiny.json").write_text(json.dumps(preset))
+    answer = cli(
+        "run", "--dataset", "simulated", "--model", "gcn", "--epochs", 2, "--protocol", "released-code",
+        "--fit-on", "val", "--preset", tmp_path / "tiny.json", "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert answer.code == 0
+    assert "protocol released-code departed from: fit_on is val, not train" in answer.err
+    assert "mixes metrics" in answer.out
+    record = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert record["config"]["hyperparameters"] == {"hidden_channels": 4}
+    assert record["model"]["hidden_channels"] == 4
+    assert record["calibrators"]["in-n-out"]["scaling"] == "multiply-doubled"
+    assert record["input"]["preset_file"]["path"].endswith("tiny.json")
+    assert set(record["input"]["preset_file"]) == {"path", "sha256"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--protocol", "papre"), "protocol must be one of default, paper, released-code"),
+        (("--preset", "none.json"), "preset file none.json must be readable JSON"),
+    ],
+)
+def test_bad_protocol_or_preset_file_is_one_line(cli, tmp_path, arguments, part):
+    answer = cli("run", "--dataset", "simulated", *arguments, "--out", tmp_path / "out")
+    assert answer.code == 1
+    assert part in answer.err
+    assert len(answer.err.strip().splitlines()) == 1

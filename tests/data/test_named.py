@@ -141,3 +141,19 @@ def test_counts_of_the_published_data(name, real_root, capsys):
 def test_citeseer_keeps_its_isolated_nodes(real_root):
     graph = load_dataset("citeseer", data_root=real_root)
     assert int((torch.bincount(graph.edge_index[0], minlength=graph.num_nodes) == 0).sum()) == 48
+
+
+@pytest.mark.realdata
+def test_forward_edges_of_chameleon_and_the_paper_s_count(real_root):
+    graph = load_dataset("chameleon", data_root=real_root, forward_only=True)
+    assert graph.num_pairs == 23_370
+    split = split_links(graph, val_fraction=0.05, test_fraction=0.10, seed=0)
+    assert split.graph.edge_index.size(1) == 39_730
+    both = load_dataset("twitch-pt", data_root=real_root, forward_only=True)
+    assert both.num_pairs == DATASETS["twitch-pt"].num_edges
+
+
+@pytest.mark.parametrize("name", ["simulated", "bitcoin-otc", "ogbl-ddi"])
+def test_forward_edges_only_where_a_list_is_stored_as_it_came(name):
+    with pytest.raises(InputError, match=f"forward_only must be False for dataset '{name}', only cora"):
+        load_dataset(name, forward_only=True)

@@ -320,3 +320,24 @@ def test_unknown_and_missing_devices(split):
     with pytest.raises(InputError, match=rf"device must be a device of this machine.*got '{absent}'"):
         train_link_predictor(small("gcn"), split, device=absent)
     assert train_link_predictor(small("gcn"), split, TrainingConfig(epochs=1), device="auto").epochs_run == 1
+
+
+def test_last_epoch_is_kept_where_asked(small_split):
+    def trained(epochs, keep_best):
+        model = make_model("gcn", 24, hidden_channels=8, out_channels=6, seed=3)
+        config = TrainingConfig(epochs=epochs, lr=0.3, patience=None, keep_best=keep_best)
+        return model, train_link_predictor(model, small_split, config, seed=3)
+
+    best, result = trained(60, keep_best=True)
+    last, result_last = trained(60, keep_best=False)
+    assert result.best_epoch < result_last.best_epoch == 60
+    assert result.best_val_auc > result_last.best_val_auc == result_last.val_auc[-1][1]
+    # The same training, another look at it.
+    assert result.val_auc == result_last.val_auc
+    weights = zip(best.parameters(), last.parameters(), strict=True)
+    assert not all(torch.equal(a, b) for a, b in weights)
+
+
+def test_early_stopping_and_the_last_epoch_exclude_each_other():
+    with pytest.raises(InputError, match="patience must be None with keep_best=False, got 100"):
+        TrainingConfig(keep_best=False)

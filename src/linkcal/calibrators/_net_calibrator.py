@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from linkcal.calibrators._net_fit import LinkArrays, NetFit, NetJob, NetSettings, apply_net, fit_nets
+from linkcal.calibrators._temperature_net import Scaling
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.exceptions import ConvergenceWarning, InputError
 
@@ -87,6 +88,10 @@ class NetCalibrator(Calibrator):
     def _score(self, X: FloatArray) -> FloatArray:
         """Logit (n,) whose temperature the networks give."""
         return X[:, 0]
+
+    def _scaling(self) -> Scaling:
+        """How the networks' output scales the logit."""
+        return "divide"
 
     @abstractmethod
     def _inputs(self, X: FloatArray) -> FloatArray:
@@ -177,7 +182,9 @@ class NetCalibrator(Calibrator):
         return LinkArrays(self._score(X), self._inputs(X), label, np.ones(len(y)))
 
     def _temperature(self, X: FloatArray) -> FloatArray:
-        return apply_net(self.hidden_weights_, self.output_weights_, self._score(X), self._inputs(X))
+        return apply_net(
+            self.hidden_weights_, self.output_weights_, self._score(X), self._inputs(X), self._scaling()
+        )
 
     def _decision(self, X: FloatArray) -> FloatArray:
         return self._score(X) / self._temperature(X)

@@ -17,6 +17,7 @@ from linkcal.calibrators._bins import bin_sums
 from linkcal.calibrators._net_kernel import SMALLEST_TEMPERATURE, Blocks
 from linkcal.calibrators._temperature_net import (
     Member,
+    Scaling,
     Trained,
     TrainOptions,
     bin_gaps,
@@ -59,9 +60,9 @@ class LinkArrays:
         """Some of the links."""
         return LinkArrays(self.logit[rows], self.inputs[rows], self.label[rows], self.weight[rows])
 
-    def blocks(self, heads: int) -> Blocks:
+    def blocks(self, heads: int, scaling: Scaling) -> Blocks:
         """The links as the compiled code reads them, weights scaled to sum 1."""
-        return link_blocks(self.logit, self.inputs, self.label, self.weight, heads)
+        return link_blocks(self.logit, self.inputs, self.label, self.weight, heads, scaling)
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class NetSettings:
     patience: int
     n_folds: int | None
     seed: int
+    scaling: Scaling = "divide"
 
     def __post_init__(self) -> None:
         for name in ("hidden_channels", "n_bins", "max_iter", "patience"):
@@ -95,9 +97,11 @@ class NetSettings:
     @classmethod
     def of(cls, estimator: Any) -> NetSettings:
         """Read the settings off an estimator whose parameters have these names."""
-        names = set(cls.__dataclass_fields__) - {"seed"}
+        names = set(cls.__dataclass_fields__) - {"seed", "scaling"}
         return cls(
-            seed=seed_from(estimator.random_state), **{name: getattr(estimator, name) for name in names}
+            seed=seed_from(estimator.random_state),
+            scaling=estimator._scaling(),
+            **{name: getattr(estimator, name) for name in names},
         )
 
     def options(self, *, patience: bool, max_iter: int | None = None) -> TrainOptions:
@@ -144,15 +148,22 @@ def seed_from(random_state: Any) -> int:
     return check_positive_int(random_state, "random_state", minimum=0)
 
 
-def apply_net(hidden: FloatArray, output: FloatArray, logit: FloatArray, inputs: FloatArray) -> FloatArray:
-    """Temperature (n,) of links, in float64; heads as in :class:`NetFit`."""
+def apply_net(
+    hidden: FloatArray,
+    output: FloatArray,
+    logit: FloatArray,
+    inputs: FloatArray,
+    scaling: Scaling = "divide",
+) -> FloatArray:
+    """Temperature (n,) of links, in float64, so that ``z = s / T``; heads as in :class:`NetFit`."""
     head = (logit > 0.0).astype(np.intp) if len(hidden) == 2 else np.zeros(len(logit), np.intp)
     temperature = np.empty(len(logit))
     for h in range(len(hidden)):
         rows = head == h
         layer = np.maximum(inputs[rows] @ hidden[h, :, :-1].T + hidden[h, :, -1], 0.0)
         temperature[rows] = np.logaddexp(0.0, layer @ output[h, :-1] + output[h, -1])
-    return np.maximum(temperature, SMALLEST_TEMPERATURE)
+    temperature = np.maximum(temperature, SMALLEST_TEMPERATURE)
+    return temperature if scaling == "divide" else 0.5 / temperature
 
 
 def fit_nets(jobs: Sequence[NetJob]) -> list[NetFit]:
@@ -203,7 +214,8 @@ class _Plan:
         elif len(self._grid) > 1 or self._settings.early_stopping:
             outside = _held_out_folds(self._settings, self._links.label)
             folds = [(self._links.take(~rows), self._links.take(rows)) for rows in outside]
-        self._folds = [(links.blocks(job.heads), held_out.blocks(job.heads)) for links, held_out in folds]
+        layout = (job.heads, job.settings.scaling)
+        self._folds = [(links.blocks(*layout), held_out.blocks(*layout)) for links, held_out in folds]
         self._held_out_weight = [float(held_out.weight.sum()) for _, held_out in folds]
 
     def members(self) -> list[Member]:
@@ -236,7 +248,8 @@ class _Plan:
     def last(self, choice: _Choice) -> Member:
         """The network on all links."""
         options = self._settings.options(patience=False, max_iter=choice.epochs)
-        return Member(self._net, self._links.blocks(self._heads), None, choice.ece_weight, options)
+        links = self._links.blocks(self._heads, self._settings.scaling)
+        return Member(self._net, links, None, choice.ece_weight, options)
 
 
 def _train_groups(groups: Sequence[Sequence[Member]]) -> list[list[Trained]]:

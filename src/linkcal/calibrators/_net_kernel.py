@@ -42,6 +42,7 @@ class Blocks(NamedTuple):
     label: Float32  # (blocks, BLOCK)
     weight: Float32  # (blocks, BLOCK), sums to 1
     head: NDArray[np.intp]  # (blocks,)
+    doubled: bool = False  # z = 2 s softplus(o) in place of s / softplus(o)
 
 
 class Scratch(NamedTuple):
@@ -89,6 +90,18 @@ def _logits(o: Any, logit: Any, weight: Any, z: Any, pull: Any) -> None:
 
 
 @njit(**EXACT)
+def _doubled_logits(o: Any, logit: Any, weight: Any, z: Any, pull: Any) -> None:
+    """``z = 2 s t`` with ``t = softplus(o)``, and ``pull = -weight z sigmoid(o) / t``."""
+    for i in range(LINKS):
+        e = exp(-abs(o[i]))
+        softplus = (o[i] if o[i] > _ZERO else _ZERO) + log1p(e)
+        t = softplus if softplus > _FLOOR else _FLOOR
+        sigmoid = (_ONE if o[i] > _ZERO else e) / (_ONE + e)
+        z[i] = _TWO * logit[i] * t
+        pull[i] = -_TWO * weight[i] * logit[i] * sigmoid
+
+
+@njit(**EXACT)
 def _probabilities(z: Any, label: Any, weight: Any, p: Any, error: Any) -> None:
     """``p = sigmoid(z)`` and the weighted error ``weight (label - p)``."""
     for i in range(LINKS):
@@ -108,7 +121,10 @@ def _forward(theta: Any, links: Any, scratch: Any, binned: bool) -> None:
         own, layer, z, p = theta[links.head[b]], scratch.hidden[b], scratch.z[b], scratch.p[b]
         hidden_layer(links.inputs[b], own[:cut], own[cut : cut + width], layer)
         output(layer, own[cut + width : cut + 2 * width], own[cut + 2 * width], row)
-        _logits(row, links.logit[b], links.weight[b], z, scratch.pull[b])
+        if links.doubled:
+            _doubled_logits(row, links.logit[b], links.weight[b], z, scratch.pull[b])
+        else:
+            _logits(row, links.logit[b], links.weight[b], z, scratch.pull[b])
         _probabilities(z, links.label[b], links.weight[b], p, row)
         if binned:
             add_to_bins(p, row, scratch.bins[b], scratch.lanes)

@@ -11,7 +11,9 @@ The paper's loss ``L_NLL + L_Cal + lambda L_ECE`` with ``z = s / T`` and ``p = s
 ``L_NLL = sum w (softplus(z) - y z)``, ``L_Cal = -sum w (2y - 1) p``,
 ``L_ECE = sum_b |sum_{i in b} w_i (y_i - p_i)|``. With the bins held fixed,
 
-    dL/dz = w [p - y - (2y - 1 + lambda sign_b) p (1 - p)],    dz/do = -z sigmoid(o) / T.
+    dL/dz = w [p - y - (2y - 1 + lambda sign_b) p (1 - p)],    dz/do = -z sigmoid(o) / T
+
+(for ``z = 2 s t`` instead of ``s / T``, ``dz/do = z sigmoid(o) / t``).
 
 Below that, with ``G_h = sum_i dL/do_i 1[h active at i] (x_i, 1)``: ``dL/dW1_h = w2_h G_h`` and
 ``dL/dw2_h = W1_h . G_h``.
@@ -24,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +37,7 @@ from linkcal.calibrators._net_tiles import BLOCK, LANES, TILE
 
 __all__ = [
     "Member",
+    "Scaling",
     "TemperatureNet",
     "TrainOptions",
     "Trained",
@@ -48,6 +51,9 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
+
+#: How the networks' output o scales the logit: ``s / t`` or ``2 s t``, with ``t = softplus(o)``.
+Scaling = Literal["divide", "multiply-doubled"]
 
 # Held-out losses are looked at every so many epochs.
 _LOOK_EVERY = 10
@@ -104,7 +110,12 @@ def draw_net(rng: np.random.Generator, k: int, width: int, heads: int) -> Temper
 
 
 def link_blocks(
-    logit: FloatArray, inputs: FloatArray, label: FloatArray, weight: FloatArray, heads: int
+    logit: FloatArray,
+    inputs: FloatArray,
+    label: FloatArray,
+    weight: FloatArray,
+    heads: int,
+    scaling: Scaling = "divide",
 ) -> Blocks:
     """Links (n,) with inputs (n, k) in the layout of the compiled code; weights are scaled to sum 1."""
     head = (logit > 0.0).astype(np.intp) if heads == 2 else np.zeros(len(logit), np.intp)
@@ -130,6 +141,7 @@ def link_blocks(
         placed(label),
         placed(weight / weight.sum()),
         np.repeat(np.arange(heads), blocks),
+        scaling == "multiply-doubled",
     )
 
 

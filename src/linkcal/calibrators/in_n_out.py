@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, final
+from typing import ClassVar, Literal, final, get_args
 
 import numpy as np
 
 from linkcal._validation import check_choice
 from linkcal.calibrators._net_calibrator import NetCalibrator, RandomState
+from linkcal.calibrators._temperature_net import Scaling
 from linkcal.calibrators.base import FloatArray, LinkFeatures, StateKind
 from linkcal.calibrators.platt import Platt
 
@@ -31,6 +32,11 @@ class InNOut(NetCalibrator):
         Recentre the logit first: ``p = sigmoid((a s + b) / T)`` with a and b of :class:`Platt`. The
         temperature then acts around the logit at which links and non-links balance, and base rates can be
         repaired. Not part of the paper's method.
+    scaling : {"divide", "multiply-doubled"}, default="divide"
+        ``"divide"``: ``p = sigmoid(s / t)`` with ``t = softplus(MLP(gamma))``, as the paper states.
+        ``"multiply-doubled"``: ``p = sigmoid(2 s t)``, as the paper's released code computes it (a softmax
+        over ``(-s t, s t)``): untrained networks, t about 0.7, then sharpen every probability instead of
+        flattening it. Only to reproduce that code's numbers. :meth:`temperature` is ``1 / (2 t)`` there.
     hidden_channels : int, default=16
         H, width of the hidden ReLU layer of both networks.
     ece_weights : sequence of float, default=(0.0, 1.0, 10.0)
@@ -115,6 +121,7 @@ class InNOut(NetCalibrator):
         *,
         gamma: Literal["difference", "distance"] = "difference",
         center: bool = False,
+        scaling: Scaling = "divide",
         hidden_channels: int = 16,
         ece_weights: Sequence[float] = (0.0, 1.0, 10.0),
         n_bins: int = 15,
@@ -140,6 +147,7 @@ class InNOut(NetCalibrator):
         )
         self.gamma = gamma
         self.center = center
+        self.scaling = scaling
 
     def _prepare(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         self.slope_, self.intercept_ = 1.0, 0.0
@@ -151,6 +159,10 @@ class InNOut(NetCalibrator):
     def _score(self, X: FloatArray) -> FloatArray:
         # Without `center` the logit itself: 1 * s + 0 would turn -0.0 into 0.0.
         return self.slope_ * X[:, 0] + self.intercept_ if self.center else X[:, 0]
+
+    def _scaling(self) -> Scaling:
+        check_choice(self.scaling, "scaling", get_args(Scaling))
+        return self.scaling
 
     def _inputs(self, X: FloatArray) -> FloatArray:
         if check_choice(self.gamma, "gamma", ("difference", "distance")) == "difference":

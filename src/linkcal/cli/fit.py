@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from linkcal.cli.options import BatchSize, Device, Epochs, FitOnOption, Json, Model, Negatives, Preset, Seed
-from linkcal.cli.run import run_on_graph
+from linkcal.cli.run import preset_source, run_on_graph
 
 __all__ = ["fit"]
 
@@ -27,24 +27,30 @@ def fit(
     source: Annotated[str, typer.Option("--source", help="Column of the edges' first node.")] = "source",
     target: Annotated[str, typer.Option("--target", help="Column of the edges' second node.")] = "target",
     seed: Seed = 0,
-    fit_on: FitOnOption = "val",
+    fit_on: FitOnOption = None,
     device: Device = "auto",
     epochs: Epochs = None,
     batch_size: BatchSize = None,
-    preset: Preset = "default",
+    preset: Preset = None,
     negatives: Negatives = 1.0,
     json: Json = False,
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
     from linkcal.data import read_edges
-    from linkcal.experiments import RunConfig, check_output_folder, file_record
+    from linkcal.experiments import (
+        OF_PROTOCOL,
+        RunConfig,
+        check_output_folder,
+        file_record,
+        preset_options,
+    )
 
     config = RunConfig(
         dataset=edges.name.split(".")[0],
         model=model,
         seed=seed,
-        fit_on=fit_on,
-        preset=preset,
+        fit_on=OF_PROTOCOL if fit_on is None else fit_on,
+        **({} if preset is None else preset_options(preset, model)),
         epochs=epochs,
         batch_size=batch_size,
         negatives_per_positive=negatives,
@@ -56,5 +62,6 @@ def fit(
         "features": None if features is None else file_record(features),
         "columns": [source, target],
         "directed": directed,
+        **preset_source(preset),
     }
     run_on_graph(config, named.graph, out, device=device, json=json, source=record, node_ids=named.node_ids)

@@ -20,6 +20,7 @@ from linkcal.cli.fit import fit
 from linkcal.cli.list import list_names
 from linkcal.cli.run import run
 from linkcal.cli.score import score
+from linkcal.cli.search import search
 from linkcal.cli.sweep import export, sweep
 from linkcal.cli.tables import tables
 from linkcal.cli.top import top
@@ -42,6 +43,7 @@ app.command("sweep")(sweep)
 app.command("export")(export)
 app.command("tables")(tables)
 app.command("figures")(figures)
+app.command("search")(search)
 app.command("list")(list_names)
 
 

@@ -17,17 +17,18 @@ __all__ = [
     "Negatives",
     "Out",
     "Preset",
+    "Protocol",
     "Seed",
 ]
 
 Model = Annotated[str, typer.Option("--model", help="Link predictor; see `linkcal list models`.")]
 Seed = Annotated[int, typer.Option("--seed", help="The one seed; same seed, same numbers.")]
 FitOnOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--fit-on",
         help="Links that calibrators are fitted on: val, train-loo (training links without their own edge), "
-        "train (training links as they are).",
+        "train (training links as they are); default: the protocol's, val without one.",
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
@@ -35,7 +36,21 @@ Epochs = Annotated[int | None, typer.Option("--epochs", help="Most training epoc
 BatchSize = Annotated[
     int | None, typer.Option("--batch-size", help="Training links per step; default: the preset's.")
 ]
-Preset = Annotated[str, typer.Option("--preset", help="Hyper-parameters: default or paper.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        help="Hyper-parameters: default, paper, or a FILE.json of `linkcal search`; default: the protocol's.",
+    ),
+]
+Protocol = Annotated[
+    str,
+    typer.Option(
+        "--protocol",
+        help="default, paper or released-code: split, training, calibrators' settings and the metric that "
+        "stands for each. Other options win over it, and the run records that.",
+    ),
+]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the results.")]
 Json = Annotated[bool, typer.Option("--json", help="Print metrics.json to stdout instead of a table.")]
 Negatives = Annotated[

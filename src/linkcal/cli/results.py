@@ -30,13 +30,13 @@ def print_results(metrics: dict[str, Any]) -> None:
     table = Table(
         title=(
             f"{metrics['model']} on {metrics['dataset']}, seed {metrics['seed']}, "
-            f"fitted on {metrics['fit_on']}"
+            f"fitted on {metrics['fit_on']}, protocol {metrics['protocol']}"
         ),
         caption=(
             f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} non-links: "
             f"probabilities hold for {metrics['negatives_per_positive']:g} non-links per link. In %, "
             "NLL in nats, Brier as it is. * ECE at or below floor q95, which a calibrated predictor "
-            "exceeds in 5 of 100 test sets."
+            f"exceeds in 5 of 100 test sets. {_headline(metrics['headline'])}"
         ),
     )
     table.add_column("calibrator", no_wrap=True)
@@ -54,6 +54,14 @@ def print_results(metrics: dict[str, Any]) -> None:
     # Wide enough for all columns wherever the output goes; a terminal narrower than that wraps cells.
     console = Console(width=None if Console().is_terminal else 170)
     console.print(table)
+
+
+def _headline(columns: dict[str, str]) -> str:
+    """Which column the protocol prints for whom, where that is not one for all."""
+    if len(set(columns.values())) == 1:
+        return ""
+    pairs = ", ".join(f"{column.replace('_', ' ')} for {name}" for name, column in columns.items())
+    return f"The protocol's one-column table mixes metrics: {pairs}."
 
 
 def _cell(name: str, row: dict[str, float]) -> str:

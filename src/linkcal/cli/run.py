@@ -21,6 +21,7 @@ from linkcal.cli.options import (
     Negatives,
     Out,
     Preset,
+    Protocol,
     Seed,
 )
 from linkcal.cli.results import print_results
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
     from linkcal.data import Graph, LinkSplit, NodeIds
     from linkcal.experiments import RunConfig
 
-__all__ = ["run", "run_on_graph"]
+__all__ = ["preset_source", "run", "run_on_graph"]
 
 
 def run(
     dataset: Annotated[str, typer.Option("--dataset", help="Data set; see `linkcal list datasets`.")],
     model: Model = "vgae",
     seed: Seed = 0,
-    fit_on: FitOnOption = "val",
+    fit_on: FitOnOption = None,
     data_root: Annotated[
         Path | None,
         typer.Option(
@@ -47,27 +48,42 @@ def run(
     device: Device = "auto",
     epochs: Epochs = None,
     batch_size: BatchSize = None,
-    preset: Preset = "default",
+    preset: Preset = None,
+    protocol: Protocol = "default",
     negatives: Negatives = 1.0,
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
-    from linkcal.experiments import RunConfig, load_run_input
+    from linkcal.experiments import OF_PROTOCOL, RunConfig, load_graph, preset_options
 
     config = RunConfig(
         dataset=dataset,
         model=model,
         seed=seed,
-        fit_on=fit_on,
-        preset=preset,
+        protocol=protocol,
+        fit_on=OF_PROTOCOL if fit_on is None else fit_on,
+        **({} if preset is None else preset_options(preset, model)),
         epochs=epochs,
         batch_size=batch_size,
         negatives_per_positive=negatives,
     )
-    graph = load_run_input(config, data_root)
-    folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}-seed{seed}"
-    source = {"dataset": dataset, "data_root": None if data_root is None else str(data_root.resolve())}
+    graph = load_graph(config, data_root=data_root)
+    suffix = "" if protocol == "default" else f"-{protocol}"
+    folder = out or Path("runs") / f"{dataset}-{model}-{config.fit_on}-seed{seed}{suffix}"
+    source = {
+        "dataset": dataset,
+        "data_root": None if data_root is None else str(data_root.resolve()),
+        **preset_source(preset),
+    }
     run_on_graph(config, graph, folder, device=device, json=json, source=source)
+
+
+def preset_source(preset: str | None) -> dict[str, Any]:
+    """Path and checksum of a preset file, for ``config.json``; its values stand in the configuration."""
+    from linkcal.experiments import file_record
+
+    is_file = preset is not None and Path(preset).suffix == ".json"
+    return {"preset_file": file_record(str(preset))} if is_file else {}
 
 
 def run_on_graph(
@@ -86,6 +102,9 @@ def run_on_graph(
     check_output_folder(folder)
     with step_progress() as progress:
         outcome = run_experiment(config, graph, device=device, node_ids=node_ids, progress=progress)
+    for name, (expected, used) in config.departures().items():
+        if config.protocol != "default":
+            log(f"protocol {config.protocol} departed from: {name} is {used}, not {expected}")
     log(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in outcome.metrics["counts"].items()))
     paths = write_outputs(outcome, folder, source=source)
     if json:

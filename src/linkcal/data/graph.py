@@ -79,6 +79,8 @@ class Graph:
         pair's own edge stays in its endpoints' features.
     num_self_loops, num_duplicates : int
         Columns that :meth:`from_edges` left out.
+    num_backward : int, optional
+        Columns with row > column that :meth:`from_edges` left out as it was asked to; None if not.
 
     Examples
     --------
@@ -98,6 +100,7 @@ class Graph:
     features_from_edges: bool = False
     num_self_loops: int = 0
     num_duplicates: int = 0
+    num_backward: int | None = None
 
     @classmethod
     def from_edges(
@@ -110,11 +113,14 @@ class Graph:
         name: str = "graph",
         truth: EdgeTruth | None = None,
         feature_builder: FeatureBuilder | None = None,
+        forward_only: bool = False,
     ) -> Graph:
         """Make a simple graph from any edge list [2, E'] (self-loops, repeats, one or both directions).
 
         ``num_duplicates`` counts the stored columns beyond the first of each pair; in an undirected graph
-        the reverse of an edge is the same pair and is not counted as a duplicate.
+        the reverse of an edge is the same pair and is not counted as a duplicate. `forward_only` drops the
+        columns with row > column first: no loss where both directions are stored, a loss of edges in a list
+        that is directed (older tools for splits do so without a word).
 
         Raises
         ------
@@ -132,6 +138,9 @@ class Graph:
             x = _check_features(x, num_nodes)
         loops = edge_index[0] == edge_index[1]
         edge_index = edge_index[:, ~loops]
+        backward = edge_index[0] > edge_index[1]
+        if forward_only:
+            edge_index = edge_index[:, ~backward]
         ordered = torch.unique(pair_keys(edge_index, num_nodes, directed=True))
         duplicates = edge_index.size(1) - ordered.numel()
         keys = ordered
@@ -148,6 +157,7 @@ class Graph:
             feature_builder=feature_builder,
             num_self_loops=int(loops.sum()),
             num_duplicates=duplicates,
+            num_backward=int(backward.sum()) if forward_only else None,
         )
 
     @property
@@ -188,7 +198,7 @@ class Graph:
 
     def counts(self) -> dict[str, int]:
         """Return counts for reports: nodes, pairs, non-edges, features, and what was cleaned away."""
-        return {
+        counts = {
             "nodes": self.num_nodes,
             "edges": self.num_pairs,
             "non_edges": self.num_possible_pairs - self.num_pairs,
@@ -196,6 +206,7 @@ class Graph:
             "self_loops_removed": self.num_self_loops,
             "duplicates_removed": self.num_duplicates,
         }
+        return counts if self.num_backward is None else {**counts, "backward_removed": self.num_backward}
 
     def to(self, device: torch.device | str) -> Graph:
         """Copy of the graph with its tensors on `device`."""

@@ -2,9 +2,10 @@
 
 from linkcal.experiments.calibration_stage import remeasure_cell
 from linkcal.experiments.cells import Cell, SweepPlan, TrainingJob, parse_seeds, settings_of, settings_suffix
-from linkcal.experiments.config import RunConfig
+from linkcal.experiments.config import OF_PROTOCOL, RunConfig
 from linkcal.experiments.engines import ENGINES
 from linkcal.experiments.estimate import JobEstimate, estimate_jobs, wall_seconds
+from linkcal.experiments.graphs import load_graph, row_normalised, split_graph
 from linkcal.experiments.outputs import (
     ARTIFACT_FOLDER,
     check_output_folder,
@@ -13,8 +14,17 @@ from linkcal.experiments.outputs import (
     to_json,
     write_outputs,
 )
+from linkcal.experiments.presets import PresetFile, preset_options, read_preset, write_preset
+from linkcal.experiments.protocols import PROTOCOLS, Protocol, SplitRule, find_protocol
 from linkcal.experiments.records import RECORD_COLUMNS, export_records, read_records
-from linkcal.experiments.run import RunOutcome, Step, load_run_input, run_experiment
+from linkcal.experiments.run import RunOutcome, Step, run_experiment
+from linkcal.experiments.search import (
+    SAMPLERS,
+    SEARCHED,
+    SearchResult,
+    SearchTrial,
+    search_hyperparameters,
+)
 from linkcal.experiments.selection import CANDIDATES, select_calibrator
 from linkcal.experiments.store import Store
 from linkcal.experiments.sweep import JobReport, SweepOptions, SweepResult, pending_jobs, run_sweep
@@ -23,12 +33,21 @@ __all__ = [
     "ARTIFACT_FOLDER",
     "CANDIDATES",
     "ENGINES",
+    "OF_PROTOCOL",
+    "PROTOCOLS",
     "RECORD_COLUMNS",
+    "SAMPLERS",
+    "SEARCHED",
     "Cell",
     "JobEstimate",
     "JobReport",
+    "PresetFile",
+    "Protocol",
     "RunConfig",
     "RunOutcome",
+    "SearchResult",
+    "SearchTrial",
+    "SplitRule",
     "Step",
     "Store",
     "SweepOptions",
@@ -40,17 +59,24 @@ __all__ = [
     "estimate_jobs",
     "export_records",
     "file_record",
-    "load_run_input",
+    "find_protocol",
+    "load_graph",
     "parse_seeds",
     "pending_jobs",
+    "preset_options",
+    "read_preset",
     "read_records",
     "remeasure_cell",
+    "row_normalised",
     "run_experiment",
     "run_sweep",
+    "search_hyperparameters",
     "select_calibrator",
     "settings_of",
     "settings_suffix",
+    "split_graph",
     "to_json",
     "wall_seconds",
     "write_outputs",
+    "write_preset",
 ]

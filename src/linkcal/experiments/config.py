@@ -9,10 +9,16 @@ from typing import Any
 from linkcal._validation import check_choice, check_fraction, check_positive_float, check_positive_int
 from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
+from linkcal.experiments.presets import Hyperparameters, check_hyperparameters
+from linkcal.experiments.protocols import Protocol, find_protocol
 from linkcal.features import FIT_ON
 from linkcal.models import MODELS
 
-__all__ = ["RunConfig"]
+__all__ = ["OF_PROTOCOL", "RunConfig"]
+
+#: Stands for the protocol's value where a setting is not given. Construction replaces it, so that every field
+#: of a ``RunConfig`` holds what is really used.
+OF_PROTOCOL: Any = None
 
 
 @dataclass(frozen=True)
@@ -28,20 +34,27 @@ class RunConfig:
     seed : int
         The one seed; split, negatives, initialisation, training and calibration draw from streams named after
         them.
-    fit_on : {"val", "train-loo", "train"}
+    fit_on : {"val", "train-loo", "train"}, optional
         Links that the calibrators are fitted on.
-    preset : {"default", "paper"}
+    preset : {"default", "paper"}, optional
         Hyper-parameters of model and training.
+    hyperparameters : pairs (name, value) or mapping
+        Arguments of the model and training settings in place of the preset's, such as a preset from a file
+        gives; kept as sorted pairs.
     epochs : int, optional
         In place of the preset's.
     batch_size : int, optional
         Training links per optimiser step, in place of the preset's.
-    val_fraction, test_fraction : float, in (0, 1)
+    val_fraction, test_fraction : float, in (0, 1), optional
         Not used with an official split, no more than the next.
     negatives_per_positive : float > 0
         In every part of the split.
     calibrators : tuple of str
         In ``linkcal.calibrators.CALIBRATORS``.
+    protocol : str
+        In ``linkcal.experiments.PROTOCOLS``. It gives `fit_on`, `preset` and the fractions where they are
+        None, and hyper-parameters to calibrators. What is given explicitly wins over the protocol and is
+        recorded in :meth:`departures`.
 
     Raises
     ------
@@ -53,22 +66,31 @@ class RunConfig:
     >>> config = RunConfig(dataset="cora", model="vgae", epochs=10)
     >>> RunConfig.from_dict(config.to_dict()) == config
     True
+    >>> RunConfig("cora", "vgae", protocol="paper", fit_on="val").departures()
+    {'fit_on': ['train', 'val']}
     """
 
     dataset: str
     model: str
     seed: int = 0
-    fit_on: str = "val"
-    preset: str = "default"
+    fit_on: str = OF_PROTOCOL
+    preset: str = OF_PROTOCOL
     epochs: int | None = None
     batch_size: int | None = None
-    val_fraction: float = 0.1
-    test_fraction: float = 0.1
+    val_fraction: float = OF_PROTOCOL
+    test_fraction: float = OF_PROTOCOL
     negatives_per_positive: float = 1.0
     calibrators: tuple[str, ...] = tuple(CALIBRATORS)
+    hyperparameters: Hyperparameters = ()
+    protocol: str = "default"
 
     def __post_init__(self) -> None:
+        for name, value in self._of_protocol().items():
+            if getattr(self, name) is OF_PROTOCOL:
+                object.__setattr__(self, name, value)
         check_choice(self.model, "model", MODELS)
+        checked = check_hyperparameters(self.model, self.hyperparameters)
+        object.__setattr__(self, "hyperparameters", checked)
         check_choice(self.preset, "preset", MODELS[self.model].presets)
         check_choice(self.fit_on, "fit_on", FIT_ON)
         check_positive_int(self.seed, "seed", minimum=0)
@@ -84,9 +106,29 @@ class RunConfig:
         for name in self.calibrators:
             check_choice(name, "calibrators", CALIBRATORS)
 
+    def protocol_record(self) -> Protocol:
+        """The protocol by its name."""
+        return find_protocol(self.protocol)
+
+    def departures(self) -> dict[str, list[Any]]:
+        """Settings that are not the protocol's: its value and the one used, by field name."""
+        expected = {**self._of_protocol(), "epochs": None, "batch_size": None, "negatives_per_positive": 1.0}
+        out = {
+            name: [value, getattr(self, name)]
+            for name, value in expected.items()
+            if getattr(self, name) != value
+        }
+        if self.hyperparameters:
+            out["hyperparameters"] = [{}, dict(self.hyperparameters)]
+        return out
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values by field name."""
-        return {**asdict(self), "calibrators": list(self.calibrators)}
+        return {
+            **asdict(self),
+            "calibrators": list(self.calibrators),
+            "hyperparameters": dict(self.hyperparameters),
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
@@ -95,3 +137,13 @@ class RunConfig:
         for key in values:
             check_choice(key, "configuration key", known)
         return cls(**{**values, "calibrators": tuple(values.get("calibrators", tuple(CALIBRATORS)))})
+
+    def _of_protocol(self) -> dict[str, Any]:
+        protocol = self.protocol_record()
+        split = protocol.split_of(self.dataset)
+        return {
+            "fit_on": protocol.fit_on,
+            "preset": protocol.preset,
+            "val_fraction": split.val_fraction,
+            "test_fraction": split.test_fraction,
+        }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -18,17 +17,11 @@ from linkcal._threads import blas_threads
 from linkcal._validation import check_device
 from linkcal.artifact import Artifact
 from linkcal.calibrators import Calibrator, make_calibrator
-from linkcal.data import (
-    OFFICIAL_SPLITS,
-    Graph,
-    LinkSplit,
-    NodeIds,
-    load_dataset,
-    load_official_split,
-    split_links,
-)
-from linkcal.exceptions import EdgeFeaturesWarning, InputError, SymmetricDecoderWarning
+from linkcal.data import Graph, LinkSplit, NodeIds
+from linkcal.exceptions import EdgeFeaturesWarning, SymmetricDecoderWarning
 from linkcal.experiments.config import RunConfig
+from linkcal.experiments.graphs import split_graph
+from linkcal.experiments.presets import split_hyperparameters
 from linkcal.experiments.selection import select_calibrator
 from linkcal.features import LinkScores, calibration_links, score_links
 from linkcal.metrics import evaluate_links
@@ -48,8 +41,8 @@ from linkcal.wrapper import fit_calibrator
 __all__ = [
     "RunOutcome",
     "Step",
+    "build_model",
     "configured_calibrator",
-    "load_run_input",
     "negatives_per_positive",
     "run_experiment",
     "split_for_run",
@@ -184,26 +177,6 @@ def run_experiment(
     )  # fmt: skip
 
 
-def load_run_input(config: RunConfig, data_root: str | os.PathLike[str] | None = None) -> Graph | LinkSplit:
-    """Graph of the named data set, or its official split.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown, or `config` asks for another ratio of non-links than an official split has.
-    DataNotFoundError
-        If a raw file is missing and cannot be fetched.
-    """
-    if config.dataset not in OFFICIAL_SPLITS:
-        return load_dataset(config.dataset, data_root=data_root)
-    if config.negatives_per_positive != 1.0:
-        raise InputError(
-            f"--negatives must be left out for {config.dataset}, whose split is fixed, "
-            f"got {config.negatives_per_positive:g}"
-        )
-    return load_official_split(config.dataset, data_root=data_root, seed=config.seed)
-
-
 def warn_of_limits(config: RunConfig, split: LinkSplit) -> None:
     """Say what this graph and these settings cannot give."""
     if split.graph.directed:
@@ -225,13 +198,7 @@ def split_for_run(config: RunConfig, graph: Graph | LinkSplit) -> LinkSplit:
     """Split of `graph` that `config` asks for; an official split is taken as it is."""
     if isinstance(graph, LinkSplit):
         return graph
-    return split_links(
-        graph,
-        val_fraction=config.val_fraction,
-        test_fraction=config.test_fraction,
-        negatives_per_positive=config.negatives_per_positive,
-        seed=config.seed,
-    )
+    return split_graph(config, graph)
 
 
 def negatives_per_positive(config: RunConfig, split: LinkSplit) -> float:
@@ -260,24 +227,39 @@ class _Clock:
         self._last = now
 
 
-def train_for_run(
-    config: RunConfig, split: LinkSplit, device: torch.device, notify: Callable[[Step], None]
-) -> tuple[GraphModel, LinkSplit, TrainingConfig, TrainingResult]:
-    """Trained model, the split with the message graph as the model reads it, and how it was trained."""
+def build_model(config: RunConfig, split: LinkSplit) -> tuple[GraphModel, LinkSplit, TrainingConfig]:
+    """Untrained model, the split with the message graph as the model reads it, and how to train it.
+
+    Later sources win: the preset, the protocol's own settings for it, ``hyperparameters``, ``epochs`` and
+    ``batch_size``.
+    """
     x = split.graph.x
     spec = MODELS[config.model]
+    for_model, for_training = split_hyperparameters(config.hyperparameters)
+    arguments = {**spec.presets[config.preset].model, **for_model}
     model = make_model(
         config.model,
         NODE_EMBEDDING_CHANNELS if x is None else x.size(1),
         num_nodes=split.graph.num_nodes if x is None else None,
         preset=config.preset,
         seed=config.seed,
-        **spec.cls.options_for(split, **spec.presets[config.preset].model),
+        **{**spec.cls.options_for(split, **arguments), **for_model},
     )
-    split = replace(split, graph=model.prepare(split.graph))
+    protocol = config.protocol_record()
+    of_protocol = protocol.training_of(config.model) if config.preset == protocol.preset else {}
     asked = {"epochs": config.epochs, "batch_size": config.batch_size}
-    overrides = {key: value for key, value in asked.items() if value is not None}
-    training_config = make_training_config(config.model, preset=config.preset, **overrides)
+    given = {key: value for key, value in asked.items() if value is not None}
+    training = make_training_config(
+        config.model, preset=config.preset, **{**of_protocol, **for_training, **given}
+    )
+    return model, replace(split, graph=model.prepare(split.graph)), training
+
+
+def train_for_run(
+    config: RunConfig, split: LinkSplit, device: torch.device, notify: Callable[[Step], None]
+) -> tuple[GraphModel, LinkSplit, TrainingConfig, TrainingResult]:
+    """Trained model, the split with the message graph as the model reads it, and how it was trained."""
+    model, split, training_config = build_model(config, split)
 
     def report(epoch: EpochReport) -> None:
         notify(Step("train", epoch.epoch, epoch.epochs))
@@ -293,7 +275,7 @@ def configured_calibrator(config: RunConfig, name: str, calibration_seed: int = 
 
     Calibration seed 0 is the run's own stream ``"calibration"``, k > 0 the stream ``"calibration-k"``.
     """
-    calibrator = make_calibrator(name)
+    calibrator = make_calibrator(name, **config.protocol_record().calibrator_params(name))
     if "random_state" in calibrator.get_params():
         stream = f"calibration-{calibration_seed}" if calibration_seed else "calibration"
         calibrator.set_params(random_state=stream_seed(config.seed, stream) % 2**31)
@@ -346,6 +328,9 @@ def _metrics_record(
         "model": config.model,
         "seed": config.seed,
         "fit_on": config.fit_on,
+        "protocol": config.protocol,
+        "departures": config.departures(),
+        "headline": {name: config.protocol_record().headline_of(name) for name in results},
         "negatives_per_positive": negatives_per_positive(config, split),
         "counts": split.counts(),
         "selected": selected,

@@ -15,7 +15,7 @@ from linkcal.experiments.calibration_stage import Calibration, calibrate_and_sto
 from linkcal.experiments.cells import Cell, SweepPlan, TrainingJob
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.engines import run_jobs, threads_limited, threads_per_job
-from linkcal.experiments.run import load_run_input
+from linkcal.experiments.graphs import load_graph
 from linkcal.experiments.store import BusyError, Store, is_disk_full
 from linkcal.experiments.training_stage import load_training, train_and_store
 
@@ -261,11 +261,11 @@ def _graph(config: RunConfig, options: SweepOptions) -> Graph | LinkSplit:
     if config.dataset in options.graphs:
         return options.graphs[config.dataset]
     if config.dataset in OFFICIAL_SPLITS:
-        return load_run_input(config, options.data_root)
-    return _cached_graph(config.dataset, options.data_root)
+        return load_graph(config, data_root=options.data_root)
+    return _cached_graph(config.dataset, config.protocol, options.data_root)
 
 
 @lru_cache(maxsize=4)
-def _cached_graph(name: str, data_root: str | None) -> Graph | LinkSplit:
+def _cached_graph(name: str, protocol: str, data_root: str | None) -> Graph | LinkSplit:
     """A data set that does not depend on a seed, kept for the next job of this process."""
-    return load_run_input(RunConfig(name, "gcn"), data_root)
+    return load_graph(RunConfig(name, "gcn", protocol=protocol), data_root=data_root)

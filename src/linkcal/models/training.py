@@ -17,7 +17,7 @@ from linkcal._validation import check_device, check_positive_float, check_positi
 from linkcal.data.graph import Graph
 from linkcal.data.negatives import NegativeSampler
 from linkcal.data.pairs import LinkPairs, LinkSplit
-from linkcal.exceptions import InputError, ShortageError
+from linkcal.exceptions import InputError, ShortageError, TrainingDivergedError
 from linkcal.models.adapter import DecodeReturns, as_link_predictor, auxiliary_loss_of
 
 __all__ = ["EpochReport", "TrainingConfig", "TrainingResult", "train_link_predictor"]
@@ -41,11 +41,14 @@ class TrainingConfig:
         Epochs between two looks at the validation links.
     batch_size : int, optional
         Training positives per optimiser step, each step encoding the graph anew; None takes them all at once.
+    keep_best : bool
+        Leave the model with the weights of the best validation AUC; False leaves it with the last epoch's,
+        as where the number of epochs itself was searched. Needs ``patience=None`` then.
 
     Raises
     ------
     InputError
-        If a value is out of range.
+        If a value is out of range, or the two last settings do not go together.
     """
 
     epochs: int = 400
@@ -54,6 +57,7 @@ class TrainingConfig:
     patience: int | None = 100
     eval_every: int = 5
     batch_size: int | None = None
+    keep_best: bool = True
 
     def __post_init__(self) -> None:
         check_positive_int(self.epochs, "epochs")
@@ -63,6 +67,10 @@ class TrainingConfig:
         for name in ("patience", "batch_size"):
             if getattr(self, name) is not None:
                 check_positive_int(getattr(self, name), name)
+        if not isinstance(self.keep_best, bool):
+            raise InputError(f"keep_best must be True or False, got {self.keep_best!r}")
+        if not self.keep_best and self.patience is not None:
+            raise InputError(f"patience must be None with keep_best=False, got {self.patience}")
 
 
 @dataclass(frozen=True)
@@ -92,8 +100,9 @@ class TrainingResult:
     Parameters
     ----------
     best_epoch : int
-        Epoch whose weights the model now has.
+        Epoch whose weights the model now has: the best one, or with ``keep_best=False`` the last.
     best_val_auc : float
+        Validation AUC of these weights.
     val_auc : tuple of (int, float)
         Validation AUC at each epoch where it was measured.
     epochs_run : int
@@ -150,7 +159,9 @@ def train_link_predictor(
     Raises
     ------
     InputError
-        If validation links have one class, or the loss is not finite.
+        If validation links have one class.
+    TrainingDivergedError
+        If the loss or a validation logit is not finite.
     ShortageError
         If the message graph is complete: there is no non-edge to learn from.
     UnsupportedModelError
@@ -283,7 +294,7 @@ class _Run:
         return value
 
     def _validate(self) -> float:
-        """Measure the validation AUC; keep a copy of the weights if it is the best so far."""
+        """Measure the validation AUC; keep a copy of the weights if they are wanted so far."""
         self.model.eval()
         with torch.no_grad():
             logit = self.model(self.graph.node_input, self.graph.edge_index, self.val.edge_label_index)
@@ -292,13 +303,13 @@ class _Run:
             raise self._diverged("validation logits", bad[0].item())
         auc = float(roc_auc_score(to_numpy(self.val.edge_label), to_numpy(logit)))
         self.curve.append((self.epoch, auc))
-        if auc > self.best_auc:
+        if auc > self.best_auc or not self.config.keep_best:
             self.best_auc, self.best_epoch = auc, self.epoch
             self.best_state = {name: value.clone() for name, value in self.model.state_dict().items()}
         return auc
 
-    def _diverged(self, what: str, value: float) -> InputError:
-        return InputError(
+    def _diverged(self, what: str, value: float) -> TrainingDivergedError:
+        return TrainingDivergedError(
             f"{what} must stay finite, got {value} in epoch {self.epoch} of training with "
             f"lr = {self.config.lr} (try a smaller lr, and check the size of the features)"
         )
