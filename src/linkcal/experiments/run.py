@@ -17,6 +17,7 @@ from linkcal._validation import check_device
 from linkcal.artifact import Artifact
 from linkcal.calibrators import Calibrator, make_calibrator
 from linkcal.data import Graph, LinkSplit, NodeIds, split_links
+from linkcal.evidence import gather_evidence
 from linkcal.exceptions import EdgeFeaturesWarning, SymmetricDecoderWarning
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.selection import select_calibrator
@@ -169,7 +170,10 @@ def run_experiment(
         "negatives_per_positive": _negatives_per_positive(config, split),
         "decode_returns": "logits",
     }
-    artifact = Artifact(model.cpu(), split.graph.to("cpu"), fitted, info, node_ids, split.held_out_edges())
+    evidence = gather_evidence(split, config.fit_on, seed=config.seed, spare_test=True)
+    artifact = Artifact(
+        model.cpu(), split.graph.to("cpu"), fitted, info, node_ids, split.held_out_edges(), evidence
+    )
     return RunOutcome(
         config, metrics, artifact, training_config, training, test.toggled.method, label, probability,
         clock.seconds, str(place),

@@ -201,8 +201,9 @@ class LinkScorer:
             self._structure = PairStructure(self._graph)
         # It refuses a node paired with itself, so it comes first.
         structure = self._structure(index)
-        if self._engine is None:
-            self._engine = toggle_engine(
+        engine = self._engine
+        if engine is None:
+            engine = toggle_engine(
                 self._model,
                 self._graph.node_input,
                 self._graph.edge_index,
@@ -210,7 +211,9 @@ class LinkScorer:
                 undirected=not self._graph.directed,
                 **self._options,
             )
-        toggled = toggle_in_blocks(self._engine, index, **self._in_blocks)
+        if index.size(1):  # without pairs nothing was verified
+            self._engine = engine
+        toggled = toggle_in_blocks(engine, index, **self._in_blocks)
         return LinkScores(toggled=toggled, own_edge=own_edge, label=label, structure=structure)
 
 
