@@ -1,4 +1,4 @@
-"""What a fitted predictor can be asked beyond a probability: which pairs, from where on, how sure, and anew."""
+"""What a fitted predictor does beyond a probability: select, find thresholds, give intervals, refresh."""
 
 from __future__ import annotations
 
@@ -30,12 +30,22 @@ from linkcal.evidence import Evidence
 from linkcal.exceptions import InputError, NotFittedError
 from linkcal.features import LinkScorer, LinkScores
 
-__all__ = ["BaseRate", "DecisionMethods", "SelectedLinks"]
+__all__ = ["BaseRate", "DecisionMethods", "SelectedLinks", "base_rate_origin", "graph_density"]
 
 FloatArray = NDArray[np.float64]
 
 #: Share of links among the pairs asked about, or how to estimate it.
 BaseRate = float | Literal["density"]
+
+
+def graph_density(graph: Graph) -> float:
+    """Share of all pairs that are edges, in (0, 1); what the base rate ``"density"`` stands for."""
+    return check_fraction(graph.num_pairs / max(graph.num_possible_pairs, 1), "density of the message graph")
+
+
+def base_rate_origin(base_rate: BaseRate) -> str:
+    """Where an asked base rate comes from, for people."""
+    return "density of the message graph" if base_rate == "density" else "given"
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +207,7 @@ class DecisionMethods(ABC):
             share = float(np.clip(y.mean(), 1e-12, 1.0 - 1e-12))
             z = z + base_rate_offset(self.calibration_rate, share)
             return certified_threshold(z, y, base_rate=rate, confidence=confidence, **wanted)
-        rate = self._stated_rate() if rate is None else rate
+        rate = self.base_rate if rate is None else rate
         weight = None
         if links is None:
             z, y = self._labelled(self._evidence().calibration)
@@ -242,7 +252,9 @@ class DecisionMethods(ABC):
         ``refresh`` half of the error pays for the interval of the offset (normal, by its standard error).
         """
         self._require_fitted()
-        return self.interval_of(self.scorer().score(self._placed(edge_label_index)), level=level, base_rate=base_rate)
+        return self.interval_of(
+            self.scorer().score(self._placed(edge_label_index)), level=level, base_rate=base_rate
+        )
 
     def interval_of(
         self, scores: LinkScores, *, level: float = 0.9, base_rate: BaseRate | None = None
@@ -258,7 +270,7 @@ class DecisionMethods(ABC):
             level = 1.0 - (1.0 - level) / 2.0
             margin = float(norm.isf((1.0 - level) / 2.0)) * calibrator.offset_standard_error_
         low, high = monotone_interval(reference, label, asked_scores(calibrator, X), level=level)
-        rate = self._stated_rate() if base_rate is None else self.resolve_base_rate(base_rate)
+        rate = self.base_rate if base_rate is None else self.resolve_base_rate(base_rate)
         # From the calibration links' share to the calibrator's, which a refresh has moved, and on.
         shift = getattr(calibrator, "offset_", 0.0) + base_rate_offset(self.calibration_rate, rate)
         with np.errstate(divide="ignore"):
@@ -319,8 +331,9 @@ class DecisionMethods(ABC):
         }
         return self
 
-    def _stated_rate(self) -> float:
-        """Base rate of a probability when none is asked for."""
+    @property
+    def base_rate(self) -> float:
+        """Share of links for which a probability holds when a call names none."""
         stated = self.info_.get("base_rate")
         return self.calibration_rate if stated is None else float(stated)
 

@@ -16,7 +16,7 @@ from linkcal._validation import check_choice, check_edge_index, check_fraction, 
 from linkcal.artifact import Artifact, load_artifact, save_artifact
 from linkcal.calibrators import Calibrator, base_rate_offset, calibrator_name
 from linkcal.data import Graph, LinkSplit, NodeIds, pair_keys
-from linkcal.decisions import BaseRate, DecisionMethods
+from linkcal.decisions import BaseRate, DecisionMethods, base_rate_origin, graph_density
 from linkcal.evidence import NUM_NULL_PAIRS, Evidence, gather_evidence
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.features import FitOn, LinkScorer, LinkScores, calibration_links, score_links
@@ -159,7 +159,8 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
             "negatives_per_positive": (len(scores) - positives) / positives,
         }
         if base_rate is not None:
-            self.info_ |= {"base_rate": self.resolve_base_rate(base_rate), "base_rate_origin": _origin(base_rate)}
+            rate = self.resolve_base_rate(base_rate)
+            self.info_ |= {"base_rate": rate, "base_rate_origin": base_rate_origin(base_rate)}
         return self
 
     def scorer(self) -> LinkScorer:
@@ -254,7 +255,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         """Calibrated logits [L], float64, of links that :meth:`score` scored."""
         self._require_fitted()
         logit = self._calibrated(scores)
-        rate = self._stated_rate() if base_rate is None else self.resolve_base_rate(base_rate)
+        rate = self.base_rate if base_rate is None else self.resolve_base_rate(base_rate)
         logit += base_rate_offset(self.calibration_rate, rate)
         return torch.as_tensor(logit, device=scores.logit.device)
 
@@ -294,9 +295,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         self._require_fitted()
         if isinstance(base_rate, str):
             check_choice(base_rate, "base_rate", ("density",))
-            return check_fraction(
-                self.graph_.num_pairs / max(self.graph_.num_possible_pairs, 1), "density of the message graph"
-            )
+            return graph_density(self.graph_)
         return check_fraction(base_rate, "base_rate")
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -363,11 +362,6 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
             key: value for key, value in artifact.info.items() if key not in ("selected", "decode_returns")
         }
         return loaded.eval()
-
-
-def _origin(base_rate: BaseRate) -> str:
-    """Where an asked base rate comes from, for people."""
-    return "density of the message graph" if base_rate == "density" else "given"
 
 
 def _beside(predictor: nn.Module, split: LinkSplit) -> LinkSplit:

@@ -60,7 +60,9 @@ def fit_offset(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float,
             break
         b = following
     if curvature <= 0.0:
-        raise InputError("y must leave room for an offset, got labels that the logits separate beyond float64")
+        raise InputError(
+            "y must leave room for an offset, got labels that the logits separate beyond float64"
+        )
     return b, float(1.0 / np.sqrt(curvature))
 
 

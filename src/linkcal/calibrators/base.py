@@ -346,7 +346,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         unknown = ~np.isin(label, self.classes_)
         if unknown.any():
             raise InputError(
-                f"y must hold only the labels of fit, {self.classes_.tolist()}, got {label[unknown][0].item()!r}"
+                f"y must hold only the labels of fit, {self.classes_.tolist()}, "
+                f"got {label[unknown][0].item()!r}"
             )
         return np.asarray(label == self.classes_[1], dtype=np.float64)
 

@@ -57,7 +57,9 @@ def clopper_pearson(successes: Any, trials: Any, tail: float) -> tuple[FloatArra
     return np.asarray(lower), np.asarray(upper)
 
 
-def monotone_interval(score: Any, label: Any, asked: Any, *, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
+def monotone_interval(
+    score: Any, label: Any, asked: Any, *, level: float = 0.9
+) -> tuple[FloatArray, FloatArray]:
     """Interval for the probability of a link at a score, if that does not fall with the score.
 
     Parameters
@@ -72,7 +74,7 @@ def monotone_interval(score: Any, label: Any, asked: Any, *, level: float = 0.9)
     Returns
     -------
     low, high : ndarray of shape (n,)
-        In [0, 1], both rising where the windows' counts do.
+        In [0, 1].
 
     Raises
     ------
@@ -87,13 +89,15 @@ def monotone_interval(score: Any, label: Any, asked: Any, *, level: float = 0.9)
     with its nominal probability; likewise above. Three windows on each side, of ``n^(2/3)`` times 1/2, 1 and
     2 links, share the error by Bonferroni; at the ends of the scores a window is what there is. So for every
     sample size each asked score's interval covers r(s) with probability at least `level`: for one score, not
-    for all at once. Two binary searches and six counts for each score.
+    for all at once. It is widened to the bounds of a window around the score, which changes little where r
+    rises and saves most of the coverage where it does not. Two binary searches and eight counts for each
+    score.
 
     Examples
     --------
     >>> low, high = monotone_interval(range(100), [0] * 50 + [1] * 50, [10, 90], level=0.9)
     >>> low.round(2).tolist(), high.round(2).tolist()
-    ([0.0, 0.83], [0.17, 1.0])
+    ([0.0, 0.82], [0.17, 1.0])
     """
     s, q = check_scores(score), check_scores(asked, "asked")
     y = check_binary_labels(label, len(s), "label")
@@ -110,8 +114,11 @@ def monotone_interval(score: Any, label: Any, asked: Any, *, level: float = 0.9)
         first, last = np.maximum(end - width, 0), np.minimum(start + width, len(s))
         low = np.maximum(low, clopper_pearson(upto[end] - upto[first], end - first, tail)[0])
         high = np.minimum(high, clopper_pearson(upto[last] - upto[start], last - start, tail)[1])
-    # Bounds from different sides cross only where the labels contradict a rising curve.
-    return np.minimum(low, high), np.maximum(low, high)
+    # Where the curve falls after all, windows on one side lie beyond it; one around the score does not.
+    width = max(1, round(len(s) ** (2.0 / 3.0)))
+    first, last = np.maximum(start - width // 2, 0), np.minimum(end + width // 2, len(s))
+    around = clopper_pearson(upto[last] - upto[first], last - first, tail)
+    return np.minimum(low, around[0]), np.maximum(high, around[1])
 
 
 def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
@@ -177,7 +184,7 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
     >>> s = rng.normal(size=(2000, 1))
     >>> y = rng.random(2000) < 1 / (1 + np.exp(-s[:, 0]))
     >>> low, high = IntervalCalibrator(Platt()).fit(s, y).predict_interval([[0.0]], level=0.9)[0]
-    >>> bool(low < 0.5 < high < low + 0.2)
+    >>> bool(low < 0.5 < high < low + 0.25)
     True
     """
 
@@ -235,7 +242,9 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         p = self.calibrator_.predict_proba(X)[:, 1]
-        low, high = monotone_interval(self.score_, self.label_, asked_scores(self.calibrator_, X), level=level)
+        low, high = monotone_interval(
+            self.score_, self.label_, asked_scores(self.calibrator_, X), level=level
+        )
         return np.column_stack((np.minimum(low, p), np.maximum(high, p)))
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -255,7 +264,7 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
 
 
 def asked_scores(calibrator: Calibrator, X: Any) -> FloatArray:
-    """Scores of asked links on the scale of :func:`ranking_scores`, (n,); an offset of ``refresh`` is left out."""
+    """Scores of asked links on the scale of :func:`ranking_scores`, (n,), without an offset of ``refresh``."""
     if calibrator.link_features == "none":
         return np.asarray(X, dtype=np.float64)[:, 0]
     return calibrator.decision_function(X) - getattr(calibrator, "offset_", 0.0)

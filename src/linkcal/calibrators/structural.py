@@ -173,7 +173,8 @@ class StructuralCalibrator(Calibrator):
         Returns
         -------
         dict of str to ndarray of shape (n,)
-            ``intercept`` (with the offset of ``refresh``), ``logit`` and a term for each column used (``terms_``); each but the intercept has
+            ``intercept`` (with the offset of ``refresh``), ``logit`` and a term for each column used
+            (``terms_``); each but the intercept has
             mean 0 over the calibration links. Added up in this order they are :meth:`decision_function`.
         """
         X = self._check_predict(X)

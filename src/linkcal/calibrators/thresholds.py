@@ -186,7 +186,9 @@ def certified_threshold(
     error = 1.0 - check_fraction(confidence, "confidence")
     positives = int(label.sum())
     if positives in (0, z.size):
-        raise InputError(f"y must hold both classes, got {positives} links and {z.size - positives} non-links")
+        raise InputError(
+            f"y must hold both classes, got {positives} links and {z.size - positives} non-links"
+        )
     share = positives / z.size
     rate = share if base_rate is None else check_fraction(base_rate, "base_rate")
     z = z + base_rate_offset(share, rate)
@@ -197,7 +199,12 @@ def certified_threshold(
         threshold = _by_recall(links, check_fraction(recall, "recall"), error)
     lower, recall_bound = _bounds(links, others, np.array([threshold]), rate, error)
     return LinkThreshold(
-        float(sigmoid(np.array(threshold))), threshold, float(lower[0]), float(recall_bound[0]), rate, 1.0 - error
+        float(sigmoid(np.array(threshold))),
+        threshold,
+        float(lower[0]),
+        float(recall_bound[0]),
+        rate,
+        1.0 - error,
     )
 
 
@@ -217,7 +224,8 @@ def _bounds(
 
 
 def _by_precision(links: FloatArray, others: FloatArray, wanted: float, rate: float, error: float) -> float:
-    grid = float(logit(np.array(wanted))) - _STEP * np.arange(-_STEPS_ABOVE, _STEPS_BELOW)
+    steps = np.arange(-_STEPS_ABOVE, _STEPS_BELOW, dtype=np.float64)
+    grid = logit(np.array([wanted])) - _STEP * steps
     lowest, highest = -1, 0.0
     for start, part in _CHAINS:
         bound, _ = _bounds(links, others, grid[start:], rate, part * error)

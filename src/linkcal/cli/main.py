@@ -19,6 +19,7 @@ from linkcal.cli.fit import fit
 from linkcal.cli.list import list_names
 from linkcal.cli.run import run
 from linkcal.cli.score import score
+from linkcal.cli.select import select
 from linkcal.cli.top import top
 from linkcal.exceptions import LinkcalError
 
@@ -34,6 +35,7 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("fit")(fit)
 app.command("score")(score)
+app.command("select")(select)
 app.command("top")(top)
 app.command("list")(list_names)
 

@@ -12,6 +12,7 @@ import typer
 
 from linkcal.cli.console import log, step_progress
 from linkcal.cli.options import (
+    BaseRateOption,
     BatchSize,
     Device,
     Epochs,
@@ -22,6 +23,7 @@ from linkcal.cli.options import (
     Out,
     Preset,
     Seed,
+    as_base_rate,
 )
 from linkcal.cli.results import print_results
 
@@ -49,6 +51,7 @@ def run(
     batch_size: BatchSize = None,
     preset: Preset = "default",
     negatives: Negatives = 1.0,
+    base_rate: BaseRateOption = None,
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
@@ -65,6 +68,7 @@ def run(
         epochs=epochs,
         batch_size=batch_size,
         negatives_per_positive=negatives,
+        base_rate=as_base_rate(base_rate),
     )
     graph: Graph | LinkSplit
     if dataset in OFFICIAL_SPLITS:

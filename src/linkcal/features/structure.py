@@ -75,6 +75,7 @@ class PairStructure:
         self._lists = _neighbour_lists(graph)
 
     def __call__(self, edge_label_index: Tensor) -> Tensor:
+        """Degrees and common neighbours [L, 3]."""
         graph = self._graph
         pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
         loops = pairs[0] == pairs[1]

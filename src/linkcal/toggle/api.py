@@ -236,7 +236,9 @@ def toggle_in_blocks(
     out: Mapping[str, Any] | None = None,
 ) -> ToggledEmbeddings:
     """Toggle checked pairs [2, L] by a prepared engine and put the blocks together."""
-    return _collected(_blocks(engine, pairs, check_positive_int(block_size, "block_size")), pairs.size(1), out)
+    return _collected(
+        _blocks(engine, pairs, check_positive_int(block_size, "block_size")), pairs.size(1), out
+    )
 
 
 def _collected(
