@@ -223,7 +223,8 @@ def thresholds(world: World, draws: int, size: int) -> list[str]:
                 missed = np.mean(np.array(real) < wanted) if real else np.nan
                 lines.append(
                     f"| {name} | {rule} | {what} {wanted} | {np.mean(real) if real else np.nan:.3f} | "
-                    f"{100 * missed:.1f} % | {none} of {draws} | {np.mean(recall) if recall else np.nan:.3f} |"
+                    f"{100 * missed:.1f} % | {none} of {draws} | "
+                    f"{np.mean(recall) if recall else np.nan:.3f} |"
                 )
                 print(lines[-1], flush=True)
     return lines
@@ -285,11 +286,11 @@ def main() -> None:
     }
     text = [
         "# Decisions where the truth is known",
-        f"`python benchmarks/decisions.py --nodes {options.nodes} --seed {options.seed} --size {options.size} "
-        f"--draws {options.draws} --interval-draws {options.interval_draws}`",
+        f"`python benchmarks/decisions.py --nodes {options.nodes} --seed {options.seed} "
+        f"--size {options.size} --draws {options.draws} --interval-draws {options.interval_draws}`",
         f"A simulated graph of {options.nodes} nodes, one GCN, one to one negatives; {options.draws} draws "
-        f"({options.interval_draws} for intervals, 200 asked pairs each) of {options.size} calibration links. "
-        f"Mean |true probability - 1/2| of the pairs: {best:.3f}.",
+        f"({options.interval_draws} for intervals, 200 asked pairs each) of {options.size} calibration "
+        f"links. Mean |true probability - 1/2| of the pairs: {best:.3f}.",
     ]
     for part in options.parts:
         text += [f"## {part.capitalize()}", "\n".join(made[part]())]

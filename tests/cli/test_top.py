@@ -9,7 +9,6 @@ import pytest
 
 from linkcal.wrapper import CalibratedLinkPredictor
 
-
 pytestmark = pytest.mark.filterwarnings("always::linkcal.exceptions.BaseRateWarning")
 
 

@@ -112,7 +112,6 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
             weight 0 do not count), or if the weights do not fit.
         """
         self._fit(*self._check_fit(X, y, sample_weight))
-        self._forget_offset()
         return self
 
     def refresh(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -352,7 +351,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         return np.asarray(label == self.classes_[1], dtype=np.float64)
 
     def _check_fit(self, X: Any, y: Any, sample_weight: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Check and return X, y as 0/1 and weights, without the rows of weight 0; set ``classes_``."""
+        """Check and return X, y as 0/1 and weights, without the rows of weight 0.
+
+        Sets ``classes_`` and drops the offset of an earlier ``refresh``.
+        """
         X, y = self._validated(X, y, reset=True)
         try:
             check_classification_targets(y)
@@ -370,6 +372,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
                 f"{type_of_target(y)}: y must hold two classes, got {len(classes)}"
             )
         self.classes_ = classes
+        self._forget_offset()
         return X, codes.astype(np.float64), weight
 
     def _check_predict(self, X: Any) -> FloatArray:

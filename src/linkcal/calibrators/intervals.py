@@ -106,17 +106,19 @@ def monotone_interval(
     tail = (1.0 - check_fraction(level, "level")) / (2 * len(_WINDOWS))
     order = np.argsort(s, kind="stable")
     s, upto = s[order], np.concatenate(([0.0], np.cumsum(y[order])))
+    # Windows end where groups of equal scores do: the order of the links then means nothing.
+    group, after = np.searchsorted(s, s, side="left"), np.searchsorted(s, s, side="right")
     # Links at the very score belong to both sides.
     end, start = np.searchsorted(s, q, side="right"), np.searchsorted(s, q, side="left")
     low, high = np.zeros(len(q)), np.ones(len(q))
     for factor in _WINDOWS:
         width = max(1, round(factor * len(s) ** (2.0 / 3.0)))
-        first, last = np.maximum(end - width, 0), np.minimum(start + width, len(s))
+        first, last = group[np.maximum(end - width, 0)], after[np.minimum(start + width, len(s)) - 1]
         low = np.maximum(low, clopper_pearson(upto[end] - upto[first], end - first, tail)[0])
         high = np.minimum(high, clopper_pearson(upto[last] - upto[start], last - start, tail)[1])
     # Where the curve falls after all, windows on one side lie beyond it; one around the score does not.
-    width = max(1, round(len(s) ** (2.0 / 3.0)))
-    first, last = np.maximum(start - width // 2, 0), np.minimum(end + width // 2, len(s))
+    half = max(1, round(len(s) ** (2.0 / 3.0) / 2.0))
+    first, last = group[np.maximum(start - half, 0)], after[np.minimum(end + half, len(s)) - 1]
     around = clopper_pearson(upto[last] - upto[first], last - first, tail)
     return np.minimum(low, around[0]), np.maximum(high, around[1])
 
@@ -264,7 +266,7 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
 
 
 def asked_scores(calibrator: Calibrator, X: Any) -> FloatArray:
-    """Scores of asked links on the scale of :func:`ranking_scores`, (n,), without an offset of ``refresh``."""
+    """Scores of asked links on the scale of :func:`ranking_scores`, (n,); no offset of ``refresh``."""
     if calibrator.link_features == "none":
         return np.asarray(X, dtype=np.float64)[:, 0]
     return calibrator.decision_function(X) - getattr(calibrator, "offset_", 0.0)

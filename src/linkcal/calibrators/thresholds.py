@@ -236,8 +236,8 @@ def _by_precision(links: FloatArray, others: FloatArray, wanted: float, rate: fl
             lowest = max(lowest, start + passed - 1)
     if lowest < 0:
         raise InputError(
-            f"precision must be at most {highest:.4g}, all that {links.size} links and {others.size} non-links "
-            f"show at a base rate of {rate:.4g}, got {wanted:g}"
+            f"precision must be at most {highest:.4g}, all that {links.size} links and {others.size} "
+            f"non-links show at a base rate of {rate:.4g}, got {wanted:g}"
         )
     return float(grid[lowest])
 

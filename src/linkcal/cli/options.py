@@ -45,8 +45,8 @@ BaseRateOption = Annotated[
     typer.Option(
         "--base-rate",
         metavar="RATE|density",
-        help="Share of links among the pairs that probabilities are for, or `density`: the share of all pairs "
-        "that are edges of the message graph. Default: what the folder was made with, else that of the "
+        help="Share of links among the pairs that probabilities are for, or `density`: the share of all "
+        "pairs that are edges of the message graph. Default: what the folder was made with, else that of the "
         "calibration links.",
     ),
 ]
