@@ -145,13 +145,13 @@ def test_threshold_on_asked_pairs_and_on_calibration_links(fitted, small_split):
 
 
 def test_threshold_tested_on_labels_moves_with_the_base_rate(fitted, small_split):
-    found = fitted.threshold_for(small_split.test, precision=0.6, confidence=0.9)
+    found = fitted.threshold_for(small_split.test, precision=0.55, confidence=0.9)
     assert (found.confidence, found.base_rate) == (pytest.approx(0.9), 0.5)
-    assert found.precision >= 0.6
+    assert found.precision >= 0.55
     z, y = fitted(small_split.test.edge_label_index), small_split.test.edge_label
     share = y[z >= found.logit].mean().item()
     assert share > found.precision
-    with pytest.raises(InputError, match=r"precision must be at most .*, all that 299 links and 299"):
+    with pytest.raises(InputError, match=r"precision must be one that 234 links and 234 non-links can show"):
         fitted.threshold_for(small_split.test, precision=0.99, base_rate=0.001)
 
 
@@ -216,12 +216,12 @@ def test_refresh_moves_the_share_and_keeps_the_ranking(trained_gcn, small_split)
     clp = CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)
     test = small_split.test
     before, interval = clp(test.edge_label_index), clp.predict_interval(test.edge_label_index)
-    kept = torch.cat([torch.arange(60), torch.arange(299, 299 + 240)])
+    kept = torch.cat([torch.arange(50), torch.arange(234, 234 + 200)])
     fresh = LinkPairs(test.edge_label_index[:, kept], test.edge_label[kept])
     clp.refresh(fresh)
     assert clp.calibration_rate == pytest.approx(0.2)
     record = clp.info_["refresh"]
-    assert (record["links"], record["positives"]) == (300, 60)
+    assert (record["links"], record["positives"]) == (250, 50)
     assert clp.predict_proba(fresh.edge_label_index).mean().item() == pytest.approx(0.2, abs=1e-5)
     np.testing.assert_allclose(clp(test.edge_label_index) - before, record["offset"], rtol=1e-9)
     # The interval moves along and is wider, in logits, by the doubt about the offset.

@@ -262,6 +262,8 @@ class DecisionMethods(ABC):
         """Interval [L, 2] of links that a scorer scored; see :meth:`predict_interval`."""
         self._require_fitted()
         level = check_fraction(level, "level")
+        if not len(scores):
+            return torch.empty(0, 2, dtype=torch.float64)
         calibrator = self.calibrator_
         X = scores.to_matrix(calibrator.link_features)
         reference, label = self._interval_evidence()
@@ -367,6 +369,8 @@ class DecisionMethods(ABC):
         return self._calibrated(scores), links.edge_label.cpu().numpy().astype(np.float64)
 
     def _calibrated(self, scores: LinkScores) -> FloatArray:
+        if not len(scores):  # scikit-learn's checks refuse no rows
+            return np.empty(0)
         return self.calibrator_.decision_function(scores.to_matrix(self.calibrator_.link_features))
 
     def _placed(self, pairs: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from linkcal.cli import main
 from linkcal.wrapper import CalibratedLinkPredictor
 
 pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
@@ -37,9 +36,9 @@ def rows(text):
 
 def test_lists_what_the_wrapper_selects(cli, fitted, asked, tmp_path):
     path, names, index, loaded = asked
-    answer = cli("select", fitted, path, "--fdr", 0.3)
+    answer = cli("select", fitted, path, "--fdr", 0.95)
     assert answer.code == 0
-    found = loaded.select(index, fdr=0.3)
+    found = loaded.select(index, fdr=0.95)
     assert 0 < found.selected.sum() < 300
     listed = rows(answer.out)
     expected = [pair for pair, taken in zip(names, found.selected.tolist(), strict=True) if taken]
@@ -48,7 +47,7 @@ def test_lists_what_the_wrapper_selects(cli, fitted, asked, tmp_path):
     p = loaded.predict_proba(index[:, found.selected])
     np.testing.assert_allclose([float(row["probability"]) for row in listed], p, rtol=1e-6)
     assert "known edges left out" in answer.err
-    assert cli("select", fitted, path, "--fdr", 0.3, "--out", tmp_path / "s.csv").out == ""
+    assert cli("select", fitted, path, "--fdr", 0.95, "--out", tmp_path / "s.csv").out == ""
     assert (tmp_path / "s.csv").read_text() == answer.out
 
 
@@ -89,22 +88,23 @@ def test_interval_columns(cli, fitted, asked, tmp_path):
     assert "interval must be in (0, 1), got 1.5" in bad.err
 
 
-def test_base_rate_of_a_run_is_in_every_output(cli, files, tmp_path):
+def test_base_rate_of_a_run_is_in_every_output(cli, files, fitted, tmp_path):
+    # As the folder of the fixture, but for the base rate.
     arguments = [
-        "fit", str(files.folder / "edges.csv"), "--features", str(files.folder / "features.csv"),
-        "--epochs", "5", "--seed", "1",
+        "fit", files.folder / "edges.csv", "--features", files.folder / "features.csv",
+        "--epochs", 20, "--seed", 1,
     ]  # fmt: skip
-    plain, rare = tmp_path / "plain", tmp_path / "rare"
-    assert main([*arguments, "--out", str(plain)]) == 0
+    rare = tmp_path / "rare"
     answer = cli(*arguments, "--out", rare, "--base-rate", "0.02")
     assert answer.code == 0
     assert "base rate of 0.02 (given)" in " ".join(answer.out.split())
-    before, after = (json.loads((folder / "metrics.json").read_text()) for folder in (plain, rare))
+    before, after = (json.loads((folder / "metrics.json").read_text()) for folder in (fitted, rare))
     assert "base_rate" not in before
     assert after["base_rate"] == 0.02
     # Ranking is untouched; probabilities are small, so that the Brier score of weighted links is too.
     for name in before["results"]:
         assert after["results"][name]["hits@20"] == before["results"][name]["hits@20"]
+        assert after["results"][name]["auc"] == pytest.approx(before["results"][name]["auc"])
         assert after["results"][name]["brier"] < 0.05
     page = " ".join((rare / "report.html").read_text().split())
     assert "They hold where 2 % of the asked pairs are links (49 non-links for each link)" in page
@@ -112,9 +112,8 @@ def test_base_rate_of_a_run_is_in_every_output(cli, files, tmp_path):
     loaded = CalibratedLinkPredictor.load(rare)
     assert loaded.base_rate == 0.02
     pairs = loaded.graph_.pairs[:, :5]
-    torch.testing.assert_close(
-        loaded.predict_proba(pairs), CalibratedLinkPredictor.load(plain).predict_proba(pairs, base_rate=0.02)
-    )
+    expected = CalibratedLinkPredictor.load(fitted).predict_proba(pairs, base_rate=0.02)
+    torch.testing.assert_close(loaded.predict_proba(pairs), expected)
     assert "warning" not in cli("top", rare, "-k", 3).err
     wrong = cli(*arguments, "--out", tmp_path / "wrong", "--base-rate", "2")
     assert wrong.code == 1

@@ -236,8 +236,8 @@ def _by_precision(links: FloatArray, others: FloatArray, wanted: float, rate: fl
             lowest = max(lowest, start + passed - 1)
     if lowest < 0:
         raise InputError(
-            f"precision must be at most {highest:.4g}, all that {links.size} links and {others.size} "
-            f"non-links show at a base rate of {rate:.4g}, got {wanted:g}"
+            f"precision must be one that {links.size} links and {others.size} non-links can show at a base "
+            f"rate of {rate:.4g} (lower bound {highest:.4g} where the tests begin), got {wanted:g}"
         )
     return float(grid[lowest])
 

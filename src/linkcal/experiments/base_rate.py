@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from linkcal.calibrators import Calibrator, base_rate_offset, shift_base_rate
 from linkcal.data import LinkSplit
 from linkcal.decisions import base_rate_origin, graph_density
+from linkcal.metrics import METRICS
 
-__all__ = ["AskedRate"]
+__all__ = ["AskedRate", "ranking_metrics"]
 
 FloatArray = NDArray[np.float64]
 
@@ -67,3 +68,9 @@ class AskedRate:
     def record(self) -> dict[str, Any]:
         """JSON values for metrics and artifact."""
         return {"base_rate": self.rate, "base_rate_origin": self.origin}
+
+
+def ranking_metrics(label: FloatArray, decision: FloatArray, result: dict[str, float]) -> dict[str, float]:
+    """The ranking metrics of a result again, without weights; what does not exist stays NaN."""
+    names = [name for name in result if name in METRICS and METRICS[name].input == "score"]
+    return {name: METRICS[name].function(label, decision) for name in names if not np.isnan(result[name])}

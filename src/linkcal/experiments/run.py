@@ -19,7 +19,7 @@ from linkcal.calibrators import Calibrator, make_calibrator
 from linkcal.data import Graph, LinkSplit, NodeIds, split_links
 from linkcal.evidence import gather_evidence
 from linkcal.exceptions import EdgeFeaturesWarning, SymmetricDecoderWarning
-from linkcal.experiments.base_rate import AskedRate
+from linkcal.experiments.base_rate import AskedRate, ranking_metrics
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.selection import select_calibrator
 from linkcal.features import LinkScores, calibration_links, score_links
@@ -291,6 +291,9 @@ def _evaluate(
             probability[name], decision = asked.probability(calibrator, X), asked.decision(calibrator, X)
         weight = None if asked is None else asked.weight(label)
         results[name] = evaluate_links(label, probability[name], decision, sample_weight=weight)
+        if asked is not None:
+            # Hits@K counts K non-links that are there, not their weights.
+            results[name] |= ranking_metrics(label, decision, results[name])
     return label, probability, results
 
 
