@@ -117,7 +117,7 @@ METHODS: dict[str, Callable[..., FloatArray]] = {
 
 def intervals(world: World, draws: int, size: int, level: float) -> list[str]:
     lines = [
-        "| calibrator | interval | coverage of the share at the score | lowest tenth of scores | "
+        "| calibrator | interval | coverage of the share at the score | worst tenth of scores | "
         "coverage of the pair's own probability | mean width |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
