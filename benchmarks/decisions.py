@@ -115,7 +115,9 @@ METHODS: dict[str, Callable[..., FloatArray]] = {
 }
 
 
-def intervals(world: World, draws: int, size: int, level: float) -> list[str]:
+def intervals(
+    world: World, draws: int, size: int, level: float, methods: dict[str, Callable[..., FloatArray]]
+) -> list[str]:
     lines = [
         "| calibrator | interval | coverage of the share at the score | worst tenth of scores | "
         "coverage of the pair's own probability | mean width |",
@@ -127,7 +129,7 @@ def intervals(world: World, draws: int, size: int, level: float) -> list[str]:
         "in-n-out-plus": StructuralCalibrator(),
     }.items():
         X_all = world.X[calibrator.link_features]
-        for method, interval in METHODS.items():
+        for method, interval in methods.items():
             rng = np.random.default_rng(1)
             hit, own, width, tenth = [], [], [], []
             for _ in range(draws):
@@ -273,13 +275,20 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1000, help="calibration links and non-links together")
     parser.add_argument("--draws", type=int, default=200, help="of selections, thresholds and refreshes")
     parser.add_argument("--interval-draws", type=int, default=30)
+    parser.add_argument("--methods", nargs="+", default=["windows", "bootstrap", "Venn-ABERS"])
     parser.add_argument("--parts", nargs="+", default=["intervals", "selection", "thresholds", "refreshes"])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     world = World(options.nodes, options.seed)
     best = np.abs(expit(0.0) - world.true) @ world.mass
     made = {
-        "intervals": lambda: intervals(world, options.interval_draws, options.size, 0.9),
+        "intervals": lambda: intervals(
+            world,
+            options.interval_draws,
+            options.size,
+            0.9,
+            {name: METHODS[name] for name in METHODS if name.split()[0] in options.methods},
+        ),
         "selection": lambda: selection(world, options.draws, options.size),
         "thresholds": lambda: thresholds(world, options.draws, options.size),
         "refreshes": lambda: refreshes(world, options.draws, options.size),
