@@ -11,7 +11,8 @@ ROOT = Path(linkcal.__file__).parent
 
 _BASICS = {"exceptions", "_validation", "_math", "_random", "_columns", "_files", "_threads"}
 _GRAPH_SIDE = _BASICS | {"data", "models", "toggle", "features"}
-_ALL = _GRAPH_SIDE | {"calibrators", "metrics", "plots", "report", "artifact", "wrapper", "experiments"}
+_ALL = _GRAPH_SIDE | {"calibrators", "metrics", "plots", "report", "artifact", "experiments"}
+_ALL |= {"evidence", "decisions", "wrapper"}
 
 #: Sub-packages (and modules) that each may import at run time, beside itself.
 ALLOWED = {
@@ -31,8 +32,10 @@ ALLOWED = {
     "calibrators": _BASICS | {"metrics"},
     "plots": _BASICS | {"metrics"},
     "report": _BASICS | {"metrics", "plots"},
-    "artifact": _GRAPH_SIDE | {"calibrators"},
-    "wrapper": _GRAPH_SIDE | {"calibrators", "artifact"},
+    "evidence": _GRAPH_SIDE,
+    "artifact": _GRAPH_SIDE | {"calibrators", "evidence"},
+    "decisions": _GRAPH_SIDE | {"calibrators", "evidence"},
+    "wrapper": _GRAPH_SIDE | {"calibrators", "evidence", "artifact", "decisions"},
     "ranking": _ALL - {"experiments"},
     "experiments": _ALL,
     "reproduction": _BASICS | {"calibrators", "metrics", "plots", "experiments"},

@@ -4,6 +4,7 @@ Scores depend on the graph that messages pass over, so the message graph belongs
 
     artifact.json            format, version, what the calibrators were fitted on, SHA-256 of every other file
     graph.safetensors        message edges and node features, and the held-out edges
+    evidence.safetensors     calibration links and held-out pairs without an edge, for decisions and intervals
     calibrators.json         class, hyper-parameters and scalars of every calibrator
     calibrators.safetensors  their arrays
     nodes.parquet            the user's node ids, where they are not 0 .. N-1
@@ -33,7 +34,8 @@ from torch import Tensor, nn
 
 from linkcal._validation import check_edge_index, check_positive_int
 from linkcal.calibrators import Calibrator, calibrator_name, make_calibrator
-from linkcal.data import Graph, NodeIds
+from linkcal.data import Graph, LinkPairs, NodeIds
+from linkcal.evidence import Evidence
 from linkcal.exceptions import ArtifactError, InputError
 from linkcal.models import GraphModel, load_model, save_model
 
@@ -45,8 +47,9 @@ ARTIFACT_FORMAT_VERSION = 1
 _FORMAT = "linkcal-artifact"
 _HEAD = "artifact.json"
 _NODES = "nodes.parquet"
+_EVIDENCE = "evidence.safetensors"
 _REQUIRED = {"graph.safetensors", "calibrators.json", "calibrators.safetensors", "model.safetensors"}
-_FILES = _REQUIRED | {"model.json", _NODES}
+_FILES = _REQUIRED | {"model.json", _NODES, _EVIDENCE}
 _INFO_KEYS = ("fit_on", "selected", "negatives_per_positive")
 
 
@@ -68,6 +71,8 @@ class Artifact:
         The user's names of the nodes.
     held_out : Tensor [2, H], optional
         Known edges that are not in the message graph: the split's validation and test links.
+    evidence : Evidence, optional
+        Calibration links and null pairs; artifacts written before there was any do not have it.
     """
 
     model: nn.Module
@@ -76,6 +81,7 @@ class Artifact:
     info: dict[str, Any] = field(default_factory=dict)
     node_ids: NodeIds | None = None
     held_out: Tensor | None = None
+    evidence: Evidence | None = None
 
 
 def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
@@ -163,7 +169,30 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
         info=head["info"],
         held_out=held_out,
         node_ids=NodeIds.load(source / _NODES) if _NODES in head["files"] else None,
+        evidence=_read_evidence(source, graph.num_nodes) if _EVIDENCE in head["files"] else None,
     )
+
+
+def _read_evidence(source: Path, num_nodes: int) -> Evidence:
+    try:
+        tensors = load_tensors(_read(source / _EVIDENCE))
+        pairs = check_edge_index(tensors["calibration_pairs"], num_nodes, "calibration_pairs")
+        links = LinkPairs(pairs, tensors["calibration_label"])
+        return Evidence(links, check_edge_index(tensors["null_pairs"], num_nodes, "null_pairs"))
+    except (SafetensorError, KeyError, InputError) as error:
+        raise ArtifactError(
+            f"{source / _EVIDENCE} must hold calibration links and null pairs, got {error}"
+        ) from error
+
+
+def _write_evidence(evidence: Evidence, folder: Path) -> None:
+    tensors = {
+        "calibration_pairs": evidence.calibration.edge_label_index,
+        "calibration_label": evidence.calibration.edge_label,
+        "null_pairs": evidence.null_pairs,
+    }
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    (folder / _EVIDENCE).write_bytes(save_tensors(tensors))
 
 
 def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tensor | None]:
@@ -196,6 +225,8 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
         tensors["held_out"] = artifact.held_out.cpu().contiguous()
     (folder / "graph.safetensors").write_bytes(save_tensors(tensors))
     _write_calibrators(artifact.calibrators, folder)
+    if artifact.evidence is not None:
+        _write_evidence(artifact.evidence, folder)
     if artifact.node_ids is not None:
         artifact.node_ids.save(folder / _NODES)
 

@@ -14,6 +14,7 @@ from torch_geometric.nn.models import GAE, InnerProductDecoder
 
 from linkcal._validation import check_edge_index, check_positive_int
 from linkcal.data import Graph, pair_keys
+from linkcal.decisions import BaseRate
 from linkcal.exceptions import NotFittedError, UnsupportedModelError
 from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
 from linkcal.wrapper import CalibratedLinkPredictor
@@ -38,12 +39,14 @@ class RankedPairs:
     logit : Tensor [n]
         The model's uncalibrated scores, falling; equal ones by (u, v).
     probability : Tensor [n]
-        Calibrated, for the ratio in `negatives_per_positive`.
+        Calibrated, for the share of links `base_rate`.
     negatives_per_positive : float
-        Non-links per link for which the probabilities hold. Among ALL pairs links are far rarer, so real
-        shares of links are smaller.
+        Non-links per link for which the probabilities hold, ``(1 - base_rate) / base_rate``. Among ALL pairs
+        links are far rarer than among the calibration links; ask for ``base_rate="density"``.
     candidates : str
         What was ranked: ``"all missing pairs"`` or ``"missing pairs at distance 2"``.
+    base_rate : float
+        Share of links for which the probabilities hold.
     """
 
     edge_label_index: Tensor
@@ -51,10 +54,16 @@ class RankedPairs:
     probability: Tensor
     negatives_per_positive: float
     candidates: str
+    base_rate: float
 
 
 def most_probable_pairs(
-    predictor: CalibratedLinkPredictor, k: int, *, chunk_size: int = 1 << 18, exclude: Tensor | None = None
+    predictor: CalibratedLinkPredictor,
+    k: int,
+    *,
+    chunk_size: int = 1 << 18,
+    exclude: Tensor | None = None,
+    base_rate: BaseRate | None = None,
 ) -> RankedPairs:
     """Rank all pairs that are no edge of the message graph by the model's score and keep the best k.
 
@@ -70,6 +79,9 @@ def most_probable_pairs(
     exclude : Tensor [2, K], optional
         More known edges to leave out, for instance ``split.held_out_edges()``; the predictor's own
         `held_out_` are left out in any case.
+    base_rate : float in (0, 1) or "density", optional
+        Share of links among ALL missing pairs, as in ``predictor.predict_proba``. Without it the
+        probabilities hold for ``predictor.base_rate`` and are far too high as shares among all pairs.
 
     Returns
     -------
@@ -105,6 +117,9 @@ def most_probable_pairs(
     k = check_positive_int(k, "k")
     chunk_size = check_positive_int(chunk_size, "chunk_size")
     exclude = _known_edges(predictor, exclude)
+    rate = predictor.base_rate if base_rate is None else predictor.resolve_base_rate(base_rate)
+    stated = base_rate is None and "base_rate" not in predictor.info_
+    ratio = float(predictor.info_["negatives_per_positive"]) if stated else (1.0 - rate) / rate
     if isinstance(predictor.predictor, PairPredictor):
         pairs = _top_two_hop_pairs(predictor, k, chunk_size, exclude)
         candidates = "missing pairs at distance 2"
@@ -124,9 +139,10 @@ def most_probable_pairs(
     return RankedPairs(
         edge_label_index=pairs,
         logit=scores.logit,
-        probability=predictor.probability_of(scores),
-        negatives_per_positive=float(predictor.info_["negatives_per_positive"]),
+        probability=predictor.probability_of(scores, base_rate=base_rate),
+        negatives_per_positive=ratio,
         candidates=candidates,
+        base_rate=rate,
     )
 
 

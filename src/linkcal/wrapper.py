@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from sklearn.base import clone
@@ -16,18 +16,17 @@ from linkcal._validation import check_choice, check_edge_index, check_fraction, 
 from linkcal.artifact import Artifact, load_artifact, save_artifact
 from linkcal.calibrators import Calibrator, base_rate_offset, calibrator_name
 from linkcal.data import Graph, LinkSplit, NodeIds, pair_keys
-from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
-from linkcal.features import FitOn, LinkScores, calibration_links, score_links
+from linkcal.decisions import BaseRate, DecisionMethods, base_rate_origin, graph_density
+from linkcal.evidence import NUM_NULL_PAIRS, Evidence, gather_evidence
+from linkcal.exceptions import InputError, UnsupportedModelError
+from linkcal.features import FitOn, LinkScorer, LinkScores, calibration_links, score_links
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
 from linkcal.toggle.engine import evaluating
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor"]
 
-#: Share of links among the pairs asked about, or how to estimate it.
-BaseRate = float | Literal["density"]
 
-
-class CalibratedLinkPredictor(nn.Module):
+class CalibratedLinkPredictor(DecisionMethods, nn.Module):
     """Calibrated probabilities from any trained link predictor.
 
     ``fit`` scores the calibration links, each without its own edge, and fits a clone of the calibrator on
@@ -54,9 +53,12 @@ class CalibratedLinkPredictor(nn.Module):
     held_out_ : Tensor [2, H] or None
         Known edges that are not in the message graph: the validation links, and in a folder of
         ``linkcal run`` or ``linkcal fit`` the test links too.
+    evidence_ : Evidence or None
+        Calibration links and pairs that nothing was fitted on, for ``select``, ``threshold_for`` and
+        ``predict_interval``; None if it was loaded from a folder written before there was any.
     info_ : dict
         ``fit_on``, ``negatives_per_positive`` and counts of the calibration links. Probabilities are valid
-        for the ratio of non-links to links named there.
+        for the ratio of non-links to links named there, or for ``base_rate`` if that stands there.
 
     Raises
     ------
@@ -80,6 +82,7 @@ class CalibratedLinkPredictor(nn.Module):
     graph_: Graph
     node_ids_: NodeIds | None
     held_out_: Tensor | None
+    evidence_: Evidence | None
     info_: dict[str, Any]
 
     def __init__(
@@ -105,7 +108,14 @@ class CalibratedLinkPredictor(nn.Module):
             self.graph_ = replace(self.graph_, edge_index=fn(self.graph_.edge_index), x=x)
         return self
 
-    def fit(self, split: LinkSplit, *, fit_on: FitOn = "val") -> Self:
+    def fit(
+        self,
+        split: LinkSplit,
+        *,
+        fit_on: FitOn = "val",
+        base_rate: BaseRate | None = None,
+        num_null: int = NUM_NULL_PAIRS,
+    ) -> Self:
         """Fit the calibrator on links of `split`; test links are not read.
 
         Parameters
@@ -113,6 +123,11 @@ class CalibratedLinkPredictor(nn.Module):
         split : LinkSplit
         fit_on : {"val", "train-loo", "train"}
             See :func:`linkcal.features.calibration_links`.
+        base_rate : float in (0, 1) or "density", optional
+            Share of links among the pairs that will be asked about: all probabilities are given for it
+            unless a call names another one. By default that of the calibration links.
+        num_null : int
+            Null pairs drawn for ``select``; see :func:`linkcal.evidence.gather_evidence`.
 
         Returns
         -------
@@ -121,7 +136,8 @@ class CalibratedLinkPredictor(nn.Module):
         Raises
         ------
         InputError
-            If `split` is no LinkSplit or its calibration links have only one class.
+            If `split` is no LinkSplit, its calibration links have only one class, or `base_rate` is not in
+            (0, 1).
         """
         if not isinstance(split, LinkSplit):
             raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
@@ -133,6 +149,7 @@ class CalibratedLinkPredictor(nn.Module):
         self.calibrator_ = fit_calibrator(self.calibrator, scores, validation)
         self.graph_ = split.graph
         self.node_ids_ = None
+        self.evidence_ = gather_evidence(split, fit_on, num_null=num_null)
         self.held_out_ = split.val.edge_label_index[:, split.val.edge_label == 1]
         positives = int(scores.label.sum()) if scores.label is not None else 0
         self.info_ = {
@@ -141,13 +158,23 @@ class CalibratedLinkPredictor(nn.Module):
             "calibration_negatives": len(scores) - positives,
             "negatives_per_positive": (len(scores) - positives) / positives,
         }
+        if base_rate is not None:
+            rate = self.resolve_base_rate(base_rate)
+            self.info_ |= {"base_rate": rate, "base_rate_origin": base_rate_origin(base_rate)}
         return self
+
+    def scorer(self) -> LinkScorer:
+        """Scorer of the message graph, which it encodes once; for pairs that come in chunks.
+
+        The model must not change while it is used.
+        """
+        self._require_fitted()
+        return LinkScorer(self.predictor, self.graph_)
 
     def score(self, edge_label_index: Tensor) -> LinkScores:
         """Uncalibrated logits and toggled embeddings of pairs [2, L] on the message graph."""
         self._require_fitted()
-        pairs = check_edge_index(edge_label_index, self.graph_.num_nodes, "edge_label_index")
-        return score_links(self.predictor, self.graph_, pairs.to(self.graph_.edge_index.device))
+        return self.scorer().score(self._placed(edge_label_index))
 
     def known_edges(self, edge_label_index: Tensor) -> Tensor:
         """Whether each pair [2, L] is an edge of the message graph or one that was held out, [L], bool."""
@@ -198,7 +225,8 @@ class CalibratedLinkPredictor(nn.Module):
         base_rate : float in (0, 1) or "density", optional
             Share of links among the pairs that are asked about; see :meth:`resolve_base_rate`. Odds are
             multiplied by the ratio of the prior odds, which leaves the ranking as it is. Without it
-            probabilities hold for the calibration links' share, ``calibration_rate``.
+            probabilities hold for the base rate given to ``fit``, else for the calibration links' share,
+            ``calibration_rate``.
         batch_size : int
             Pairs scored at once.
 
@@ -214,10 +242,11 @@ class CalibratedLinkPredictor(nn.Module):
             If a pair is out of range or joins a node to itself, or `base_rate` is not in (0, 1).
         """
         self._require_fitted()
-        pairs = check_edge_index(edge_label_index, self.graph_.num_nodes, "edge_label_index")
+        pairs = self._placed(edge_label_index)
         size = check_positive_int(batch_size, "batch_size")
+        scorer = self.scorer()
         parts = [
-            self.probability_of(self.score(pairs[:, i : i + size]), base_rate=base_rate)
+            self.probability_of(scorer.score(pairs[:, i : i + size]), base_rate=base_rate)
             for i in range(0, max(pairs.size(1), 1), size)
         ]
         return torch.cat(parts)
@@ -225,15 +254,15 @@ class CalibratedLinkPredictor(nn.Module):
     def logit_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
         """Calibrated logits [L], float64, of links that :meth:`score` scored."""
         self._require_fitted()
-        logit = self.calibrator_.decision_function(scores.to_matrix(self.calibrator_.link_features))
-        if base_rate is not None:
-            logit += base_rate_offset(self.calibration_rate, self.resolve_base_rate(base_rate))
+        logit = self._calibrated(scores)
+        rate = self.base_rate if base_rate is None else self.resolve_base_rate(base_rate)
+        logit += base_rate_offset(self.calibration_rate, rate)
         return torch.as_tensor(logit, device=scores.logit.device)
 
     def probability_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
         """Probability [L] of links that :meth:`score` scored, in the dtype of their logits."""
         self._require_fitted()
-        if base_rate is not None:
+        if base_rate is not None or "base_rate" in self.info_:
             # From the logit: a probability near 1 has lost the digits that the shift brings back.
             return torch.sigmoid(self.logit_of(scores, base_rate=base_rate)).to(scores.logit.dtype)
         features = scores.features(self.calibrator_.link_features)
@@ -266,9 +295,7 @@ class CalibratedLinkPredictor(nn.Module):
         self._require_fitted()
         if isinstance(base_rate, str):
             check_choice(base_rate, "base_rate", ("density",))
-            return check_fraction(
-                self.graph_.num_pairs / max(self.graph_.num_possible_pairs, 1), "density of the message graph"
-            )
+            return graph_density(self.graph_)
         return check_fraction(base_rate, "base_rate")
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -283,7 +310,13 @@ class CalibratedLinkPredictor(nn.Module):
         name = calibrator_name(self.calibrator_)
         info = {**self.info_, "selected": name, "decode_returns": self.decode_returns}
         artifact = Artifact(
-            self.model, self.graph_, {name: self.calibrator_}, info, self.node_ids_, self.held_out_
+            self.model,
+            self.graph_,
+            {name: self.calibrator_},
+            info,
+            self.node_ids_,
+            self.held_out_,
+            self.evidence_,
         )
         save_artifact(artifact, folder)
 
@@ -324,14 +357,11 @@ class CalibratedLinkPredictor(nn.Module):
         loaded.graph_ = artifact.graph
         loaded.node_ids_ = artifact.node_ids
         loaded.held_out_ = artifact.held_out
+        loaded.evidence_ = artifact.evidence
         loaded.info_ = {
             key: value for key, value in artifact.info.items() if key not in ("selected", "decode_returns")
         }
         return loaded.eval()
-
-    def _require_fitted(self) -> None:
-        if not hasattr(self, "calibrator_"):
-            raise NotFittedError("CalibratedLinkPredictor must be fitted first, call fit")
 
 
 def _beside(predictor: nn.Module, split: LinkSplit) -> LinkSplit:

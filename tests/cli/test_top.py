@@ -9,6 +9,8 @@ import pytest
 
 from linkcal.wrapper import CalibratedLinkPredictor
 
+pytestmark = pytest.mark.filterwarnings("always::linkcal.exceptions.BaseRateWarning")
+
 
 def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
@@ -23,7 +25,8 @@ def test_lists_missing_pairs_by_name_and_states_the_ratio(cli, files, fitted):
     assert not {tuple(sorted((row["source"], row["target"]))) for row in listed} & names
     logits = [float(row["logit"]) for row in listed]
     assert logits == sorted(logits, reverse=True)
-    assert "Probabilities hold for 1 non-links per link" in answer.err.replace("\n", " ")
+    assert "Probabilities hold for 1 non-links per link (base rate 0.5)" in answer.err.replace("\n", " ")
+    assert "linkcal: warning: among all pairs links are far rarer than the 0.5" in answer.err
     predictor = CalibratedLinkPredictor.load(fitted / "artifact")
     assert predictor.held_out_.size(1) > 0
 
@@ -40,3 +43,19 @@ def test_bad_number(cli, fitted, k):
     answer = cli("top", fitted, "-k", k)
     assert answer.code == 1
     assert "k must be a whole number >= 1" in answer.err
+
+
+def test_base_rate_moves_the_probabilities_and_silences_the_warning(cli, fitted):
+    plain, moved = cli("top", fitted, "-k", 5), cli("top", fitted, "-k", 5, "--base-rate", "0.01")
+    assert "warning" not in moved.err
+    assert "99 non-links per link (base rate 0.01)" in moved.err
+    for before, after in zip(rows(plain.out), rows(moved.out), strict=True):
+        assert before["logit"] == after["logit"]
+        p = float(before["probability"])
+        odds = p / (1 - p) * 0.01 / 0.99
+        assert float(after["probability"]) == pytest.approx(odds / (1 + odds), rel=1e-4)
+    by_density = cli("top", fitted, "-k", 5, "--base-rate", "density")
+    assert "warning" not in by_density.err
+    answer = cli("top", fitted, "-k", 5, "--base-rate", "1.2")
+    assert answer.code == 1
+    assert "base_rate must be in (0, 1), got 1.2" in answer.err

@@ -103,10 +103,10 @@ def test_case_14_weights_equal_physical_repetition() -> None:
     assert expected_calibration_error(y, shifted, sample_weight=weight) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_prediction_of_one_half_counts_as_a_link() -> None:
+def test_prediction_of_one_half_counts_as_no_link() -> None:
     assert expected_calibration_error([1, 1], [0.5, 0.5], variant="top-label") == 0.5
     curve = reliability_curve([1, 0, 1], [0.5, 0.5, 0.5], variant="top-label")
-    np.testing.assert_allclose(curve.frequency, [2 / 3])
+    np.testing.assert_allclose(curve.frequency, [1 / 3])
 
 
 # --- debiased error -----------------------------------------------------------------------------------------

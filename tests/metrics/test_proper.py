@@ -20,7 +20,7 @@ def test_values_by_hand() -> None:
         -(math.log(0.8) + math.log(0.6) + math.log(0.5) + math.log(0.1)) / 4, rel=1e-12
     )
     assert brier_score(Y, P) == pytest.approx((0.04 + 0.16 + 0.25 + 0.81) / 4, rel=1e-12)
-    assert accuracy(Y, P) == 0.75  # 0.5 predicts a link; only 0.9 is wrong
+    assert accuracy(Y, P) == 0.5  # 0.5 predicts no link; 0.5 and 0.9 are wrong
 
 
 def test_weighted_values_by_hand() -> None:
@@ -49,7 +49,7 @@ def test_equal_scikit_learn(seed: int) -> None:
         brier_score_loss(y, p, sample_weight=w), rel=1e-12
     )
     assert accuracy(y, p, sample_weight=w) == pytest.approx(
-        accuracy_score(y, p >= 0.5, sample_weight=w), rel=1e-12
+        accuracy_score(y, p > 0.5, sample_weight=w), rel=1e-12
     )
 
 

@@ -9,11 +9,13 @@ from linkcal.calibrators.embedding_mlp import EmbeddingMLP
 from linkcal.calibrators.histogram import Histogram
 from linkcal.calibrators.identity import Identity
 from linkcal.calibrators.in_n_out import InNOut
+from linkcal.calibrators.intervals import IntervalCalibrator, monotone_interval
 from linkcal.calibrators.isotonic import Isotonic
 from linkcal.calibrators.platt import Platt
 from linkcal.calibrators.registry import CALIBRATORS, CalibratorSpec, calibrator_name, make_calibrator
 from linkcal.calibrators.structural import StructuralCalibrator
 from linkcal.calibrators.temperature import Temperature
+from linkcal.calibrators.thresholds import LinkThreshold, certified_threshold, expected_threshold
 from linkcal.calibrators.together import fit_together
 
 __all__ = [
@@ -26,15 +28,20 @@ __all__ = [
     "Histogram",
     "Identity",
     "InNOut",
+    "IntervalCalibrator",
     "Isotonic",
+    "LinkThreshold",
     "Platt",
     "StructuralCalibrator",
     "Temperature",
     "base_rate_offset",
     "calibrator_name",
+    "certified_threshold",
     "conformal_p_values",
+    "expected_threshold",
     "fit_together",
     "make_calibrator",
+    "monotone_interval",
     "select_links",
     "shift_base_rate",
 ]

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from linkcal._math import sigmoid
 from linkcal._validation import check_sample_weight, check_scores, in_container_of, to_numpy
+from linkcal.calibrators._offset import fit_offset, shifted
 from linkcal.calibrators._state import StateKind, checked, exported
 from linkcal.exceptions import ArtifactError, BaseRateWarning, InputError, NotFittedError
 
@@ -40,6 +41,9 @@ _LARGEST_LOGIT, _SMALLEST_LOGIT = 1e100, 1e-100
 
 _LARGEST = float(np.finfo(np.float64).max)
 
+# Fitted attributes that only :meth:`Calibrator.refresh` sets.
+_REFRESHED: dict[str, StateKind] = {"offset_": float, "offset_standard_error_": float}
+
 
 class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     """Base of all calibrators: scikit-learn classifiers on ``X (n, 1 + k)`` with the logit in column 0.
@@ -54,6 +58,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         The two labels, sorted; the second is the positive one ("link").
     n_features_in_ : int
         1 + k.
+    offset_, offset_standard_error_ : float
+        After :meth:`refresh` only: what is added to every calibrated logit, and how well it is known.
 
     Notes
     -----
@@ -68,6 +74,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
 
     classes_: NDArray[Any]
     n_features_in_: int
+    offset_: float
+    offset_standard_error_: float
 
     @abstractmethod
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
@@ -106,6 +114,62 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         self._fit(*self._check_fit(X, y, sample_weight))
         return self
 
+    def refresh(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Refit only the offset of the calibrated logit on new labels; the map's form stays.
+
+        For links whose base rate has drifted since ``fit``: a hundred new labels move one number well, and a
+        whole map badly. A second refresh replaces the first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1 + k)
+            As in ``fit``.
+        y : array-like of shape (n,)
+            Labels out of ``classes_``, both present.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative counts.
+
+        Returns
+        -------
+        self
+            With ``offset_`` and ``offset_standard_error_``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        InputError
+            If X has another number of columns than in ``fit`` or is not finite, if a label is not one of
+            ``classes_``, or only one class is present: the likelihood has no maximum then.
+
+        Notes
+        -----
+        The offset b maximises the likelihood of ``sigmoid(z + b)``, z being the logit as it was fitted; its
+        standard error is ``1 / sqrt(sum_i w_i p_i (1 - p_i))`` (Fisher information), right for independent
+        links if an offset is all that has changed.
+
+        Examples
+        --------
+        >>> from linkcal.calibrators import Platt
+        >>> platt = Platt().fit([[0.0]] * 4, [1, 1, 0, 0])
+        >>> platt.refresh([[0.0]] * 100, [1] * 10 + [0] * 90).predict_proba([[0.0]])[:, 1].round(6)
+        array([0.1])
+        >>> round(platt.offset_standard_error_, 6)  # 1 / sqrt(100 * 0.1 * 0.9)
+        0.333333
+        """
+        X = self._check_predict(X)
+        label = self._known_labels(y, len(X))
+        weight = check_sample_weight(sample_weight, len(X))
+        before = self.__dict__.pop("offset_", None), self.__dict__.pop("offset_standard_error_", None)
+        try:
+            offset, error = fit_offset(self._finite_decision(X), label, weight)
+        except InputError:
+            if before[0] is not None:
+                self.offset_, self.offset_standard_error_ = before
+            raise
+        self.offset_, self.offset_standard_error_ = offset, error
+        return self
+
     def decision_function(self, X: Any) -> FloatArray:
         """Calibrated logit, float64 of shape (n,), always finite.
 
@@ -135,6 +199,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Positive class where the calibrated logit is above 0 (p > 0.5), else the negative one.
+
+        The same rule as in ``linkcal.metrics.accuracy`` and in scikit-learn: p = 0.5 is no link.
 
         Parameters
         ----------
@@ -202,7 +268,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         """
         self._require_fitted()
         head = {"classes_": self.classes_.tolist(), "n_features_in_": int(self.n_features_in_)}
-        return head | exported({name: getattr(self, name) for name in self._state}, self._state)
+        kinds = self._state | ({} if not hasattr(self, "offset_") else _REFRESHED)
+        return head | exported({name: getattr(self, name) for name in kinds}, kinds)
 
     def set_state(self, state: dict[str, Any]) -> Self:
         """Restore what :meth:`get_state` returned; afterwards the calibrator is fitted.
@@ -222,11 +289,14 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
             calibrator is then left as it was.
         """
         kinds: dict[str, StateKind] = {"classes_": list, "n_features_in_": int, **self._state}
+        if _REFRESHED.keys() & state.keys():
+            kinds |= _REFRESHED
         fitted = checked(state, kinds, type(self).__name__)
         if len(fitted["classes_"]) != 2:
             raise ArtifactError(f"classes_ must be a list of two labels, got {fitted['classes_']!r}")
         fitted["classes_"] = np.asarray(fitted["classes_"])
         before = dict(self.__dict__)
+        self._forget_offset()
         self.__dict__.update(fitted)
         try:
             # One row through the map: shapes that do not belong together show here, not at the first use.
@@ -252,17 +322,39 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
 
     def _finite_decision(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
-            decision = self._decision(X)
+            decision = self._decision(X) + getattr(self, "offset_", 0.0)
         return np.clip(decision, -_LARGEST, _LARGEST)
 
     def _bounded_probability(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
             p = self._probability(X)
+            if hasattr(self, "offset_"):
+                p = shifted(p, self.offset_)
         # An average of numbers in [0, 1] can round to 1.0000000000000002.
         return np.clip(p, 0.0, 1.0)
 
+    def _forget_offset(self) -> None:
+        for name in _REFRESHED:
+            self.__dict__.pop(name, None)
+
+    def _known_labels(self, y: Any, n: int) -> FloatArray:
+        """Labels as 0/1, which must be out of ``classes_``."""
+        label = to_numpy(y)
+        if label.shape != (n,):
+            raise InputError(f"y must have shape ({n},), got {label.shape}")
+        unknown = ~np.isin(label, self.classes_)
+        if unknown.any():
+            raise InputError(
+                f"y must hold only the labels of fit, {self.classes_.tolist()}, "
+                f"got {label[unknown][0].item()!r}"
+            )
+        return np.asarray(label == self.classes_[1], dtype=np.float64)
+
     def _check_fit(self, X: Any, y: Any, sample_weight: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Check and return X, y as 0/1 and weights, without the rows of weight 0; set ``classes_``."""
+        """Check and return X, y as 0/1 and weights, without the rows of weight 0.
+
+        Sets ``classes_`` and drops the offset of an earlier ``refresh``.
+        """
         X, y = self._validated(X, y, reset=True)
         try:
             check_classification_targets(y)
@@ -280,6 +372,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
                 f"{type_of_target(y)}: y must hold two classes, got {len(classes)}"
             )
         self.classes_ = classes
+        self._forget_offset()
         return X, codes.astype(np.float64), weight
 
     def _check_predict(self, X: Any) -> FloatArray:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from linkcal._validation import check_fraction, check_probabilities, in_container_of
+from linkcal.calibrators._offset import shifted
 
 __all__ = ["base_rate_offset", "shift_base_rate"]
 
@@ -87,7 +88,4 @@ def shift_base_rate(prob: Any, *, from_rate: float, to_rate: float) -> Any:
     # bfloat16 has no NumPy type; it must be widened first.
     values = prob.detach().double() if isinstance(prob, torch.Tensor) else prob
     p = check_probabilities(values, "prob")
-    # Every step is monotone under rounding, so that no two links change places.
-    with np.errstate(divide="ignore", over="ignore"):
-        shifted = 1.0 / (1.0 + (1.0 - p) / p * np.exp(-offset))
-    return in_container_of(prob, shifted)
+    return in_container_of(prob, shifted(p, offset))

@@ -173,13 +173,14 @@ class StructuralCalibrator(Calibrator):
         Returns
         -------
         dict of str to ndarray of shape (n,)
-            ``intercept``, ``logit`` and a term for each column used (``terms_``); each but the intercept has
+            ``intercept`` (with the offset of ``refresh``), ``logit`` and a term for each column used
+            (``terms_``); each but the intercept has
             mean 0 over the calibration links. Added up in this order they are :meth:`decision_function`.
         """
         X = self._check_predict(X)
         columns = self._model().contributions(X[:, self.columns_])
         terms = {name: columns[:, j] for j, name in enumerate(self.terms_)}
-        return {"intercept": np.full(len(X), self.intercept_), **terms}
+        return {"intercept": np.full(len(X), self.intercept_ + getattr(self, "offset_", 0.0)), **terms}
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         n_knots = check_positive_int(self.n_knots, "n_knots", minimum=0)

@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from linkcal.cli.options import BatchSize, Device, Epochs, FitOnOption, Json, Model, Negatives, Preset, Seed
+from linkcal.cli.options import (
+    BaseRateOption,
+    BatchSize,
+    Device,
+    Epochs,
+    FitOnOption,
+    Json,
+    Model,
+    Negatives,
+    Preset,
+    Seed,
+    as_base_rate,
+)
 from linkcal.cli.run import preset_source, run_on_graph
 
 __all__ = ["fit"]
@@ -33,6 +45,7 @@ def fit(
     batch_size: BatchSize = None,
     preset: Preset = None,
     negatives: Negatives = 1.0,
+    base_rate: BaseRateOption = None,
     json: Json = False,
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
@@ -54,6 +67,7 @@ def fit(
         epochs=epochs,
         batch_size=batch_size,
         negatives_per_positive=negatives,
+        base_rate=as_base_rate(base_rate),
     )
     check_output_folder(out)
     named = read_edges(edges, features=features, source=source, target=target, directed=directed)

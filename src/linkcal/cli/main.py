@@ -21,6 +21,7 @@ from linkcal.cli.list import list_names
 from linkcal.cli.run import run
 from linkcal.cli.score import score
 from linkcal.cli.search import search
+from linkcal.cli.select import select
 from linkcal.cli.sweep import export, sweep
 from linkcal.cli.tables import tables
 from linkcal.cli.top import top
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("fit")(fit)
 app.command("score")(score)
+app.command("select")(select)
 app.command("top")(top)
 app.command("sweep")(sweep)
 app.command("export")(export)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 __all__ = [
+    "BaseRateOption",
     "BatchSize",
     "Device",
     "Epochs",
@@ -19,6 +20,7 @@ __all__ = [
     "Preset",
     "Protocol",
     "Seed",
+    "as_base_rate",
 ]
 
 Model = Annotated[str, typer.Option("--model", help="Link predictor; see `linkcal list models`.")]
@@ -53,6 +55,24 @@ Protocol = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the results.")]
 Json = Annotated[bool, typer.Option("--json", help="Print metrics.json to stdout instead of a table.")]
+BaseRateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--base-rate",
+        metavar="RATE|density",
+        help="Share of links among the pairs that probabilities are for, or `density`: the share of all "
+        "pairs that are edges of the message graph. Default: what the folder was made with, else that of the "
+        "calibration links.",
+    ),
+]
 Negatives = Annotated[
     float, typer.Option("--negatives", help="Non-links drawn for each link, in every part of the split.")
 ]
+
+
+def as_base_rate(text: str | None) -> Any:
+    """A number where the text is one; anything else is left to the library's own check."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text

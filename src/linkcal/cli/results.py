@@ -34,7 +34,7 @@ def print_results(metrics: dict[str, Any]) -> None:
         ),
         caption=(
             f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} non-links: "
-            f"probabilities hold for {metrics['negatives_per_positive']:g} non-links per link. In %, "
+            f"probabilities hold for {_ratio(metrics)}. In %, "
             "NLL in nats, Brier as it is. * ECE at or below floor q95, which a calibrated predictor "
             f"exceeds in 5 of 100 test sets. {_headline(metrics['headline'])}"
         ),
@@ -62,6 +62,15 @@ def _headline(columns: dict[str, str]) -> str:
         return ""
     pairs = ", ".join(f"{column.replace('_', ' ')} for {name}" for name, column in columns.items())
     return f"The protocol's one-column table mixes metrics: {pairs}."
+
+
+def _ratio(metrics: dict[str, Any]) -> str:
+    if "base_rate" not in metrics:
+        return f"{metrics['negatives_per_positive']:g} non-links per link"
+    return (
+        f"a base rate of {metrics['base_rate']:.4g} ({metrics['base_rate_origin']}), where metrics weigh the "
+        "non-links accordingly"
+    )
 
 
 def _cell(name: str, row: dict[str, float]) -> str:

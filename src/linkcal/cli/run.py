@@ -12,6 +12,7 @@ import typer
 
 from linkcal.cli.console import log, step_progress
 from linkcal.cli.options import (
+    BaseRateOption,
     BatchSize,
     Device,
     Epochs,
@@ -23,6 +24,7 @@ from linkcal.cli.options import (
     Preset,
     Protocol,
     Seed,
+    as_base_rate,
 )
 from linkcal.cli.results import print_results
 
@@ -51,6 +53,7 @@ def run(
     preset: Preset = None,
     protocol: Protocol = "default",
     negatives: Negatives = 1.0,
+    base_rate: BaseRateOption = None,
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
@@ -66,6 +69,7 @@ def run(
         epochs=epochs,
         batch_size=batch_size,
         negatives_per_positive=negatives,
+        base_rate=as_base_rate(base_rate),
     )
     graph = load_graph(config, data_root=data_root)
     suffix = "" if protocol == "default" else f"-{protocol}"

@@ -15,6 +15,7 @@ import typer
 
 from linkcal._files import written_whole
 from linkcal.cli.console import counted, log
+from linkcal.cli.options import BaseRateOption, as_base_rate
 
 if TYPE_CHECKING:
     from linkcal.data import PairChunk
@@ -30,6 +31,7 @@ _EDGE_FEATURES = (
 )
 
 _COLUMNS = ("source", "target", "logit", "probability", "in_graph")
+_ENDS = ("p_low", "p_high")
 
 
 def score(
@@ -39,14 +41,10 @@ def score(
     calibrator: Annotated[
         str | None, typer.Option("--calibrator", help="Default: the one selected when the folder was made.")
     ] = None,
-    base_rate: Annotated[
-        str | None,
-        typer.Option(
-            "--base-rate",
-            metavar="RATE|density",
-            help="Share of links among the asked pairs, or `density`: the share of all pairs that are edges "
-            "of the message graph. Default: that of the calibration links.",
-        ),
+    base_rate: BaseRateOption = None,
+    interval: Annotated[
+        float | None,
+        typer.Option("--interval", help="Level of an interval for each probability: columns p_low, p_high."),
     ] = None,
     source: Annotated[str, typer.Option("--source", help="Column of the pairs' first node.")] = "source",
     target: Annotated[str, typer.Option("--target", help="Column of the pairs' second node.")] = "target",
@@ -56,8 +54,10 @@ def score(
 
     `logit` is the model's uncalibrated score. A pair that is already a known edge (also one that was held out
     for validation or test) is scored with that edge removed and flagged in `in_graph`. Scores are computed on
-    the message graph that the calibrator was fitted with.
+    the message graph that the calibrator was fitted with. With `--interval 0.9` two more columns say how well
+    each probability is known from the calibration links.
     """
+    from linkcal._validation import check_fraction
     from linkcal.data import NodeIds, read_pairs
     from linkcal.exceptions import InputError
     from linkcal.wrapper import CalibratedLinkPredictor
@@ -69,47 +69,50 @@ def score(
     predictor = CalibratedLinkPredictor.load(folder, calibrator=calibrator)
     node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
     chunks = read_pairs(pairs, node_ids, source=source, target=target, chunk_size=chunk_size)
-    rate = None if base_rate is None else predictor.resolve_base_rate(_rate(base_rate))
-    note = _provenance(predictor, base_rate, rate)
+    rate = None if base_rate is None else predictor.resolve_base_rate(as_base_rate(base_rate))
+    if interval is not None:
+        check_fraction(interval, "interval")
+    note = _provenance(predictor, base_rate, rate, interval)
     if out is None:
         # A bad row far down must not leave half an answer on stdout.
         with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, "w+", newline="", encoding="utf-8") as spool:
-            _write(chunks, predictor, spool, rate)
+            _write(chunks, predictor, spool, rate, interval)
             spool.seek(0)
             shutil.copyfileobj(spool, sys.stdout)
         log(note["statement"])
         return
     with written_whole(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        total = _write(chunks, predictor, file, rate)
+        total = _write(chunks, predictor, file, rate, interval)
     side = out.with_name(out.name + ".meta.json")
     with written_whole(side) as temporary:
         temporary.write_text(json.dumps({"pairs": total, **note}, indent=2) + "\n", encoding="utf-8")
     log(f"{total:,} pairs: {out}; how they were scored: {side}")
 
 
-def _rate(text: str) -> Any:
-    """A number where the text is one; anything else is left to the predictor's own check."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 def _write(
-    chunks: Iterator[PairChunk], predictor: CalibratedLinkPredictor, file: IO[str], rate: float | None
+    chunks: Iterator[PairChunk],
+    predictor: CalibratedLinkPredictor,
+    file: IO[str],
+    rate: float | None,
+    interval: float | None,
 ) -> int:
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    writer.writerow(_COLUMNS if interval is None else (*_COLUMNS, *_ENDS))
     total = 0
+    scorer = predictor.scorer()
     for chunk in counted(chunks, "pairs scored"):
-        scores = predictor.score(chunk.edge_label_index)
+        scores = scorer.score(chunk.edge_label_index)
         flags = predictor.known_edges(chunk.edge_label_index).tolist()
+        ends = []
+        if interval is not None:
+            ends = predictor.interval_of(scores, level=interval, base_rate=rate).T.tolist()
         rows = zip(
             chunk.source.to_pylist(),
             chunk.target.to_pylist(),
             scores.logit.tolist(),
             predictor.probability_of(scores, base_rate=rate).tolist(),
             ("true" if known else "false" for known in flags),
+            *ends,
             strict=True,
         )
         writer.writerows(rows)
@@ -117,25 +120,36 @@ def _write(
     return total
 
 
-def _provenance(predictor: CalibratedLinkPredictor, asked: str | None, rate: float | None) -> dict[str, Any]:
+def _provenance(
+    predictor: CalibratedLinkPredictor, asked: str | None, rate: float | None, interval: float | None
+) -> dict[str, Any]:
     """What a reader must know to use the probabilities."""
     graph, info = predictor.graph_, predictor.info_
     ratio = f"{info['negatives_per_positive']:g} non-links per link"
-    if rate is None:
+    if rate is None and "base_rate" not in info:
         valid, origin = f"hold for {ratio}", "calibration links"
     else:
-        origin = "density of the message graph" if asked == "density" else "given"
+        origin = info.get("base_rate_origin", "given")
+        if rate is not None:
+            origin = "density of the message graph" if asked == "density" else "given"
+        rate = predictor.base_rate if rate is None else rate
         valid = f"are for a base rate of {rate:.6g} ({origin}), moved there from {ratio}"
+    if interval is not None:
+        valid += (
+            f"; p_low and p_high hold the share of links among pairs of a pair's score with probability "
+            f"{interval:g}"
+        )
     return {
         "statement": (
             f"Scored on the message graph that the calibrator was fitted with ({graph.num_nodes:,} nodes, "
             f"{graph.num_pairs:,} edges: the training edges only), each pair without its own edge. "
             f"Probabilities {valid}." + (_EDGE_FEATURES if graph.features_from_edges else "")
         ),
-        "base_rate": predictor.calibration_rate if rate is None else rate,
+        **info,
+        "base_rate": predictor.base_rate if rate is None else rate,
         "base_rate_origin": origin,
+        "interval_level": interval,
         "calibrator": type(predictor.calibrator_).__name__,
         "message_graph": {"nodes": graph.num_nodes, "edges": graph.num_pairs, "directed": graph.directed},
         "features_from_edges": graph.features_from_edges,
-        **info,
     }

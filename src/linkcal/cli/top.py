@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -11,6 +12,7 @@ import typer
 
 from linkcal._files import written_whole
 from linkcal.cli.console import log
+from linkcal.cli.options import BaseRateOption, as_base_rate
 
 if TYPE_CHECKING:
     from linkcal.data import NodeIds
@@ -28,6 +30,7 @@ def top(
     calibrator: Annotated[
         str | None, typer.Option("--calibrator", help="Default: the one selected when the folder was made.")
     ] = None,
+    base_rate: BaseRateOption = None,
     chunk_size: Annotated[int, typer.Option("--chunk-size", help="Pairs held at once.")] = 1 << 18,
 ) -> None:
     """List the pairs without an edge that the model finds most probable, with calibrated probabilities.
@@ -37,13 +40,14 @@ def top(
     only pairs at distance 2 compete.
     """
     from linkcal.data import NodeIds
+    from linkcal.exceptions import BaseRateWarning
     from linkcal.experiments import ARTIFACT_FOLDER
     from linkcal.ranking import most_probable_pairs
     from linkcal.wrapper import CalibratedLinkPredictor
 
     artifact_folder = folder / ARTIFACT_FOLDER if (folder / ARTIFACT_FOLDER).is_dir() else folder
     predictor = CalibratedLinkPredictor.load(artifact_folder, calibrator=calibrator)
-    ranked = most_probable_pairs(predictor, k, chunk_size=chunk_size)
+    ranked = most_probable_pairs(predictor, k, chunk_size=chunk_size, base_rate=as_base_rate(base_rate))
     node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
     if out is None:
         _write(ranked, node_ids, sys.stdout)
@@ -52,9 +56,15 @@ def top(
             _write(ranked, node_ids, file)
     log(
         f"{ranked.logit.numel():,} best of {ranked.candidates}. Probabilities hold for "
-        f"{ranked.negatives_per_positive:g} non-links per link; among all pairs links are rarer, and real "
-        "shares of links smaller."
+        f"{ranked.negatives_per_positive:g} non-links per link (base rate {ranked.base_rate:.4g})."
     )
+    if base_rate is None and "base_rate" not in predictor.info_:
+        warnings.warn(
+            f"among all pairs links are far rarer than the {ranked.base_rate:.3g} that these probabilities "
+            "hold for: real shares of links are smaller; ask for --base-rate density or your own rate",
+            BaseRateWarning,
+            stacklevel=2,
+        )
 
 
 def _write(ranked: RankedPairs, node_ids: NodeIds, file: TextIO) -> None:

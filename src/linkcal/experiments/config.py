@@ -49,6 +49,9 @@ class RunConfig:
         Not used with an official split, no more than the next.
     negatives_per_positive : float > 0
         In every part of the split.
+    base_rate : float in (0, 1) or "density", optional
+        Share of links for which probabilities and metrics are given (metrics through weights of the
+        non-links); by default that of the test links.
     calibrators : tuple of str
         In ``linkcal.calibrators.CALIBRATORS``.
     protocol : str
@@ -80,6 +83,7 @@ class RunConfig:
     val_fraction: float = OF_PROTOCOL
     test_fraction: float = OF_PROTOCOL
     negatives_per_positive: float = 1.0
+    base_rate: float | str | None = None
     calibrators: tuple[str, ...] = tuple(CALIBRATORS)
     hyperparameters: Hyperparameters = ()
     protocol: str = "default"
@@ -101,6 +105,10 @@ class RunConfig:
         check_fraction(self.val_fraction, "val_fraction")
         check_fraction(self.test_fraction, "test_fraction")
         check_positive_float(self.negatives_per_positive, "negatives_per_positive")
+        if isinstance(self.base_rate, str):
+            check_choice(self.base_rate, "base_rate", ("density",))
+        elif self.base_rate is not None:
+            check_fraction(self.base_rate, "base_rate")
         if not self.calibrators:
             raise InputError(f"calibrators must name one of {', '.join(CALIBRATORS)}, got none")
         for name in self.calibrators:

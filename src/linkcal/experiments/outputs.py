@@ -96,7 +96,13 @@ def write_outputs(
     paths["metrics"].unlink(missing_ok=True)
     save_artifact(outcome.artifact, paths["artifact"])
     title = f"{outcome.config.model} on {outcome.config.dataset}"
-    reliability_figure(outcome.test_label, outcome.test_probability, paths["figure"], title=title)
+    reliability_figure(
+        outcome.test_label,
+        outcome.test_probability,
+        paths["figure"],
+        title=title,
+        sample_weight=outcome.test_weight,
+    )
     config = {"input": source or {}, **_config_record(outcome)}
     _write_json(config, paths["config"])
     write_report(

@@ -18,7 +18,9 @@ from linkcal._validation import check_device
 from linkcal.artifact import Artifact
 from linkcal.calibrators import Calibrator, make_calibrator
 from linkcal.data import Graph, LinkSplit, NodeIds
+from linkcal.evidence import gather_evidence
 from linkcal.exceptions import EdgeFeaturesWarning, SymmetricDecoderWarning
+from linkcal.experiments.base_rate import AskedRate, ranking_metrics
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.graphs import split_graph
 from linkcal.experiments.presets import split_hyperparameters
@@ -85,6 +87,8 @@ class RunOutcome:
         Wall-clock time by stage.
     device : str
         Where the model was trained.
+    test_weight : ndarray (L,) or None
+        Weights of the test links where results are for an asked base rate.
     """
 
     config: RunConfig
@@ -97,6 +101,7 @@ class RunOutcome:
     test_probability: dict[str, FloatArray]
     seconds: dict[str, float]
     device: str
+    test_weight: FloatArray | None = None
 
 
 def run_experiment(
@@ -152,28 +157,40 @@ def run_experiment(
     selected = select_calibrator(fitted, scores, validation, seed=config.seed)
     clock.lap("calibrate")
     test = score_links(model, split.graph, split.test)
-    label, probability, results = _evaluate(fitted, test, notify)
+    ratio = negatives_per_positive(config, split)
+    asked = AskedRate.of(config.base_rate, split, ratio)
+    label, probability, results = _evaluate(fitted, test, notify, asked)
     truth = true_probability(split)
     for name, row in results.items():
         row["seconds_fit"] = seconds_fit[name]
         if truth is not None:
-            row["true_error"] = float(np.abs(probability[name] - truth).mean())
+            row["true_error"] = (
+                float(np.abs(probability[name] - truth).mean())
+                if asked is None
+                else asked.true_error(probability[name], truth, label)
+            )
     clock.lap("evaluate")
     metrics = _metrics_record(config, split, results, selected)
-    if truth is not None:
+    if asked is not None:
+        metrics |= asked.record()
+    elif truth is not None:
         metrics["oracle"] = evaluate_links(label, truth)
     info = {
         "fit_on": config.fit_on,
         "selected": selected,
         "model": config.model,
         "dataset": config.dataset,
-        "negatives_per_positive": negatives_per_positive(config, split),
+        "negatives_per_positive": ratio,
         "decode_returns": "logits",
+        **({} if asked is None else asked.record()),
     }
-    artifact = Artifact(model.cpu(), split.graph.to("cpu"), fitted, info, node_ids, split.held_out_edges())
+    evidence = gather_evidence(split, config.fit_on, seed=config.seed, spare_test=True)
+    artifact = Artifact(
+        model.cpu(), split.graph.to("cpu"), fitted, info, node_ids, split.held_out_edges(), evidence
+    )
     return RunOutcome(
         config, metrics, artifact, training_config, training, test.toggled.method, label, probability,
-        clock.seconds, str(place),
+        clock.seconds, str(place), None if asked is None else asked.weight(label),
     )  # fmt: skip
 
 
@@ -298,7 +315,10 @@ def _fit_all(
 
 
 def _evaluate(
-    fitted: dict[str, Calibrator], test: LinkScores, notify: Callable[[Step], None]
+    fitted: dict[str, Calibrator],
+    test: LinkScores,
+    notify: Callable[[Step], None],
+    asked: AskedRate | None,
 ) -> tuple[FloatArray, dict[str, FloatArray], dict[str, dict[str, float]]]:
     _, y = test.to_arrays()
     label = y.astype(np.float64)
@@ -306,9 +326,17 @@ def _evaluate(
     for number, (name, calibrator) in enumerate(fitted.items()):
         notify(Step("evaluate", number + 1, len(fitted)))
         X = test.to_matrix(calibrator.link_features)
+        weight = None if asked is None else asked.weight(label)
         with blas_threads(1):
-            probability[name] = calibrator.predict_proba(X)[:, 1]
-            results[name] = evaluate_links(label, probability[name], calibrator.decision_function(X))
+            if asked is None:
+                probability[name] = calibrator.predict_proba(X)[:, 1]
+                decision = calibrator.decision_function(X)
+            else:
+                probability[name], decision = asked.probability(calibrator, X), asked.decision(calibrator, X)
+            results[name] = evaluate_links(label, probability[name], decision, sample_weight=weight)
+        if asked is not None:
+            # Hits@K counts K non-links that are there, not their weights.
+            results[name] |= ranking_metrics(label, decision, results[name])
     return label, probability, results
 
 

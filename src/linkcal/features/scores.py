@@ -11,14 +11,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from linkcal._validation import check_choice
+from linkcal._validation import check_choice, check_edge_index
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
 from linkcal.features.structural import structural_features
-from linkcal.features.structure import pair_structure
-from linkcal.toggle import ToggledEmbeddings, toggle_edges
+from linkcal.features.structure import PairStructure
+from linkcal.toggle import ToggledEmbeddings
+from linkcal.toggle.api import BLOCK_SIZE, toggle_engine, toggle_in_blocks
+from linkcal.toggle.engine import ToggleEngine
+from linkcal.toggle.pairwise import PairwiseToggle
 
-__all__ = ["FEATURE_KINDS", "FIT_ON", "FitOn", "LinkScores", "OwnEdge", "calibration_links", "score_links"]
+__all__ = [
+    "FEATURE_KINDS",
+    "FIT_ON",
+    "FitOn",
+    "LinkScorer",
+    "LinkScores",
+    "OwnEdge",
+    "calibration_links",
+    "score_links",
+]
 
 #: Links that a calibrator is fitted on, and the state of their own edge; see :func:`calibration_links`.
 FitOn = Literal["val", "train-loo", "train"]
@@ -141,21 +153,68 @@ def score_links(
     -------
     LinkScores
     """
-    check_choice(own_edge, "own_edge", ("absent", "as-given"))
-    if isinstance(pairs, LinkPairs):
-        edge_label_index, label = pairs.edge_label_index, pairs.edge_label
-    else:
-        edge_label_index, label = pairs, None
-    toggled = toggle_edges(
-        model,
-        graph.node_input,
-        graph.edge_index,
-        edge_label_index,
-        undirected=not graph.directed,
-        **toggle_options,
-    )
-    structure = pair_structure(graph, edge_label_index)
-    return LinkScores(toggled=toggled, own_edge=own_edge, label=label, structure=structure)
+    return LinkScorer(model, graph, **toggle_options).score(pairs, own_edge=own_edge)
+
+
+class LinkScorer:
+    """Scores links of one model on one graph, call after call; the graph is encoded once.
+
+    For pairs that come in chunks. Neither the model nor the graph may change between the calls.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
+    graph : Graph
+        The message graph.
+    **toggle_options
+        As in :func:`score_links`.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph
+    >>> from linkcal.models import make_model
+    >>> graph = simulate_graph(50, num_edges=100, num_features=5, seed=0)
+    >>> scorer = LinkScorer(make_model("gcn", 5), graph)
+    >>> [len(scorer.score(graph.pairs[:, rows])) for rows in (slice(0, 10), slice(10, 13))]
+    [10, 3]
+    """
+
+    def __init__(self, model: nn.Module, graph: Graph, **toggle_options: Any) -> None:
+        self._model, self._graph = model, graph
+        self._in_blocks = {
+            "block_size": toggle_options.pop("block_size", BLOCK_SIZE),
+            "out": toggle_options.pop("out", None),
+        }
+        self._options = toggle_options
+        self._engine: ToggleEngine | PairwiseToggle | None = None
+        self._structure: PairStructure | None = None
+
+    def score(self, pairs: LinkPairs | Tensor, *, own_edge: OwnEdge = "absent") -> LinkScores:
+        """Score links; see :func:`score_links`."""
+        check_choice(own_edge, "own_edge", ("absent", "as-given"))
+        asked, label = pairs, None
+        if isinstance(pairs, LinkPairs):
+            asked, label = pairs.edge_label_index, pairs.edge_label
+        index = check_edge_index(asked, self._graph.num_nodes, "edge_label_index")
+        if self._structure is None:
+            self._structure = PairStructure(self._graph)
+        # It refuses a node paired with itself, so it comes first.
+        structure = self._structure(index)
+        engine = self._engine
+        if engine is None:
+            engine = toggle_engine(
+                self._model,
+                self._graph.node_input,
+                self._graph.edge_index,
+                sample=index,
+                undirected=not self._graph.directed,
+                **self._options,
+            )
+        if index.size(1):  # without pairs nothing was verified
+            self._engine = engine
+        toggled = toggle_in_blocks(engine, index, **self._in_blocks)
+        return LinkScores(toggled=toggled, own_edge=own_edge, label=label, structure=structure)
 
 
 def calibration_links(

@@ -14,7 +14,7 @@ from linkcal._validation import check_edge_index
 from linkcal.data import Graph, pair_keys
 from linkcal.exceptions import InputError
 
-__all__ = ["PAIR_STRUCTURE", "pair_structure"]
+__all__ = ["PAIR_STRUCTURE", "PairStructure", "pair_structure"]
 
 #: Names of the columns of :func:`pair_structure`.
 PAIR_STRUCTURE = ("degree_u", "degree_v", "common_neighbours")
@@ -61,22 +61,34 @@ def pair_structure(graph: Graph, edge_label_index: Tensor) -> Tensor:
     >>> pair_structure(triangle, torch.tensor([[0, 0], [1, 3]])).tolist()
     [[1, 1, 1], [2, 0, 0]]
     """
-    pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
-    loops = pairs[0] == pairs[1]
-    if bool(loops.any()):
-        node = int(pairs[0][loops][0])
-        raise InputError(f"edge_label_index must join two different nodes, got ({node}, {node})")
-    degree = torch.bincount(graph.edge_index.flatten(), minlength=graph.num_nodes)
-    if not graph.directed:
-        degree = degree // 2  # both directions are stored
-    indptr, neighbours = _neighbour_lists(graph)
-    own = graph.has_pairs(pairs.to(graph.edge_index.device)).to(pairs.device, torch.int64)
-    first, second = pairs.cpu().numpy()
-    common = np.empty(len(first), dtype=np.int64)
-    with numba_threads(torch.get_num_threads()):
-        _count_common(indptr, neighbours, np.ascontiguousarray(first), np.ascontiguousarray(second), common)
-    degrees = degree.to(pairs.device)[pairs] - own
-    return torch.stack([degrees[0], degrees[1], torch.from_numpy(common).to(pairs.device)], dim=1)
+    return PairStructure(graph)(edge_label_index)
+
+
+class PairStructure:
+    """:func:`pair_structure` of one graph, whose neighbour lists are made once: call it with pairs [2, L]."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        degree = torch.bincount(graph.edge_index.flatten(), minlength=graph.num_nodes)
+        # Both directions of an undirected edge are stored.
+        self._degree = degree if graph.directed else degree // 2
+        self._lists = _neighbour_lists(graph)
+
+    def __call__(self, edge_label_index: Tensor) -> Tensor:
+        """Degrees and common neighbours [L, 3]."""
+        graph = self._graph
+        pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
+        loops = pairs[0] == pairs[1]
+        if bool(loops.any()):
+            node = int(pairs[0][loops][0])
+            raise InputError(f"edge_label_index must join two different nodes, got ({node}, {node})")
+        own = graph.has_pairs(pairs.to(graph.edge_index.device)).to(pairs.device, torch.int64)
+        first, second = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
+        common = np.empty(len(first), dtype=np.int64)
+        with numba_threads(torch.get_num_threads()):
+            _count_common(*self._lists, first, second, common)
+        degrees = self._degree.to(pairs.device)[pairs] - own
+        return torch.stack([degrees[0], degrees[1], torch.from_numpy(common).to(pairs.device)], dim=1)
 
 
 def _neighbour_lists(graph: Graph) -> tuple[Array, Array]:

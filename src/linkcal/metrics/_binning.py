@@ -34,7 +34,7 @@ def check_binning(n_bins: int, variant: str, strategy: str) -> int:
 def event_probability(prob: FloatArray, variant: str) -> FloatArray:
     """Predicted probability of the event whose calibration is asked for.
 
-    ``positive``: that the pair is a link, p. ``top-label``: that the prediction (link if p >= 0.5) is right,
+    ``positive``: that the pair is a link, p. ``top-label``: that the prediction (link if p > 0.5) is right,
     max(p, 1 - p).
     """
     return prob if variant == "positive" else np.maximum(prob, 1.0 - prob)

@@ -111,7 +111,7 @@ def binned_events(
     n_bins = check_binning(n_bins, variant, strategy)
     label, prob, weight = labelled_links(y_true, y_prob, sample_weight)
     confidence = event_probability(prob, variant)
-    happened = label if variant == "positive" else (label == (prob >= 0.5)).astype(np.float64)
+    happened = label if variant == "positive" else (label == (prob > 0.5)).astype(np.float64)
     return happened, confidence, weight, assign_bins(confidence, weight, n_bins, strategy)
 
 
@@ -137,7 +137,7 @@ def reliability_curve(
     n_bins : int
         B, at least 1.
     variant : {"positive", "top-label"}
-        The event: "the pair is a link" with probability p, or "the prediction (link if p >= 0.5) is right"
+        The event: "the pair is a link" with probability p, or "the prediction (link if p > 0.5) is right"
         with probability ``max(p, 1 - p)``.
     strategy : {"uniform", "quantile"}
         Bins of equal width over [0, 1], closed on the right, with 0 in the first bin and 1 in the last; or

@@ -91,7 +91,7 @@ def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float
 
 
 def accuracy(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
-    """Share of links predicted right, where p >= 0.5 predicts a link.
+    """Share of links predicted right, where p > 0.5 predicts a link.
 
     Parameters
     ----------
@@ -104,7 +104,9 @@ def accuracy(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
     Returns
     -------
     float in [0, 1]
-        Larger is better. Not a proper score: it looks only at the side of 0.5.
+        Larger is better. Not a proper score: it looks only at the side of 0.5. A probability of exactly 0.5
+        predicts no link, as ``predict`` of every calibrator (and of scikit-learn, where a tie goes to the
+        first class) does.
 
     Raises
     ------
@@ -113,9 +115,9 @@ def accuracy(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
 
     Examples
     --------
-    >>> accuracy([1, 0, 0], [0.5, 0.4, 0.6])
+    >>> accuracy([1, 0, 0], [0.7, 0.5, 0.6])
     0.6666666666666666
     """
     links = labelled_links(y_true, y_prob, sample_weight)
-    right = (links.value >= 0.5) == (links.label == 1.0)
+    right = (links.value > 0.5) == (links.label == 1.0)
     return float(np.sum(links.weight[right]) / np.sum(links.weight))

@@ -90,7 +90,7 @@ _SPECS = (
     _ranking("ap", average_precision, "Average precision"),
     _ranking("hits@20", partial(hits_at_k, k=20), "Share of links above the 20th highest non-link"),
     _ranking("hits@50", partial(hits_at_k, k=50), "Share of links above the 50th highest non-link"),
-    MetricSpec("acc", accuracy, (0.0, 1.0), True, False, "probability", "Accuracy at p >= 0.5"),
+    MetricSpec("acc", accuracy, (0.0, 1.0), True, False, "probability", "Accuracy at p > 0.5"),
 )
 
 #: Every metric by name, read-only.

@@ -63,7 +63,7 @@ _KNOWN = (
     _metric("auc", "AUC", "%", 2, "chance that a link scores above a non-link"),
     _metric("hits@20", "Hits@20", "%", 1, "share of links above the 20th highest non-link"),
     _metric("hits@50", "Hits@50", "%", 1, "share of links above the 50th highest non-link"),
-    _metric("acc", "Accuracy", "%", 1, "share of right answers when p >= 0.5 means link"),
+    _metric("acc", "Accuracy", "%", 1, "share of right answers when p > 0.5 means link"),
     Column("seconds_fit", "Fit", "s", 2, None, "seconds to fit the calibrator"),
 )
 

@@ -59,7 +59,8 @@ def write_report(
     metrics : dict
         The content of ``metrics.json``: ``results`` (name of a calibrator -> metric -> fraction, None or NaN
         where a metric does not exist) and, as far as known, `dataset`, `model`, `seed`, `fit_on`,
-        `negatives_per_positive` and `counts` (the keys of ``LinkSplit.counts()``).
+        `negatives_per_positive`, `base_rate` (if results are for an asked one) and `counts` (the keys of
+        ``LinkSplit.counts()``).
     config : dict
         JSON values, printed as they are.
     figure_png : bytes or path-like, optional
@@ -92,7 +93,7 @@ def write_report(
         facts=_facts(metrics),
         n_test=_n_test(counts),
         fit_on=_FIT_ON.get(str(metrics.get("fit_on")), metrics.get("fit_on")),
-        base_rate=_base_rate(metrics.get("negatives_per_positive"), counts),
+        base_rate=_base_rate(metrics, counts),
         findings=_findings(results),
         columns=columns,
         rows=rows,
@@ -145,10 +146,14 @@ def _n_test(counts: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _base_rate(negatives_per_positive: Any, counts: Mapping[str, Any]) -> dict[str, Any] | None:
+def _base_rate(metrics: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any] | None:
     """Share of links that the probabilities are valid for, and among all pairs where that is known."""
+    negatives_per_positive, asked = metrics.get("negatives_per_positive"), metrics.get("base_rate")
     if negatives_per_positive is None:
         return None
+    sampled = f"{negatives_per_positive:g}"
+    if asked is not None:
+        negatives_per_positive = (1.0 - asked) / asked
     all_pairs = None
     if "edges" in counts and "non_edges" in counts:
         edges, non_edges = int(counts["edges"]), int(counts["non_edges"])
@@ -156,6 +161,7 @@ def _base_rate(negatives_per_positive: Any, counts: Mapping[str, Any]) -> dict[s
     return {
         "negatives": f"{negatives_per_positive:g}",
         "percent": f"{100 / (1 + negatives_per_positive):.3g}",
+        "moved_from": None if asked is None else sampled,
         "all_pairs_percent": all_pairs,
     }
 

@@ -125,15 +125,7 @@ def toggle_edges(
         block_size=block_size,
     )
     number = edge_label_index.shape[1] if hasattr(edge_label_index, "shape") else len(edge_label_index[0])
-    target = None if out is None else OutputArrays(out, number)
-    for rows, toggled in blocks:
-        if target is None:
-            if len(toggled) == number:
-                return toggled
-            target = OutputArrays.like(toggled, number)
-        target.write(rows, toggled)
-    assert target is not None  # there is always a block, if an empty one
-    return target.result(toggled.method)
+    return _collected(blocks, number, out)
 
 
 def iter_toggled(
@@ -186,15 +178,45 @@ def iter_toggled(
     slice(0, 2, None) [True, False]
     slice(2, 3, None) [True]
     """
-    check_choice(method, "method", METHODS)
     size = check_positive_int(block_size, "block_size")
+    pairs = _check_pairs(x, edge_label_index)
+    engine = toggle_engine(
+        model,
+        x,
+        edge_index,
+        sample=pairs,
+        undirected=undirected,
+        method=method,
+        decode_returns=decode_returns,
+        num_hops=num_hops,
+        max_batch_nodes=max_batch_nodes,
+    )
+    return _blocks(engine, pairs, size)
+
+
+def toggle_engine(
+    model: nn.Module,
+    x: Tensor,
+    edge_index: Tensor,
+    *,
+    sample: Tensor,
+    undirected: bool = True,
+    method: Method = "auto",
+    decode_returns: DecodeReturns | None = None,
+    num_hops: int | None = None,
+    max_batch_nodes: int = MAX_BATCH_NODES,
+) -> ToggleEngine | PairwiseToggle:
+    """The work per graph, done: toggles any number of pairs, call after call, by its method ``toggle``.
+
+    `sample` [2, L] are pairs on which ``"khop"`` is verified; all else as in :func:`toggle_edges`.
+    """
+    check_choice(method, "method", METHODS)
     predictor = as_link_predictor(model, decode_returns)
-    edge_index, pairs = _check_graph(x, edge_index, edge_label_index)
-    engine: ToggleEngine | PairwiseToggle
+    pairs = _check_pairs(x, sample)
+    edge_index = check_edge_index(edge_index, x.size(0))
     if isinstance(predictor, PairPredictor):
-        engine = PairwiseToggle(predictor, x, edge_index, undirected=undirected, method=method)
-        return _blocks(engine, pairs, size)
-    engine = ToggleEngine(
+        return PairwiseToggle(predictor, x, edge_index, undirected=undirected, method=method)
+    return ToggleEngine(
         predictor,
         x,
         edge_index,
@@ -204,7 +226,33 @@ def iter_toggled(
         max_batch_nodes=check_positive_int(max_batch_nodes, "max_batch_nodes"),
         sample=pairs,
     )
-    return _blocks(engine, pairs, size)
+
+
+def toggle_in_blocks(
+    engine: ToggleEngine | PairwiseToggle,
+    pairs: Tensor,
+    *,
+    block_size: int = BLOCK_SIZE,
+    out: Mapping[str, Any] | None = None,
+) -> ToggledEmbeddings:
+    """Toggle checked pairs [2, L] by a prepared engine and put the blocks together."""
+    return _collected(
+        _blocks(engine, pairs, check_positive_int(block_size, "block_size")), pairs.size(1), out
+    )
+
+
+def _collected(
+    blocks: Iterator[tuple[slice, ToggledEmbeddings]], number: int, out: Mapping[str, Any] | None
+) -> ToggledEmbeddings:
+    target = None if out is None else OutputArrays(out, number)
+    for rows, toggled in blocks:
+        if target is None:
+            if len(toggled) == number:
+                return toggled
+            target = OutputArrays.like(toggled, number)
+        target.write(rows, toggled)
+    assert target is not None  # there is always a block, if an empty one
+    return target.result(toggled.method)
 
 
 def _blocks(
@@ -215,16 +263,16 @@ def _blocks(
         yield rows, engine.toggle(pairs[:, rows])
 
 
-def _check_graph(x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> tuple[Tensor, Tensor]:
+def _check_pairs(x: Tensor, edge_label_index: Tensor) -> Tensor:
+    """Checked pairs [2, L], int64, after the check of `x` that gives the number of nodes."""
     if not isinstance(x, Tensor) or x.ndim not in (1, 2):
         shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x must be a tensor of shape [N, F] or [N], got {shape}")
     if x.dtype.is_floating_point and not bool(torch.isfinite(x).all()):
         raise InputError(f"x must be finite, {int((~torch.isfinite(x)).sum())} values are not")
-    edge_index = check_edge_index(edge_index, x.size(0))
     pairs = check_edge_index(edge_label_index, x.size(0), "edge_label_index")
     loops = pairs[0] == pairs[1]
     if bool(loops.any()):
         node = int(pairs[0][loops][0])
         raise InputError(f"edge_label_index must join two different nodes, got ({node}, {node})")
-    return edge_index, pairs
+    return pairs

@@ -1,0 +1,121 @@
+"""Thresholds: the expected ones by hand, the tested ones by how often they fail where the truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit
+from scipy.stats import norm
+
+from linkcal.calibrators import certified_threshold, expected_threshold
+from linkcal.exceptions import InputError
+
+logits = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=12)
+
+
+@given(z=logits, wanted=st.sampled_from([0.3, 0.5, 0.8]))
+def test_expected_precision_is_the_smallest_threshold_that_reaches_it(z, wanted):
+    z = np.array(z)
+    reach = {t: expit(z[z >= t]).mean() for t in z}
+    good = [t for t, value in reach.items() if value >= wanted]
+    if not good:
+        with pytest.raises(InputError, match=f"precision must be at most .*, got {wanted:g}"):
+            expected_threshold(z, precision=wanted)
+        return
+    found = expected_threshold(z, precision=wanted)
+    assert found.logit == min(good)
+    assert found.precision == pytest.approx(reach[found.logit])
+    assert found.probability == pytest.approx(expit(found.logit))
+    assert found.confidence is None
+
+
+@given(z=logits, wanted=st.sampled_from([0.3, 0.8, 0.99]))
+def test_expected_recall_is_the_largest_threshold_that_reaches_it(z, wanted):
+    z = np.array(z)
+    recall = {t: expit(z[z >= t]).sum() / expit(z).sum() for t in z}
+    found = expected_threshold(z, recall=wanted)
+    assert found.logit == max(t for t, value in recall.items() if value >= wanted)
+    assert found.recall == pytest.approx(recall[found.logit])
+
+
+def test_weights_are_copies():
+    z, weight = [2.0, 0.0, -1.0], [1, 3, 2]
+    assert expected_threshold(z, precision=0.6, sample_weight=weight) == expected_threshold(
+        np.repeat(z, weight), precision=0.6
+    )
+
+
+def sample(rng, links, others, slope=1.0, centre=1.2):
+    """Normal scores of both classes; the calibrated logit is `centre` times 2 the score, times `slope`."""
+    s = np.r_[rng.normal(centre, 1.0, links), rng.normal(-centre, 1.0, others)]
+    return slope * 2 * centre * s, np.repeat([1, 0], [links, others])
+
+
+def realised(found, rate, slope=1.0, centre=1.2, share=0.5):
+    """True precision and recall of a threshold on the logit at base rate `rate`."""
+    shift = np.log(rate / (1 - rate)) - np.log(share / (1 - share))
+    s = (found.logit - shift) / (slope * 2 * centre)
+    tpr, fpr = norm.sf(s, centre), norm.sf(s, -centre)
+    return rate * tpr / (rate * tpr + (1 - rate) * fpr), tpr
+
+
+@pytest.mark.parametrize("slope", [0.5, 1.0, 2.0], ids=["underconfident", "calibrated", "overconfident"])
+@pytest.mark.parametrize(("wanted", "rate"), [(0.9, None), (0.8, 0.2)])
+def test_tested_precision_fails_as_seldom_as_promised(slope, wanted, rate):
+    """300 draws at 90 % confidence: too low a precision in at most 10 % + 2 standard errors of them."""
+    rng = np.random.default_rng(0)
+    failed, found_any = 0, 0
+    for _ in range(300):
+        try:
+            found = certified_threshold(
+                *sample(rng, 300, 300, slope), precision=wanted, base_rate=rate, confidence=0.9
+            )
+        except InputError:
+            continue
+        found_any += 1
+        assert found.precision >= wanted
+        failed += realised(found, rate or 0.5, slope)[0] < wanted
+    assert failed / 300 <= 0.1 + 2 * np.sqrt(0.1 * 0.9 / 300)
+    if slope == 1.0:
+        assert found_any > 200
+
+
+def test_tested_precision_uses_the_labels_it_has():
+    """More labelled links let a smaller threshold pass, up to the true one."""
+    rng = np.random.default_rng(1)
+    recall = [
+        realised(certified_threshold(*sample(rng, n, n), precision=0.9), 0.5)[1] for n in (300, 3000, 30_000)
+    ]
+    assert recall == sorted(recall)
+    grid = np.linspace(-3, 3, 6001)
+    tpr, fpr = norm.sf(grid, 1.2), norm.sf(grid, -1.2)
+    best = tpr[tpr / (tpr + fpr) >= 0.9].max()
+    assert 0.97 * best < recall[-1] <= best
+
+
+def test_tested_recall_fails_as_seldom_as_promised():
+    rng = np.random.default_rng(0)
+    reached = []
+    for _ in range(500):
+        found = certified_threshold(*sample(rng, 100, 50), recall=0.8, confidence=0.9)
+        reached.append(realised(found, found.base_rate, share=100 / 150)[1])
+    failed = np.mean(np.array(reached) < 0.8)
+    # The bound is an order statistic: nearly exact, so the rate is not far below either.
+    assert 0.02 <= failed <= 0.1 + 2 * np.sqrt(0.1 * 0.9 / 500)
+
+
+def test_what_cannot_be_reached_is_said_in_one_line():
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match=r"precision must be one that 10 links and 10 non-links can show"):
+        certified_threshold(*sample(rng, 10, 10), precision=0.95)
+    with pytest.raises(InputError, match=r"recall = 0\.99 must be shown with at least 299 links, got 100"):
+        certified_threshold(*sample(rng, 100, 10), recall=0.99)
+    with pytest.raises(InputError, match="y must hold both classes, got 2 links and 0 non-links"):
+        certified_threshold([0.0, 1.0], [1, 1], precision=0.5)
+    for wanted in ({}, {"precision": 0.5, "recall": 0.5}):
+        with pytest.raises(InputError, match="precision or recall must be given, one of them"):
+            expected_threshold([0.0], **wanted)
+    with pytest.raises(InputError, match="decision must hold at least one pair, got none"):
+        expected_threshold([], precision=0.5)
