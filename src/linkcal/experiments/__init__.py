@@ -1,6 +1,7 @@
 """Runs: their settings, the work, and what they leave on disk."""
 
 from linkcal.experiments.config import RunConfig
+from linkcal.experiments.fitting_links import fitting_links
 from linkcal.experiments.outputs import (
     ARTIFACT_FOLDER,
     check_output_folder,
@@ -21,6 +22,7 @@ __all__ = [
     "check_output_folder",
     "environment",
     "file_record",
+    "fitting_links",
     "run_experiment",
     "select_calibrator",
     "to_json",

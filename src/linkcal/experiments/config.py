@@ -40,6 +40,9 @@ class RunConfig:
         Not used with an official split, no more than the next.
     negatives_per_positive : float > 0
         In every part of the split.
+    max_network_links : int, optional
+        Most links that a calibrator with a network is fitted on, a sample of the calibration links
+        (:func:`linkcal.experiments.fitting_links`); None takes all.
     calibrators : tuple of str
         In ``linkcal.calibrators.CALIBRATORS``.
 
@@ -65,6 +68,7 @@ class RunConfig:
     val_fraction: float = 0.1
     test_fraction: float = 0.1
     negatives_per_positive: float = 1.0
+    max_network_links: int | None = 100_000
     calibrators: tuple[str, ...] = tuple(CALIBRATORS)
 
     def __post_init__(self) -> None:
@@ -76,6 +80,8 @@ class RunConfig:
             check_positive_int(self.epochs, "epochs")
         if self.batch_size is not None:
             check_positive_int(self.batch_size, "batch_size")
+        if self.max_network_links is not None:
+            check_positive_int(self.max_network_links, "max_network_links", minimum=2)
         check_fraction(self.val_fraction, "val_fraction")
         check_fraction(self.test_fraction, "test_fraction")
         check_positive_float(self.negatives_per_positive, "negatives_per_positive")

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from linkcal.calibrators import Calibrator, make_calibrator
 from linkcal.data import Graph, LinkSplit, NodeIds, split_links
 from linkcal.exceptions import EdgeFeaturesWarning, SymmetricDecoderWarning
 from linkcal.experiments.config import RunConfig
+from linkcal.experiments.fitting_links import fitting_links
 from linkcal.experiments.selection import select_calibrator
 from linkcal.features import LinkScores, calibration_links, score_links
 from linkcal.metrics import evaluate_links
@@ -250,7 +252,9 @@ def _fit_all(
         if "random_state" in calibrator.get_params():
             calibrator.set_params(random_state=stream_seed(config.seed, "calibration") % 2**31)
         start = time.perf_counter()
-        fitted[name] = fit_calibrator(calibrator, scores, validation)
+        sample = partial(fitting_links, name, max_network_links=config.max_network_links, seed=config.seed)
+        held_out = None if validation is None else sample(validation)
+        fitted[name] = fit_calibrator(calibrator, sample(scores), held_out)
         seconds[name] = time.perf_counter() - start
     notify(Step("calibrate", len(config.calibrators), len(config.calibrators)))
     return fitted, seconds
