@@ -51,6 +51,9 @@ class SEAL(PairPredictor):
         Graph layers of width `hidden_channels`; one more of width 1 gives the sort key.
     dropout : float in [0, 1)
         Before the last linear layer, in training mode.
+    feature_dropout : float in [0, 1)
+        Of the nodes' features, in training mode. Bag-of-words features outnumber what a few thousand small
+        subgraphs can teach: without it the network learns the training pairs by heart in a few epochs.
     num_hops : {1, 2}
         Radius of the subgraphs.
     max_neighbors : int, optional
@@ -95,6 +98,7 @@ class SEAL(PairPredictor):
         num_layers: int = 3,
         *,
         dropout: float = 0.5,
+        feature_dropout: float = 0.0,
         num_hops: int = 1,
         max_neighbors: int | None = None,
         sort_k: int = 30,
@@ -106,6 +110,7 @@ class SEAL(PairPredictor):
         self.out_channels = check_positive_int(out_channels, "out_channels")
         self.num_layers = check_positive_int(num_layers, "num_layers")
         self.dropout = check_fraction(dropout, "dropout", zero=True)
+        self.feature_dropout = check_fraction(feature_dropout, "feature_dropout", zero=True)
         self.num_hops = check_positive_int(num_hops, "num_hops")
         if num_hops > 2:
             raise InputError(f"num_hops must be 1 or 2, got {num_hops}")
@@ -207,7 +212,8 @@ class SEAL(PairPredictor):
 
     def _embed_batch(self, features: Tensor, batch: SubgraphBatch) -> Tensor:
         adjacency = _normalised_adjacency(batch, features.dtype)
-        message = self.label_embedding(batch.label) + self.lin_features(features[batch.nodes])
+        inputs = functional.dropout(features[batch.nodes], self.feature_dropout, self.training)
+        message = self.label_embedding(batch.label) + self.lin_features(inputs)
         channels: list[Tensor] = []
         for number, bias in enumerate(self.biases):
             if number:
