@@ -146,6 +146,7 @@ def table(result: dict[str, Any]) -> str:
     for part, row in result["parts"].items():
         if "seconds" not in row:
             continue
+        stages = ", ".join(f"{name} {value:.1f}" for name, value in row["seconds"].items())
         lines += [
             "",
             f"{part}: {row['counts']['nodes']:,} nodes, {row['counts']['edges']:,} edges, {FEATURES} "
