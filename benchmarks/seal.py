@@ -113,7 +113,6 @@ def machine(threads: int) -> dict[str, Any]:
     return {
         "cpu_count": os.cpu_count(),
         "threads": threads,
-        "load_average": os.getloadavg()[0],
         "platform": platform.platform(),
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
@@ -127,7 +126,7 @@ def table(result: dict[str, Any]) -> str:
         "# SEAL: extraction of enclosing subgraphs, and a training epoch",
         "",
         f"`{result['command']}`, torch {where['torch']}, PyG {where['torch_geometric']}, "
-        f"{where['threads']} threads on {where['cpu_count']} cores, load {where['load_average']:.1f}.",
+        f"{where['threads']} threads on {where['cpu_count']} cores.",
         "Plain: `k_hop_subgraph` and SciPy's `shortest_path` for each pair, on a sample of the same pairs. "
         "Nodes and labels of both are equal.",
         "",
