@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from linkcal.data import Graph, laplacian_eigenmaps, simulate_graph, split_links
+from linkcal.data import Graph, deepwalk_positions, laplacian_eigenmaps, simulate_graph, split_links
 from linkcal.exceptions import InputError
 from linkcal.experiments import RunConfig, run_experiment
 from linkcal.models import PEG, load_model, make_model, save_model
@@ -114,3 +114,17 @@ def test_a_whole_run_keeps_the_positions_with_the_model(num_features, tmp_path):
     pairs = torch.triu_indices(20, 20, 1)
     expected_logit = model(message.node_input, message.edge_index, pairs)
     assert torch.equal(load_model(tmp_path)(message.node_input, message.edge_index, pairs), expected_logit)
+
+
+def test_deepwalk_positions_are_those_of_the_message_graph_and_seed():
+    split = split_links(simulate_graph(120, num_edges=500, num_features=4, seed=0), seed=0)
+    model = make_model("peg", 4, preset="deepwalk", position_channels=6, position_seed=3)
+    prepared = model.prepare(split.graph)
+    expected = deepwalk_positions(split.graph.edge_index, 120, 6, seed=3)
+    assert torch.equal(prepared.x, torch.cat([split.graph.x, expected], dim=1))
+    assert model.config["position_encoding"] == "deepwalk"
+
+
+def test_unknown_position_encoding():
+    with pytest.raises(InputError, match="position_encoding must be one of laplacian, deepwalk"):
+        PEG(3, position_encoding="walk")

@@ -228,3 +228,44 @@ def test_a_whole_run_and_its_artifact(num_features, tmp_path):
 def test_make_model_is_seeded():
     a, b = (make_model("seal", 4, seed=1).state_dict() for _ in range(2))
     assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_many_features_are_replaced_by_their_principal_coordinates():
+    data = simulate_graph(60, num_edges=200, num_features=30, seed=0)
+    model = build(30, feature_channels=5)
+    prepared = model.prepare(data)
+    assert prepared.x.shape == (60, 5)
+    assert model.prepare(prepared) is prepared
+    # Row products of the best approximation of rank 5, up to one scale.
+    u, s, _ = torch.linalg.svd(data.x.double(), full_matrices=False)
+    expected = u[:, :5] * s[:5]
+    expected = expected @ expected.T
+    got = (prepared.x @ prepared.x.T).double()
+    torch.testing.assert_close(got / got.norm(), expected / expected.norm(), rtol=0, atol=2e-3)
+    with torch.no_grad():
+        assert model(prepared.x, prepared.edge_index, prepared.pairs).shape == (prepared.num_pairs,)
+    with pytest.raises(InputError, match=r"x must have shape \[N, 5\], principal coordinates of 30 features"):
+        model(data.x, data.edge_index, data.pairs)
+    with pytest.raises(InputError, match="graph must have 30 features, got no features"):
+        model.prepare(simulate_graph(60, num_edges=200, num_features=0, seed=0))
+
+
+@pytest.mark.parametrize("options", [{"feature_channels": 4}, {"feature_channels": None}, {"num_nodes": 60}])
+def test_few_features_and_learned_embeddings_are_left_alone(options):
+    data = simulate_graph(60, num_edges=200, num_features=0 if "num_nodes" in options else 4, seed=0)
+    assert build(4, **options).prepare(data) is data
+
+
+def test_principal_coordinates_of_empty_features_and_of_fewer_nodes_than_directions():
+    model = build(9, feature_channels=4)
+    edges = torch.tensor([[0], [1]])
+    assert torch.equal(model.prepare(Graph.from_edges(edges, 2, x=torch.zeros(2, 9))).x, torch.zeros(2, 4))
+    assert model.prepare(Graph.from_edges(edges, 2, x=torch.eye(2, 9))).x[:, 2:].abs().sum() == 0
+
+
+def test_feature_dropout_acts_in_training_only():
+    model, x = build(feature_dropout=0.9, dropout=0.0), torch.eye(4)
+    plain = build(dropout=0.0)
+    with torch.no_grad():
+        assert torch.equal(model(x, EDGES, ASKED), plain(x, EDGES, ASKED))
+        assert not torch.equal(model.train()(x, EDGES, ASKED), plain.train()(x, EDGES, ASKED))

@@ -32,11 +32,14 @@ class CalibratorSpec:
     description : str
     search : dict of str to list
         Values of hyper-parameters for ``GridSearchCV`` or ``RandomizedSearchCV``; empty if there are none.
+    trains_network : bool
+        Whether a fit makes thousands of passes over the links.
     """
 
     cls: type[Calibrator]
     description: str
     search: dict[str, list[Any]] = field(default_factory=dict)
+    trains_network: bool = False
 
 
 _NET_SEARCH: dict[str, list[Any]] = {
@@ -63,12 +66,16 @@ CALIBRATORS: dict[str, CalibratorSpec] = {
         {"strategy": ["quantile", "uniform"], "criterion": ["bayes", "bic"]},
     ),
     "embedding-mlp": CalibratorSpec(
-        EmbeddingMLP, "temperature of each link from its embedding (ablation of in-n-out)", _NET_SEARCH
+        EmbeddingMLP,
+        "temperature of each link from its embedding (ablation of in-n-out)",
+        _NET_SEARCH,
+        trains_network=True,
     ),
     "in-n-out": CalibratorSpec(
         InNOut,
         "temperature of each link from its embedding with and without its own edge",
         {"gamma": ["difference", "distance"], **_NET_SEARCH},
+        trains_network=True,
     ),
     "in-n-out-plus": CalibratorSpec(
         StructuralCalibrator,

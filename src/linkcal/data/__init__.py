@@ -1,5 +1,6 @@
 """Graphs and their labelled pairs: data sets, own files, simulation, exact negatives, leak-proof splits."""
 
+from linkcal.data.deepwalk import deepwalk_positions
 from linkcal.data.files import NamedGraph, PairChunk, read_edges, read_features, read_pairs
 from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
 from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
@@ -28,6 +29,7 @@ __all__ = [
     "NegativeSampler",
     "NodeIds",
     "PairChunk",
+    "deepwalk_positions",
     "from_pyg",
     "laplacian_eigenmaps",
     "load_dataset",

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import zipfile
-from pathlib import Path
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -15,15 +11,14 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
-from linkcal._files import written_whole
 from linkcal._validation import check_edge_index, check_positive_int
-from linkcal.data.raw import user_cache
+from linkcal.data._positions_cache import cached_positions, simple_adjacency
 
 __all__ = ["laplacian_eigenmaps"]
 
 FloatArray = NDArray[np.float64]
 
-#: Part of the file name: raised whenever the same graph would get other numbers.
+#: Part of the cache's key: raised whenever the same graph would get other numbers.
 _VERSION = 1
 #: Up to this many nodes a component is solved as a dense matrix.
 _DENSE_NODES = 400
@@ -81,23 +76,11 @@ def laplacian_eigenmaps(edge_index: Tensor, num_nodes: int, num_dims: int, *, ca
     num_nodes = check_positive_int(num_nodes, "num_nodes")
     num_dims = check_positive_int(num_dims, "num_dims")
     edge_index = check_edge_index(edge_index, num_nodes)
-    adjacency = _adjacency(edge_index, num_nodes)
-    path = _cache_path(adjacency, num_dims) if cache else None
-    positions = None if path is None else _read(path, (num_nodes, num_dims))
-    if positions is None:
-        positions = _eigenmaps(adjacency, num_dims).astype(np.float32)
-        if path is not None:
-            _write(path, positions)
+    adjacency = simple_adjacency(edge_index, num_nodes)
+    positions = cached_positions(
+        "eigenmaps", _VERSION, adjacency, num_dims, lambda: _eigenmaps(adjacency, num_dims), cache=cache
+    )
     return torch.from_numpy(positions).to(edge_index.device)
-
-
-def _adjacency(edge_index: Tensor, num_nodes: int) -> csr_matrix:
-    """Simple symmetric adjacency, columns sorted."""
-    row, col = edge_index.cpu().numpy()
-    row, col = row[row != col], col[row != col]
-    keys = np.unique(np.concatenate([row * num_nodes + col, col * num_nodes + row]))
-    shape = (num_nodes, num_nodes)
-    return csr_matrix((np.ones(keys.size), (keys // num_nodes, keys % num_nodes)), shape=shape)
 
 
 def _eigenmaps(adjacency: csr_matrix, num_dims: int) -> FloatArray:
@@ -132,30 +115,3 @@ def _component_eigenmap(adjacency: csr_matrix, wanted: int) -> FloatArray:
     smooth_first = vectors[:, ::-1][:, 1:] / root[:, None]
     smooth_first /= np.sqrt((smooth_first**2).mean(axis=0))
     return np.asarray(smooth_first * np.where((smooth_first**3).sum(axis=0) < 0.0, -1.0, 1.0))
-
-
-def _cache_path(adjacency: csr_matrix, num_dims: int) -> Path:
-    digest = hashlib.sha256(f"{_VERSION} {adjacency.shape[0]} {num_dims}".encode())
-    digest.update(adjacency.indptr.astype(np.int64).tobytes())
-    digest.update(adjacency.indices.astype(np.int64).tobytes())
-    return user_cache() / "linkcal" / "positions" / f"eigenmaps-{digest.hexdigest()[:40]}.npz"
-
-
-def _read(path: Path, shape: tuple[int, int]) -> NDArray[np.float32] | None:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            positions = arrays["positions"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None
-    good = positions.shape == shape and positions.dtype == np.float32 and np.isfinite(positions).all()
-    return positions if good else None
-
-
-def _write(path: Path, positions: NDArray[np.float32]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as temporary:
-            np.savez(temporary, positions=positions)
-    except OSError:
-        # Only time is lost: the next call computes the same numbers.
-        return

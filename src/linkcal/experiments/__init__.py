@@ -5,6 +5,7 @@ from linkcal.experiments.cells import Cell, SweepPlan, TrainingJob, parse_seeds,
 from linkcal.experiments.config import OF_PROTOCOL, RunConfig
 from linkcal.experiments.engines import ENGINES
 from linkcal.experiments.estimate import JobEstimate, estimate_jobs, wall_seconds
+from linkcal.experiments.fitting_links import fitting_links
 from linkcal.experiments.graphs import load_graph, row_normalised, split_graph
 from linkcal.experiments.outputs import (
     ARTIFACT_FOLDER,
@@ -60,6 +61,7 @@ __all__ = [
     "export_records",
     "file_record",
     "find_protocol",
+    "fitting_links",
     "load_graph",
     "parse_seeds",
     "pending_jobs",

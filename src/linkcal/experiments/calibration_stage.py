@@ -6,7 +6,7 @@ import csv
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from linkcal.calibrators import Calibrator, fit_together
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.experiments.calibration_links import draw_calibration_negatives
 from linkcal.experiments.cells import Cell, TrainingJob
+from linkcal.experiments.fitting_links import fitting_links
 from linkcal.experiments.measure import Usage, measured
 from linkcal.experiments.outputs import environment, to_json
 from linkcal.experiments.run import configured_calibrator, split_for_run
@@ -162,8 +163,11 @@ def _fit_and_measure(
         blank = [configured_calibrator(config, name, cell.calibration_seed) for cell in cells]
         kind = blank[0].link_features
         with usage.step(f"fit {name}"):
-            X, y = zip(*(scores.to_arrays(kind) for scores in links), strict=True)
-            held_out = None if validation is None else validation.to_arrays(kind)
+            sample = partial(
+                fitting_links, name, max_network_links=config.max_network_links, seed=config.seed
+            )
+            X, y = zip(*(sample(scores).to_arrays(kind) for scores in links), strict=True)
+            held_out = None if validation is None else sample(validation).to_arrays(kind)
             fitted = fit_together(blank, X, y, [held_out] * len(cells))
         with usage.step("evaluate"):
             for cell, calibrator in zip(cells, fitted, strict=True):

@@ -52,6 +52,9 @@ class RunConfig:
     base_rate : float in (0, 1) or "density", optional
         Share of links for which probabilities and metrics are given (metrics through weights of the
         non-links); by default that of the test links.
+    max_network_links : int, optional
+        Most links that a calibrator with a network is fitted on, a sample of the calibration links
+        (:func:`linkcal.experiments.fitting_links`); None takes all.
     calibrators : tuple of str
         In ``linkcal.calibrators.CALIBRATORS``.
     protocol : str
@@ -84,6 +87,7 @@ class RunConfig:
     test_fraction: float = OF_PROTOCOL
     negatives_per_positive: float = 1.0
     base_rate: float | str | None = None
+    max_network_links: int | None = 100_000
     calibrators: tuple[str, ...] = tuple(CALIBRATORS)
     hyperparameters: Hyperparameters = ()
     protocol: str = "default"
@@ -102,6 +106,8 @@ class RunConfig:
             check_positive_int(self.epochs, "epochs")
         if self.batch_size is not None:
             check_positive_int(self.batch_size, "batch_size")
+        if self.max_network_links is not None:
+            check_positive_int(self.max_network_links, "max_network_links", minimum=2)
         check_fraction(self.val_fraction, "val_fraction")
         check_fraction(self.test_fraction, "test_fraction")
         check_positive_float(self.negatives_per_positive, "negatives_per_positive")

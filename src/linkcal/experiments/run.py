@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from linkcal.evidence import gather_evidence
 from linkcal.exceptions import EdgeFeaturesWarning, SymmetricDecoderWarning
 from linkcal.experiments.base_rate import AskedRate, ranking_metrics
 from linkcal.experiments.config import RunConfig
+from linkcal.experiments.fitting_links import fitting_links
 from linkcal.experiments.graphs import split_graph
 from linkcal.experiments.presets import split_hyperparameters
 from linkcal.experiments.selection import select_calibrator
@@ -307,8 +309,10 @@ def _fit_all(
         notify(Step(f"fit {name}", number, len(config.calibrators)))
         calibrator = configured_calibrator(config, name)
         start = time.perf_counter()
+        sample = partial(fitting_links, name, max_network_links=config.max_network_links, seed=config.seed)
+        held_out = None if validation is None else sample(validation)
         with blas_threads(1):
-            fitted[name] = fit_calibrator(calibrator, scores, validation)
+            fitted[name] = fit_calibrator(calibrator, sample(scores), held_out)
         seconds[name] = time.perf_counter() - start
     notify(Step("calibrate", len(config.calibrators), len(config.calibrators)))
     return fitted, seconds

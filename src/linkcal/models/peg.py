@@ -13,8 +13,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from linkcal._validation import check_choice, check_fraction, check_positive_int
-from linkcal.data import Graph
-from linkcal.data.positions import laplacian_eigenmaps
+from linkcal.data import Graph, deepwalk_positions, laplacian_eigenmaps
 from linkcal.exceptions import InputError
 from linkcal.models.base import LinkPredictor
 
@@ -22,6 +21,9 @@ __all__ = ["PEG", "PEG_DECODERS", "PEGConv"]
 
 PEGDecoder = Literal["product", "product+distance"]
 PEG_DECODERS: tuple[str, ...] = get_args(PEGDecoder)
+
+PositionEncoding = Literal["laplacian", "deepwalk"]
+POSITION_ENCODINGS: tuple[str, ...] = get_args(PositionEncoding)
 
 #: Width of the hidden layer of phi, a function of one number.
 _PHI_CHANNELS = 16
@@ -75,7 +77,8 @@ class PEG(LinkPredictor):
     """Position- and permutation-equivariant GNN, linear layer on the product of the endpoints.
 
     For graphs in which where a node sits says more than its features. The positions Z are Laplacian eigenmaps
-    of the message graph (:func:`linkcal.data.laplacian_eigenmaps`). They belong to the input, as features do:
+    of the message graph (:func:`linkcal.data.laplacian_eigenmaps`) or come from random walks on it
+    (:func:`linkcal.data.deepwalk_positions`). They belong to the input, as features do:
     :meth:`prepare` computes them once, on the training edges, and toggling a pair's edge does not move them.
 
     Parameters
@@ -91,6 +94,10 @@ class PEG(LinkPredictor):
         Dropout after each hidden layer, in training mode.
     position_channels : int
         p, the dimension of the positions.
+    position_encoding : {"laplacian", "deepwalk"}
+        What :meth:`prepare` computes.
+    position_seed : int
+        Of the random walks.
     decoder : {"product", "product+distance"}
         What the final linear layer reads: ``z_u * z_v`` as in arXiv 2403.04605 (the default, so that a link's
         embedding is made of what message passing gives, as for the other models), or with
@@ -102,8 +109,8 @@ class PEG(LinkPredictor):
     Raises
     ------
     InputError
-        If a width or `num_layers` is no positive whole number, `dropout` is outside [0, 1), or `decoder` is
-        unknown.
+        If a width or `num_layers` is no positive whole number, `dropout` is outside [0, 1), or `decoder` or
+        `position_encoding` is unknown.
 
     Notes
     -----
@@ -135,6 +142,8 @@ class PEG(LinkPredictor):
         *,
         dropout: float = 0.0,
         position_channels: int = 32,
+        position_encoding: PositionEncoding = "laplacian",
+        position_seed: int = 0,
         decoder: PEGDecoder = "product",
         num_nodes: int | None = None,
     ) -> None:
@@ -144,6 +153,8 @@ class PEG(LinkPredictor):
         self.num_layers = check_positive_int(num_layers, "num_layers")
         self.dropout = check_fraction(dropout, "dropout", zero=True)
         self.position_channels = check_positive_int(position_channels, "position_channels")
+        self.position_encoding = check_choice(position_encoding, "position_encoding", POSITION_ENCODINGS)
+        self.position_seed = check_positive_int(position_seed, "position_seed", minimum=0)
         self.decoder = check_choice(decoder, "decoder", PEG_DECODERS)
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         self.convs = nn.ModuleList(PEGConv(a, b) for a, b in pairwise(widths))
@@ -159,7 +170,7 @@ class PEG(LinkPredictor):
         """
         if graph.x is not None and graph.x.size(1) == self.in_channels + self.position_channels:
             return graph
-        positions = laplacian_eigenmaps(graph.edge_index, graph.num_nodes, self.position_channels)
+        positions = self._compute_positions(graph)
         if self.positions is not None:
             if self.positions.size(0) != graph.num_nodes:
                 raise InputError(f"graph must have {self.positions.size(0)} nodes, got {graph.num_nodes}")
@@ -169,6 +180,12 @@ class PEG(LinkPredictor):
             came = "no features" if graph.x is None else f"{graph.x.size(1)} features"
             raise InputError(f"graph must have {self.in_channels} features, got {came}")
         return replace(graph, x=torch.cat([graph.x, positions.to(graph.x)], dim=1))
+
+    def _compute_positions(self, graph: Graph) -> Tensor:
+        place = (graph.edge_index, graph.num_nodes, self.position_channels)
+        if self.position_encoding == "deepwalk":
+            return deepwalk_positions(*place, seed=self.position_seed)
+        return laplacian_eigenmaps(*place)
 
     def features_and_positions(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Features [N, F] and positions Z [N, p] of what ``encode`` takes."""

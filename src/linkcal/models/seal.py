@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from linkcal._validation import check_choice, check_fraction, check_positive_int
-from linkcal.data import LinkSplit
+from linkcal.data import Graph, LinkSplit
 from linkcal.exceptions import InputError
+from linkcal.models._principal import principal_features
 from linkcal.models._subgraphs import MAX_LABEL, EnclosingSubgraphs, SubgraphBatch
 from linkcal.models.base import OWN_EDGE_STATES, OwnEdgeState, PairPredictor
 
@@ -51,6 +53,13 @@ class SEAL(PairPredictor):
         Graph layers of width `hidden_channels`; one more of width 1 gives the sort key.
     dropout : float in [0, 1)
         Before the last linear layer, in training mode.
+    feature_channels : int, optional
+        k: :meth:`prepare` replaces more than k features by their coordinates along their k principal
+        directions (:func:`~linkcal.models._principal.principal_features`). Weights of so many a few thousand
+        small subgraphs can teach; with one for each of 1,433 words, the training pairs are learned by heart
+        within a few epochs. None keeps the features.
+    feature_dropout : float in [0, 1)
+        Of the nodes' features, in training mode.
     num_hops : {1, 2}
         Radius of the subgraphs.
     max_neighbors : int, optional
@@ -95,6 +104,8 @@ class SEAL(PairPredictor):
         num_layers: int = 3,
         *,
         dropout: float = 0.5,
+        feature_channels: int | None = None,
+        feature_dropout: float = 0.0,
         num_hops: int = 1,
         max_neighbors: int | None = None,
         sort_k: int = 30,
@@ -106,6 +117,10 @@ class SEAL(PairPredictor):
         self.out_channels = check_positive_int(out_channels, "out_channels")
         self.num_layers = check_positive_int(num_layers, "num_layers")
         self.dropout = check_fraction(dropout, "dropout", zero=True)
+        self.feature_channels = feature_channels
+        if feature_channels is not None:
+            check_positive_int(feature_channels, "feature_channels")
+        self.feature_dropout = check_fraction(feature_dropout, "feature_dropout", zero=True)
         self.num_hops = check_positive_int(num_hops, "num_hops")
         if num_hops > 2:
             raise InputError(f"num_hops must be 1 or 2, got {num_hops}")
@@ -116,7 +131,7 @@ class SEAL(PairPredictor):
         self.sampling_seed = check_positive_int(sampling_seed, "sampling_seed", minimum=0)
         # [label embedding | features] W of the first layer, as the sum of its two parts.
         self.label_embedding = nn.Embedding(MAX_LABEL + 1, hidden_channels)
-        self.lin_features = nn.Linear(in_channels, hidden_channels, bias=False)
+        self.lin_features = nn.Linear(self._width, hidden_channels, bias=False)
         widths = [*[hidden_channels] * num_layers, 1]
         self.lins = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in pairwise(widths))
         self.biases = nn.ParameterList(torch.zeros(width) for width in widths)
@@ -147,6 +162,37 @@ class SEAL(PairPredictor):
         pairs = split.train.edge_label_index.cpu().numpy()
         sizes = subgraphs.sizes(pairs[:, :: math.ceil(pairs.shape[1] / _NUM_MEASURED)])[0]
         return {"sort_k": max(_MIN_SORT_K, math.ceil(np.percentile(sizes, 60)))}
+
+    @property
+    def _width(self) -> int:
+        """Features of a node that the first layer reads."""
+        if self.feature_channels is None or self.num_nodes is not None:
+            return self.in_channels
+        return min(self.feature_channels, self.in_channels)
+
+    def prepare(self, graph: Graph) -> Graph:
+        """Replace features by their principal coordinates, if there are more than `feature_channels`.
+
+        They belong to the nodes, whatever the edges. A graph that has them already is left alone.
+        """
+        if self._width == self.in_channels:
+            return graph
+        width = None if graph.x is None else graph.x.size(1)
+        if graph.x is None or width not in (self.in_channels, self._width):
+            came = "no features" if width is None else f"{width} features"
+            raise InputError(f"graph must have {self.in_channels} features, got {came}")
+        return graph if width == self._width else replace(graph, x=principal_features(graph.x, self._width))
+
+    def node_features(self, x: Tensor) -> Tensor:
+        """Features [N, F] or, where there are more than `feature_channels`, what `prepare` made of them."""
+        if self._width == self.in_channels:
+            return super().node_features(x)
+        if x.ndim != 2 or x.size(1) != self._width:
+            raise InputError(
+                f"x must have shape [N, {self._width}], principal coordinates of {self.in_channels} features "
+                f"(see prepare), got {list(x.shape)}"
+            )
+        return x
 
     def embed_pairs(
         self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor, *, own_edge: OwnEdgeState = "absent"
@@ -207,7 +253,8 @@ class SEAL(PairPredictor):
 
     def _embed_batch(self, features: Tensor, batch: SubgraphBatch) -> Tensor:
         adjacency = _normalised_adjacency(batch, features.dtype)
-        message = self.label_embedding(batch.label) + self.lin_features(features[batch.nodes])
+        inputs = functional.dropout(features[batch.nodes], self.feature_dropout, self.training)
+        message = self.label_embedding(batch.label) + self.lin_features(inputs)
         channels: list[Tensor] = []
         for number, bias in enumerate(self.biases):
             if number:
