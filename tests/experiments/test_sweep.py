@@ -155,7 +155,7 @@ def test_metrics_are_computed_anew_from_predictions(store, monkeypatch):
     cell = store / "own/gcn~epochs=3/train-0/val/cal-1"
     before = (cell / "metrics.csv").read_bytes()
     original = calibration.evaluate_links
-    monkeypatch.setattr(calibration, "evaluate_links", lambda *a: {**original(*a), "new": 7.0})
+    monkeypatch.setattr(calibration, "evaluate_links", lambda *a, **k: {**original(*a, **k), "new": 7.0})
     remeasure_cell(cell)
     changed = (cell / "metrics.csv").read_text()
     assert changed.count(",new,7.0\n") == 2 * len(CALIBRATORS)
