@@ -140,6 +140,7 @@ class CalibratedLinkPredictor(nn.Module):
             "calibration_positives": positives,
             "calibration_negatives": len(scores) - positives,
             "negatives_per_positive": (len(scores) - positives) / positives,
+            "negatives": split.negatives,
         }
         return self
 
@@ -261,11 +262,18 @@ class CalibratedLinkPredictor(nn.Module):
         Raises
         ------
         InputError
-            If `base_rate` is another string or not in (0, 1).
+            If `base_rate` is another string or not in (0, 1), or the density is asked for while the
+            calibration non-links were not drawn uniformly: it is a share among all pairs, not among theirs.
         """
         self._require_fitted()
         if isinstance(base_rate, str):
             check_choice(base_rate, "base_rate", ("density",))
+            kind = self.info_.get("negatives") or "uniform"
+            if kind != "uniform":
+                raise InputError(
+                    f"base_rate must be a number for a calibrator fitted on {kind} non-links, got 'density', "
+                    "which is the share of links among all pairs"
+                )
             return check_fraction(
                 self.graph_.num_pairs / max(self.graph_.num_possible_pairs, 1), "density of the message graph"
             )

@@ -29,6 +29,7 @@ def test_unknown_key_is_an_error():
         ({"val_fraction": 1.0}, r"val_fraction must be in \(0, 1\)"),
         ({"test_fraction": 0}, r"test_fraction must be in \(0, 1\)"),
         ({"negatives_per_positive": 0.0}, "negatives_per_positive must be a finite number > 0"),
+        ({"negatives": "twohop"}, "did you mean 'two-hop'"),
         ({"calibrators": ()}, "calibrators must name one of"),
         ({"calibrators": ("plat",)}, "did you mean 'platt'"),
     ],

@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from linkcal.cli.options import BatchSize, Device, Epochs, FitOnOption, Json, Model, Negatives, Preset, Seed
+from linkcal.cli.options import (
+    BatchSize,
+    Device,
+    Epochs,
+    FitOnOption,
+    Json,
+    Model,
+    Negatives,
+    NegativesPerPositive,
+    Preset,
+    Seed,
+)
 from linkcal.cli.run import run_on_graph
 
 __all__ = ["fit"]
@@ -32,7 +43,8 @@ def fit(
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     preset: Preset = "default",
-    negatives: Negatives = 1.0,
+    negatives_per_positive: NegativesPerPositive = 1.0,
+    negatives: Negatives = "uniform",
     json: Json = False,
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
@@ -47,7 +59,8 @@ def fit(
         preset=preset,
         epochs=epochs,
         batch_size=batch_size,
-        negatives_per_positive=negatives,
+        negatives_per_positive=negatives_per_positive,
+        negatives=negatives,
     )
     check_output_folder(out)
     named = read_edges(edges, features=features, source=source, target=target, directed=directed)

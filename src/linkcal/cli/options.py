@@ -15,6 +15,7 @@ __all__ = [
     "Json",
     "Model",
     "Negatives",
+    "NegativesPerPositive",
     "Out",
     "Preset",
     "Seed",
@@ -38,6 +39,17 @@ BatchSize = Annotated[
 Preset = Annotated[str, typer.Option("--preset", help="Hyper-parameters: default or paper.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the results.")]
 Json = Annotated[bool, typer.Option("--json", help="Print metrics.json to stdout instead of a table.")]
+NegativesPerPositive = Annotated[
+    float,
+    typer.Option(
+        "--negatives-per-positive", help="Non-links drawn for each link, in every part of the split."
+    ),
+]
 Negatives = Annotated[
-    float, typer.Option("--negatives", help="Non-links drawn for each link, in every part of the split.")
+    str,
+    typer.Option(
+        "--negatives",
+        help="Non-links to calibrate and measure with: uniform, degree (endpoints drawn by degree), two-hop "
+        "(pairs with a common neighbour).",
+    ),
 ]

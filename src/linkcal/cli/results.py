@@ -34,7 +34,8 @@ def print_results(metrics: dict[str, Any]) -> None:
         ),
         caption=(
             f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} non-links: "
-            f"probabilities hold for {metrics['negatives_per_positive']:g} non-links per link. In %, "
+            f"probabilities hold for {metrics['negatives_per_positive']:g} {_kind(metrics)}non-links per "
+            "link. In %, "
             "NLL in nats, Brier as it is. * ECE at or below floor q95, which a calibrated predictor "
             "exceeds in 5 of 100 test sets."
         ),
@@ -54,6 +55,11 @@ def print_results(metrics: dict[str, Any]) -> None:
     # Wide enough for all columns wherever the output goes; a terminal narrower than that wraps cells.
     console = Console(width=None if Console().is_terminal else 170)
     console.print(table)
+
+
+def _kind(metrics: dict[str, Any]) -> str:
+    kind = metrics.get("negatives") or "uniform"
+    return "" if kind == "uniform" else f"{kind} "
 
 
 def _cell(name: str, row: dict[str, float]) -> str:

@@ -19,6 +19,7 @@ from linkcal.cli.options import (
     Json,
     Model,
     Negatives,
+    NegativesPerPositive,
     Out,
     Preset,
     Seed,
@@ -48,12 +49,12 @@ def run(
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     preset: Preset = "default",
-    negatives: Negatives = 1.0,
+    negatives_per_positive: NegativesPerPositive = 1.0,
+    negatives: Negatives = "uniform",
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
     from linkcal.data import OFFICIAL_SPLITS, load_dataset, load_official_split
-    from linkcal.exceptions import InputError
     from linkcal.experiments import RunConfig
 
     config = RunConfig(
@@ -64,20 +65,28 @@ def run(
         preset=preset,
         epochs=epochs,
         batch_size=batch_size,
-        negatives_per_positive=negatives,
+        negatives_per_positive=negatives_per_positive,
+        negatives=negatives,
     )
     graph: Graph | LinkSplit
     if dataset in OFFICIAL_SPLITS:
-        if negatives != 1.0:
-            raise InputError(
-                f"--negatives must be left out for {dataset}, whose split is fixed, got {negatives:g}"
-            )
+        _refuse_for_official(dataset, negatives_per_positive, negatives)
         graph = load_official_split(dataset, data_root=data_root, seed=seed)
     else:
         graph = load_dataset(dataset, data_root=data_root)
-    folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}-seed{seed}"
+    kind = "" if negatives == "uniform" else f"-{negatives}"
+    folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}{kind}-seed{seed}"
     source = {"dataset": dataset, "data_root": None if data_root is None else str(data_root.resolve())}
     run_on_graph(config, graph, folder, device=device, json=json, source=source)
+
+
+def _refuse_for_official(dataset: str, negatives_per_positive: float, negatives: str) -> None:
+    from linkcal.exceptions import InputError
+
+    asked = {"--negatives-per-positive": (negatives_per_positive, 1.0), "--negatives": (negatives, "uniform")}
+    for option, (value, default) in asked.items():
+        if value != default:
+            raise InputError(f"{option} must be left out for {dataset}, whose split is fixed, got {value}")
 
 
 def run_on_graph(

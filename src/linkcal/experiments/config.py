@@ -8,6 +8,7 @@ from typing import Any
 
 from linkcal._validation import check_choice, check_fraction, check_positive_float, check_positive_int
 from linkcal.calibrators import CALIBRATORS
+from linkcal.data import NEGATIVE_KINDS
 from linkcal.exceptions import InputError
 from linkcal.features import FIT_ON
 from linkcal.models import MODELS
@@ -40,6 +41,10 @@ class RunConfig:
         Not used with an official split, no more than the next.
     negatives_per_positive : float > 0
         In every part of the split.
+    negatives : {"uniform", "degree", "two-hop"}
+        Kind of the non-links that calibrators are fitted on (validation links, or training links where
+        `fit_on` says so) and measured on. The model's own training negatives are always uniform. See
+        :func:`linkcal.data.split_links`. Not used with an official split either.
     calibrators : tuple of str
         In ``linkcal.calibrators.CALIBRATORS``.
 
@@ -65,6 +70,7 @@ class RunConfig:
     val_fraction: float = 0.1
     test_fraction: float = 0.1
     negatives_per_positive: float = 1.0
+    negatives: str = "uniform"
     calibrators: tuple[str, ...] = tuple(CALIBRATORS)
 
     def __post_init__(self) -> None:
@@ -79,6 +85,7 @@ class RunConfig:
         check_fraction(self.val_fraction, "val_fraction")
         check_fraction(self.test_fraction, "test_fraction")
         check_positive_float(self.negatives_per_positive, "negatives_per_positive")
+        check_choice(self.negatives, "negatives", NEGATIVE_KINDS)
         if not self.calibrators:
             raise InputError(f"calibrators must name one of {', '.join(CALIBRATORS)}, got none")
         for name in self.calibrators:

@@ -167,6 +167,7 @@ def run_experiment(
         "model": config.model,
         "dataset": config.dataset,
         "negatives_per_positive": _negatives_per_positive(config, split),
+        "negatives": split.negatives,
         "decode_returns": "logits",
     }
     artifact = Artifact(model.cpu(), split.graph.to("cpu"), fitted, info, node_ids, split.held_out_edges())
@@ -182,6 +183,7 @@ def _split(config: RunConfig, graph: Graph) -> LinkSplit:
         val_fraction=config.val_fraction,
         test_fraction=config.test_fraction,
         negatives_per_positive=config.negatives_per_positive,
+        negatives=config.negatives,  # type: ignore[arg-type]
         seed=config.seed,
     )
 
@@ -271,8 +273,8 @@ def _evaluate(
 
 
 def _true_probability(split: LinkSplit) -> FloatArray | None:
-    """Probability that each test pair is positive, where the graph's edge probabilities are known."""
-    if split.graph.truth is None:
+    """Probability that each test pair is positive, where edge probabilities and drawing rates are known."""
+    if split.graph.truth is None or split.test.negative_rate is None:
         return None
     edge_probability = split.graph.truth.edge_probability(split.test.edge_label_index.cpu())
     return split.test.to("cpu").label_probability(edge_probability).numpy().astype(np.float64)
@@ -287,6 +289,7 @@ def _metrics_record(
         "seed": config.seed,
         "fit_on": config.fit_on,
         "negatives_per_positive": _negatives_per_positive(config, split),
+        "negatives": split.negatives,
         "counts": split.counts(),
         "selected": selected,
         "results": results,
