@@ -157,6 +157,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
             "calibration_positives": positives,
             "calibration_negatives": len(scores) - positives,
             "negatives_per_positive": (len(scores) - positives) / positives,
+            "negatives": split.negatives,
         }
         if base_rate is not None:
             rate = self.resolve_base_rate(base_rate)
@@ -290,11 +291,18 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         Raises
         ------
         InputError
-            If `base_rate` is another string or not in (0, 1).
+            If `base_rate` is another string or not in (0, 1), or the density is asked for while the
+            calibration non-links were not drawn uniformly: it is a share among all pairs, not among theirs.
         """
         self._require_fitted()
         if isinstance(base_rate, str):
             check_choice(base_rate, "base_rate", ("density",))
+            kind = self.info_.get("negatives") or "uniform"
+            if kind != "uniform":
+                raise InputError(
+                    f"base_rate must be a number for a calibrator fitted on {kind} non-links, got 'density', "
+                    "which is the share of links among all pairs"
+                )
             return graph_density(self.graph_)
         return check_fraction(base_rate, "base_rate")
 

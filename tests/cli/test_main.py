@@ -104,6 +104,29 @@ def test_json_goes_to_stdout_alone(cli, small_simulation, tmp_path):
     assert list(printed["results"]) == list(CALIBRATORS)
 
 
+def test_kind_of_negatives(cli, small_simulation, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = ("--dataset", "simulated", "--model", "gcn", "--epochs", 2, "--negatives", "two-hop")
+    answer = cli("run", *arguments, "--negatives-per-positive", 2)
+    assert answer.code == 0
+    assert "2 two-hop non-links per link" in " ".join(answer.out.split())
+    # How likely a two-hop pair is an edge is not known from the block model alone.
+    assert "true error" not in answer.out
+    folder = tmp_path / "runs" / "simulated-gcn-val-two-hop-seed0"
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["negatives"] == "two-hop"
+    assert metrics["counts"]["test_negatives"] == 2 * metrics["counts"]["test_positives"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--negatives", "degree"), ("--negatives-per-positive", "2.0")]
+)
+def test_official_split_takes_no_negatives(cli, option, value):
+    answer = cli("run", "--dataset", "ogbl-ddi", option, value)
+    assert answer.code == 1
+    assert f"{option} must be left out for ogbl-ddi, whose split is fixed, got {value}" in answer.err
+
+
 def test_default_folder_is_under_runs(cli, small_simulation, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli("run", "--dataset", "simulated", "--model", "gcn", "--epochs", 2).code == 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkcal.data import Graph, NegativeSampler, sample_negatives
-from linkcal.data.negatives import _distinct_ranks, _pair_numbers, _pairs_of_numbers
+from linkcal.data.negatives import _pair_numbers, _pairs_of_numbers, distinct_ranks
 from linkcal.exceptions import InputError, ShortageError
 
 from .strategies import graphs, non_edges, pair_set
@@ -93,10 +93,10 @@ def test_every_non_edge_is_equally_likely():
         assert max(abs(tally[p] - repeats * share) for p in tally) < error
 
 
-def test_distinct_ranks_are_uniform_ordered_samples():
+def testdistinct_ranks_are_uniform_ordered_samples():
     # All 5 * 4 ordered selections of two of five, for the sequential branch (2 * 2 < 5).
     rng, repeats = _rng(2), 20000
-    counts = Counter(tuple(_distinct_ranks(5, 2, rng).tolist()) for _ in range(repeats))
+    counts = Counter(tuple(distinct_ranks(5, 2, rng).tolist()) for _ in range(repeats))
     assert len(counts) == 20
     assert max(abs(c - repeats / 20) for c in counts.values()) < 4 * np.sqrt(repeats * 0.05 * 0.95)
 

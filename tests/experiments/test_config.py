@@ -30,6 +30,7 @@ def test_unknown_key_is_an_error():
         ({"test_fraction": 0}, r"test_fraction must be in \(0, 1\)"),
         ({"negatives_per_positive": 0.0}, "negatives_per_positive must be a finite number > 0"),
         ({"max_network_links": 1}, "max_network_links must be a whole number >= 2"),
+        ({"negatives": "twohop"}, "did you mean 'two-hop'"),
         ({"calibrators": ()}, "calibrators must name one of"),
         ({"calibrators": ("plat",)}, "did you mean 'platt'"),
     ],

@@ -16,6 +16,7 @@ from linkcal.cli.options import (
     Json,
     Model,
     Negatives,
+    NegativesPerPositive,
     Preset,
     Seed,
     as_base_rate,
@@ -44,7 +45,8 @@ def fit(
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     preset: Preset = None,
-    negatives: Negatives = 1.0,
+    negatives_per_positive: NegativesPerPositive = 1.0,
+    negatives: Negatives = "uniform",
     base_rate: BaseRateOption = None,
     json: Json = False,
 ) -> None:
@@ -66,7 +68,8 @@ def fit(
         **({} if preset is None else preset_options(preset, model)),
         epochs=epochs,
         batch_size=batch_size,
-        negatives_per_positive=negatives,
+        negatives_per_positive=negatives_per_positive,
+        negatives=negatives,
         base_rate=as_base_rate(base_rate),
     )
     check_output_folder(out)

@@ -16,6 +16,7 @@ __all__ = [
     "Json",
     "Model",
     "Negatives",
+    "NegativesPerPositive",
     "Out",
     "Preset",
     "Protocol",
@@ -65,8 +66,19 @@ BaseRateOption = Annotated[
         "calibration links.",
     ),
 ]
+NegativesPerPositive = Annotated[
+    float,
+    typer.Option(
+        "--negatives-per-positive", help="Non-links drawn for each link, in every part of the split."
+    ),
+]
 Negatives = Annotated[
-    float, typer.Option("--negatives", help="Non-links drawn for each link, in every part of the split.")
+    str,
+    typer.Option(
+        "--negatives",
+        help="Non-links to calibrate and measure with: uniform, degree (endpoints drawn by degree), two-hop "
+        "(pairs with a common neighbour).",
+    ),
 ]
 
 

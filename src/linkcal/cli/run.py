@@ -20,6 +20,7 @@ from linkcal.cli.options import (
     Json,
     Model,
     Negatives,
+    NegativesPerPositive,
     Out,
     Preset,
     Protocol,
@@ -52,7 +53,8 @@ def run(
     batch_size: BatchSize = None,
     preset: Preset = None,
     protocol: Protocol = "default",
-    negatives: Negatives = 1.0,
+    negatives_per_positive: NegativesPerPositive = 1.0,
+    negatives: Negatives = "uniform",
     base_rate: BaseRateOption = None,
     json: Json = False,
 ) -> None:
@@ -68,12 +70,14 @@ def run(
         **({} if preset is None else preset_options(preset, model)),
         epochs=epochs,
         batch_size=batch_size,
-        negatives_per_positive=negatives,
+        negatives_per_positive=negatives_per_positive,
+        negatives=negatives,
         base_rate=as_base_rate(base_rate),
     )
     graph = load_graph(config, data_root=data_root)
+    kind = "" if negatives == "uniform" else f"-{negatives}"
     suffix = "" if protocol == "default" else f"-{protocol}"
-    folder = out or Path("runs") / f"{dataset}-{model}-{config.fit_on}-seed{seed}{suffix}"
+    folder = out or Path("runs") / f"{dataset}-{model}-{config.fit_on}{kind}-seed{seed}{suffix}"
     source = {
         "dataset": dataset,
         "data_root": None if data_root is None else str(data_root.resolve()),

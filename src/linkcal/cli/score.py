@@ -125,7 +125,9 @@ def _provenance(
 ) -> dict[str, Any]:
     """What a reader must know to use the probabilities."""
     graph, info = predictor.graph_, predictor.info_
-    ratio = f"{info['negatives_per_positive']:g} non-links per link"
+    kind = info.get("negatives") or "uniform"
+    which = "" if kind == "uniform" else f"{kind} "
+    ratio = f"{info['negatives_per_positive']:g} {which}non-links per link"
     if rate is None and "base_rate" not in info:
         valid, origin = f"hold for {ratio}", "calibration links"
     else:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from linkcal.cli.console import log, step_progress
-from linkcal.cli.options import Device, Model, Negatives, Preset, Protocol, Seed
+from linkcal.cli.options import Device, Model, Negatives, NegativesPerPositive, Preset, Protocol, Seed
 
 if TYPE_CHECKING:
     from linkcal.experiments import SearchResult
@@ -50,7 +50,8 @@ def search(
     device: Device = "auto",
     preset: Preset = None,
     protocol: Protocol = "default",
-    negatives: Negatives = 1.0,
+    negatives_per_positive: NegativesPerPositive = 1.0,
+    negatives: Negatives = "uniform",
 ) -> None:
     """Try the paper's grid of learning rates, epochs, layers and widths; rank it by validation AUC.
 
@@ -76,7 +77,8 @@ def search(
         protocol=protocol,
         **({} if preset is None else preset_options(preset, model)),
         epochs=epochs,
-        negatives_per_positive=negatives,
+        negatives_per_positive=negatives_per_positive,
+        negatives=negatives,
     )
     graph = load_graph(config, data_root=data_root)
     file = storage or Path("searches") / f"{dataset}-{model}-{sampler}-seed{seed}.db"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from linkcal.cli.console import log
-from linkcal.cli.options import BatchSize, Device, Epochs, Negatives, Preset
+from linkcal.cli.options import BatchSize, Device, Epochs, Negatives, NegativesPerPositive, Preset, Protocol
 from linkcal.cli.sweep_progress import SweepProgress, print_estimates
 
 if TYPE_CHECKING:
@@ -47,20 +47,24 @@ def sweep(
         ),
     ] = None,
     device: Device = "auto",
-    preset: Preset = "default",
+    preset: Preset = None,
+    protocol: Protocol = "default",
     epochs: Epochs = None,
     batch_size: BatchSize = None,
-    negatives: Negatives = 1.0,
+    negatives_per_positive: NegativesPerPositive = 1.0,
+    negatives: Negatives = "uniform",
 ) -> None:
     """Train, calibrate and measure every combination, once; run it again to continue."""
     from linkcal.calibrators import CALIBRATORS
     from linkcal.experiments import SweepPlan, parse_seeds
 
     settings = {
-        "preset": preset,
+        **_hyperparameters(preset, _names(models)),
+        "protocol": protocol,
         "epochs": epochs,
         "batch_size": batch_size,
-        "negatives_per_positive": negatives,
+        "negatives_per_positive": negatives_per_positive,
+        "negatives": negatives,
         "calibrators": tuple(CALIBRATORS) if calibrators is None else _names(calibrators),
     }
     plan = SweepPlan(
@@ -74,6 +78,18 @@ def sweep(
     plan.check_datasets()
     root = None if data_root is None else str(data_root.resolve())
     _run(plan, store, jobs=jobs, engine=engine, device=device, data_root=root, dry_run=dry_run)
+
+
+def _hyperparameters(preset: str | None, models: list[str]) -> dict[str, Any]:
+    """Settings of a preset; a preset file was searched for one model and holds for that one alone."""
+    from linkcal.exceptions import InputError
+    from linkcal.experiments import preset_options
+
+    if preset is None:
+        return {}
+    if preset.endswith(".json") and len(models) > 1:
+        raise InputError(f"--preset FILE.json must go with the one model it is for, got {len(models)} models")
+    return preset_options(preset, models[0])
 
 
 def export(

@@ -4,7 +4,8 @@ from linkcal.data.deepwalk import deepwalk_positions
 from linkcal.data.files import NamedGraph, PairChunk, read_edges, read_features, read_pairs
 from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
 from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
-from linkcal.data.negatives import NegativeSampler, sample_negatives
+from linkcal.data.negative_kinds import NEGATIVE_KINDS, NegativeKind, sample_negatives
+from linkcal.data.negatives import NegativeSampler
 from linkcal.data.node_ids import NodeIds
 from linkcal.data.ogb import OFFICIAL_SPLITS, load_official_split
 from linkcal.data.pairs import LinkPairs, LinkSplit
@@ -16,6 +17,7 @@ from linkcal.data.structural import STRUCTURAL_FEATURES, structural_node_feature
 
 __all__ = [
     "DATASETS",
+    "NEGATIVE_KINDS",
     "OFFICIAL_SPLITS",
     "STRUCTURAL_FEATURES",
     "BlockModelTruth",
@@ -26,6 +28,7 @@ __all__ = [
     "LinkPairs",
     "LinkSplit",
     "NamedGraph",
+    "NegativeKind",
     "NegativeSampler",
     "NodeIds",
     "PairChunk",

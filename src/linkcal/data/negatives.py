@@ -17,7 +17,7 @@ from linkcal._validation import check_edge_index, check_positive_int
 from linkcal.data.graph import Graph
 from linkcal.exceptions import InputError, ShortageError
 
-__all__ = ["NegativeSampler", "sample_negatives"]
+__all__ = ["NegativeSampler", "distinct_ranks", "first_occurrences"]
 
 IntArray = NDArray[np.int64]
 
@@ -98,49 +98,12 @@ class NegativeSampler:
                 f"num must be at most the number of non-edges that can be drawn, "
                 f"{self._num_available}, got {num}"
             )
-        ranks = _distinct_ranks(self._num_available, num, generator)
+        ranks = distinct_ranks(self._num_available, num, generator)
         numbers = ranks + np.searchsorted(self._free_before, ranks, side="right")
         return _pairs_of_numbers(numbers, self._num_nodes, directed=self._directed).to(self._device)
 
 
-def sample_negatives(
-    graph: Graph, num: int, generator: np.random.Generator, *, exclude: Tensor | None = None
-) -> Tensor:
-    """Draw `num` distinct non-edges of `graph` uniformly; see :class:`NegativeSampler`.
-
-    For repeated draws from one graph keep a :class:`NegativeSampler`, which sorts the edges once.
-
-    Parameters
-    ----------
-    graph : Graph
-    num : int
-        L, at least 0.
-    generator : numpy.random.Generator
-    exclude : Tensor [2, K], optional
-        More pairs never to draw.
-
-    Returns
-    -------
-    Tensor [2, L], int64
-        Never an edge, a reversed edge of an undirected graph, a self-pair, an excluded pair or a repeat.
-
-    Raises
-    ------
-    ShortageError
-        If there are fewer than `num` non-edges.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> triangle = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 0]]), num_nodes=3)
-    >>> sample_negatives(triangle, 1, np.random.default_rng(0))
-    Traceback (most recent call last):
-    linkcal.exceptions.ShortageError: num must be at most the number of non-edges that can be drawn, 0, got 1
-    """
-    return NegativeSampler(graph, exclude=exclude).sample(num, generator)
-
-
-def _distinct_ranks(population: int, size: int, rng: np.random.Generator) -> IntArray:
+def distinct_ranks(population: int, size: int, rng: np.random.Generator) -> IntArray:
     """Uniform ordered sample without replacement of `size` of ``range(population)`` in O(size) memory.
 
     The distinct values of an i.i.d. uniform sequence, in order of first appearance, are such a sample.
@@ -151,10 +114,14 @@ def _distinct_ranks(population: int, size: int, rng: np.random.Generator) -> Int
     ranks = np.empty(0, dtype=np.int64)
     while len(ranks) < size:
         missing = size - len(ranks)
-        draws = np.concatenate([ranks, rng.integers(population, size=missing + missing // 4 + 8)])
-        first = np.unique(draws, return_index=True)[1]
-        ranks = draws[np.sort(first)]
+        draws = rng.integers(population, size=missing + missing // 4 + 8)
+        ranks = first_occurrences(np.concatenate([ranks, draws]))
     return ranks[:size]
+
+
+def first_occurrences(values: IntArray) -> IntArray:
+    """Distinct values in order of first appearance."""
+    return values[np.sort(np.unique(values, return_index=True)[1])]
 
 
 def _pair_numbers(pairs: Tensor, num_nodes: int, *, directed: bool) -> IntArray:

@@ -180,9 +180,12 @@ def _build(name: str, data: Any, parts: dict[str, dict[str, Any]], seed: int) ->
     drawn = sampler.sample(number, numpy_stream(seed, "negatives"))
     negatives["train"] = pair_keys(drawn, num_nodes, directed=False).numpy()
     message = Graph.from_edges(_unpacked(positives["train"], num_nodes), num_nodes, x=data.x, name=name)
+    train, val, test = (_labelled(positives[part], negatives[part], num_nodes) for part in _KEYS)
     return LinkSplit(
-        graph=message,
-        **{part: _labelled(positives[part], negatives[part], num_nodes) for part in _KEYS},
+        message,
+        train,
+        val,
+        test,
         seed=seed,
         counts_full={**full.counts(), "features": 0 if data.x is None else data.x.size(1), **counts},
     )

@@ -96,6 +96,8 @@ class LinkSplit:
         Seed the split was drawn with; None for a split from elsewhere.
     counts_full : dict
         Counts of the graph before the split.
+    negatives : str, optional
+        Kind of the non-links, in ``linkcal.data.NEGATIVE_KINDS``; None for a split from elsewhere.
     """
 
     graph: Graph
@@ -104,6 +106,7 @@ class LinkSplit:
     test: LinkPairs
     seed: int | None = None
     counts_full: dict[str, int] = field(default_factory=dict)
+    negatives: str | None = None
 
     def part(self, name: str) -> LinkPairs:
         """``train``, ``val`` or ``test`` by name."""

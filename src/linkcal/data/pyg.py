@@ -85,7 +85,8 @@ def from_pyg(
     labelled = {part: _join(positives[part], negatives[part]) for part in parts}
     full = Graph.from_edges(edges, graph.num_nodes, directed=directed)
     counts = {**full.counts(), "features": graph.counts()["features"]}
-    return LinkSplit(graph=graph, **labelled, seed=None, counts_full=counts)
+    train, val, test = (labelled[part] for part in ("train", "val", "test"))
+    return LinkSplit(graph, train, val, test, seed=None, counts_full=counts)
 
 
 def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:

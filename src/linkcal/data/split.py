@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from linkcal._random import numpy_stream
-from linkcal._validation import check_fraction, check_positive_float, check_positive_int
+from linkcal._validation import check_choice, check_fraction, check_positive_float, check_positive_int
 from linkcal.data.graph import Graph
-from linkcal.data.negatives import NegativeSampler
+from linkcal.data.negative_kinds import NEGATIVE_KINDS, NegativeKind, sample_negatives
 from linkcal.data.pairs import LinkPairs, LinkSplit
 from linkcal.exceptions import InputError, ShortageError
 
@@ -27,6 +27,7 @@ def split_links(
     val_fraction: float = 0.1,
     test_fraction: float = 0.1,
     negatives_per_positive: float = 1.0,
+    negatives: NegativeKind = "uniform",
     seed: int = 0,
 ) -> LinkSplit:
     """Split the links of `graph` into training, validation and test pairs, each with sampled non-edges.
@@ -40,6 +41,10 @@ def split_links(
         Shares of the edges, rounded down (as PyG's ``RandomLinkSplit`` does); their sum is below 1.
     negatives_per_positive : float > 0
         Non-edges per edge in every part, rounded to the nearest whole number.
+    negatives : {"uniform", "degree", "two-hop"}
+        Kind of the non-edges of every part, see :func:`~linkcal.data.sample_negatives`; degrees and common
+        neighbours are those of the FULL graph. The non-edges that a model learns from are not among them:
+        training draws its own, always uniform, anew in each epoch.
     seed : int
         Edges are drawn from the stream ``"split"``, non-edges from ``"negatives"``.
 
@@ -48,14 +53,14 @@ def split_links(
     LinkSplit
         ``graph`` holds the training edges only. In every part positives stand first, then negatives, both in
         random order. Pairs of an undirected graph are written smaller index first; a directed graph keeps the
-        direction.
+        direction. ``negative_rate`` is known for uniform non-edges only, which are all drawn at one rate.
 
     Raises
     ------
     InputError
         If a part would have no positive or no negative.
     ShortageError
-        If the graph has fewer non-edges than the three parts need together.
+        If the graph has fewer non-edges of that kind than the three parts need together.
 
     Notes
     -----
@@ -75,6 +80,7 @@ def split_links(
     val_fraction = check_fraction(val_fraction, "val_fraction")
     test_fraction = check_fraction(test_fraction, "test_fraction")
     negatives_per_positive = check_positive_float(negatives_per_positive, "negatives_per_positive")
+    check_choice(negatives, "negatives", NEGATIVE_KINDS)
     seed = check_positive_int(seed, "seed", minimum=0)
     if val_fraction + test_fraction >= 1.0:
         raise InputError(
@@ -82,17 +88,15 @@ def split_links(
         )
     num_positives = _positives_per_part(graph.num_pairs, val_fraction, test_fraction)
     num_negatives = _negatives_per_part(num_positives, negatives_per_positive)
-    negatives = _draw_negatives(graph, num_negatives, seed)
+    drawn = _draw_negatives(graph, num_negatives, negatives, seed)
 
     order = torch.from_numpy(numpy_stream(seed, "split").permutation(graph.num_pairs))
     positives = _cut(graph.pairs[:, order.to(graph.edge_index.device)], num_positives)
-    num_non_edges = graph.num_possible_pairs - graph.num_pairs
-    parts = {
-        part: _labelled(positives[part], negatives[part], graph.num_pairs, num_non_edges) for part in _PARTS
-    }
+    num_non_edges = graph.num_possible_pairs - graph.num_pairs if negatives == "uniform" else None
+    parts = {part: _labelled(positives[part], drawn[part], graph.num_pairs, num_non_edges) for part in _PARTS}
     message = _message_graph(graph, positives["train"])
     counts = {**graph.counts(), "features": 0 if message.x is None else message.x.size(1)}
-    return LinkSplit(graph=message, **parts, seed=seed, counts_full=counts)
+    return LinkSplit(graph=message, **parts, seed=seed, counts_full=counts, negatives=negatives)
 
 
 def _message_graph(graph: Graph, train_edges: Tensor) -> Graph:
@@ -133,22 +137,25 @@ def _negatives_per_part(num_positives: dict[str, int], per_positive: float) -> d
     return sizes
 
 
-def _draw_negatives(graph: Graph, sizes: dict[str, int], seed: int) -> dict[str, Tensor]:
+def _draw_negatives(graph: Graph, sizes: dict[str, int], kind: NegativeKind, seed: int) -> dict[str, Tensor]:
     """One sample without replacement from the non-edges of the full graph, cut into the parts."""
-    sampler = NegativeSampler(graph)
-    asked, available = sum(sizes.values()), sampler.num_available
+    asked, available = sum(sizes.values()), graph.num_possible_pairs - graph.num_pairs
+    detail = ", ".join(f"{part} {sizes[part]}" for part in reversed(_PARTS))
     if available == 0:
         raise ShortageError(
             f"graph must have non-edges to sample negatives from, got a complete graph: {graph.num_nodes} "
             f"nodes, {graph.num_pairs} edges, no non-edge"
         )
     if asked > available:
-        detail = ", ".join(f"{part} {sizes[part]}" for part in reversed(_PARTS))
         raise ShortageError(
             f"negatives_per_positive must ask for at most the {available} non-edges that the graph has, "
             f"got {asked} ({detail})"
         )
-    return _cut(sampler.sample(asked, numpy_stream(seed, "negatives")), sizes)
+    try:
+        pairs = sample_negatives(graph, asked, numpy_stream(seed, "negatives"), kind=kind)
+    except ShortageError as error:
+        raise ShortageError(f"negatives = {kind!r} ({detail}): {error}") from None
+    return _cut(pairs, sizes)
 
 
 def _cut(pairs: Tensor, sizes: dict[str, int]) -> dict[str, Tensor]:
@@ -157,7 +164,7 @@ def _cut(pairs: Tensor, sizes: dict[str, int]) -> dict[str, Tensor]:
     return dict(zip(_PARTS, torch.tensor_split(pairs, ends[:-1], dim=1), strict=True))
 
 
-def _labelled(positives: Tensor, negatives: Tensor, num_edges: int, num_non_edges: int) -> LinkPairs:
+def _labelled(positives: Tensor, negatives: Tensor, num_edges: int, num_non_edges: int | None) -> LinkPairs:
     num_positives, num_negatives = positives.size(1), negatives.size(1)
     label = torch.zeros(num_positives + num_negatives, device=positives.device)
     label[:num_positives] = 1.0
@@ -165,5 +172,5 @@ def _labelled(positives: Tensor, negatives: Tensor, num_edges: int, num_non_edge
         edge_label_index=torch.cat([positives, negatives], dim=1),
         edge_label=label,
         positive_rate=num_positives / num_edges,
-        negative_rate=num_negatives / num_non_edges,
+        negative_rate=None if num_non_edges is None else num_negatives / num_non_edges,
     )

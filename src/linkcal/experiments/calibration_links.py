@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from linkcal._random import numpy_stream
-from linkcal.data import LinkSplit, NegativeSampler
+from linkcal.data import Graph, LinkSplit, sample_negatives
 
 __all__ = ["draw_calibration_negatives"]
 
@@ -27,13 +27,21 @@ def draw_calibration_negatives(split: LinkSplit, part: str, seed: int, calibrati
     Returns
     -------
     Tensor [2, L], int64
-        Uniform and without repeats. Never a link of any part, and never a non-link of another part: the test
-        pairs stay unseen. From the stream ``"calibration-negatives-<part>-<calibration seed>"``.
+        Of the split's kind (``LinkSplit.negatives``; uniform for an official split) and without repeats. Never
+        a link of any part, and never a non-link of another part: the test pairs stay unseen. From the stream
+        ``"calibration-negatives-<part>-<calibration seed>"``.
     """
     links = [split.part(name) for name in ("train", "val", "test")]
     positives = [pairs.edge_label_index[:, pairs.edge_label == 1] for pairs in links]
     others = [split.part(name) for name in ("train", "val", "test") if name != part]
     negatives = [pairs.edge_label_index[:, pairs.edge_label == 0] for pairs in others]
-    sampler = NegativeSampler(split.graph, exclude=torch.cat([*positives, *negatives], dim=1))
+    # Degrees and common neighbours are those of the full graph, as in the split itself.
+    full = Graph.from_edges(torch.cat(positives, dim=1), split.graph.num_nodes, directed=split.graph.directed)
     stream = numpy_stream(seed, f"calibration-negatives-{part}-{calibration_seed}")
-    return sampler.sample(split.part(part).num_negatives, stream)
+    return sample_negatives(
+        full,
+        split.part(part).num_negatives,
+        stream,
+        kind=split.negatives or "uniform",
+        exclude=torch.cat([split.graph.pairs, *negatives], dim=1),
+    )

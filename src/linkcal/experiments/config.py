@@ -8,6 +8,7 @@ from typing import Any
 
 from linkcal._validation import check_choice, check_fraction, check_positive_float, check_positive_int
 from linkcal.calibrators import CALIBRATORS
+from linkcal.data import NEGATIVE_KINDS
 from linkcal.exceptions import InputError
 from linkcal.experiments.presets import Hyperparameters, check_hyperparameters
 from linkcal.experiments.protocols import Protocol, find_protocol
@@ -55,6 +56,10 @@ class RunConfig:
     max_network_links : int, optional
         Most links that a calibrator with a network is fitted on, a sample of the calibration links
         (:func:`linkcal.experiments.fitting_links`); None takes all.
+    negatives : {"uniform", "degree", "two-hop"}
+        Kind of the non-links that calibrators are fitted on (validation links, or training links where
+        `fit_on` says so) and measured on. The model's own training negatives are always uniform. See
+        :func:`linkcal.data.split_links`. Not used with an official split either.
     calibrators : tuple of str
         In ``linkcal.calibrators.CALIBRATORS``.
     protocol : str
@@ -88,6 +93,7 @@ class RunConfig:
     negatives_per_positive: float = 1.0
     base_rate: float | str | None = None
     max_network_links: int | None = 100_000
+    negatives: str = "uniform"
     calibrators: tuple[str, ...] = tuple(CALIBRATORS)
     hyperparameters: Hyperparameters = ()
     protocol: str = "default"
@@ -115,6 +121,7 @@ class RunConfig:
             check_choice(self.base_rate, "base_rate", ("density",))
         elif self.base_rate is not None:
             check_fraction(self.base_rate, "base_rate")
+        check_choice(self.negatives, "negatives", NEGATIVE_KINDS)
         if not self.calibrators:
             raise InputError(f"calibrators must name one of {', '.join(CALIBRATORS)}, got none")
         for name in self.calibrators:

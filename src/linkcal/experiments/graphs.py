@@ -41,16 +41,24 @@ def load_graph(config: RunConfig, *, data_root: str | os.PathLike[str] | None = 
     >>> load_graph(RunConfig("simulated", "gcn")).name
     'simulated'
     """
-    ratio = config.negatives_per_positive
     if config.dataset in data.OFFICIAL_SPLITS:
-        if ratio != 1.0:
-            raise InputError(
-                f"--negatives must be left out for {config.dataset}, whose split is fixed, got {ratio:g}"
-            )
+        _refuse_for_official(config)
         return data.load_official_split(config.dataset, data_root=data_root, seed=config.seed)
     if config.protocol_record().split_of(config.dataset).forward_only:
         return data.load_dataset(config.dataset, data_root=data_root, forward_only=True)
     return data.load_dataset(config.dataset, data_root=data_root)
+
+
+def _refuse_for_official(config: RunConfig) -> None:
+    asked = {
+        "--negatives-per-positive": (config.negatives_per_positive, 1.0),
+        "--negatives": (config.negatives, "uniform"),
+    }
+    for option, (value, default) in asked.items():
+        if value != default:
+            raise InputError(
+                f"{option} must be left out for {config.dataset}, whose split is fixed, got {value}"
+            )
 
 
 def split_graph(config: RunConfig, graph: Graph) -> LinkSplit:
@@ -90,6 +98,7 @@ def split_graph(config: RunConfig, graph: Graph) -> LinkSplit:
         val_fraction=config.val_fraction,
         test_fraction=config.test_fraction,
         negatives_per_positive=config.negatives_per_positive,
+        negatives=config.negatives,  # type: ignore[arg-type]
         seed=config.seed,
     )
 

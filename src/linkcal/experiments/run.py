@@ -183,6 +183,7 @@ def run_experiment(
         "model": config.model,
         "dataset": config.dataset,
         "negatives_per_positive": ratio,
+        "negatives": split.negatives,
         "decode_returns": "logits",
         **({} if asked is None else asked.record()),
     }
@@ -345,8 +346,8 @@ def _evaluate(
 
 
 def true_probability(split: LinkSplit) -> FloatArray | None:
-    """Probability that each test pair is positive, where the graph's edge probabilities are known."""
-    if split.graph.truth is None:
+    """Probability that each test pair is positive, where edge probabilities and drawing rates are known."""
+    if split.graph.truth is None or split.test.negative_rate is None:
         return None
     edge_probability = split.graph.truth.edge_probability(split.test.edge_label_index.cpu())
     return split.test.to("cpu").label_probability(edge_probability).numpy().astype(np.float64)
@@ -364,6 +365,7 @@ def _metrics_record(
         "departures": config.departures(),
         "headline": {name: config.protocol_record().headline_of(name) for name in results},
         "negatives_per_positive": negatives_per_positive(config, split),
+        "negatives": split.negatives,
         "counts": split.counts(),
         "selected": selected,
         "results": results,

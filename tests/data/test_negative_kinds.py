@@ -1,0 +1,204 @@
+"""Degree-matched and two-hop non-edges: exact sets, exact frequencies, disjoint parts."""
+
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from linkcal._random import numpy_stream
+from linkcal.data import NEGATIVE_KINDS, Graph, pair_keys, sample_negatives, split_links
+from linkcal.data.degree_negatives import degree_negatives
+from linkcal.data.two_hop_negatives import two_hop_negatives
+from linkcal.exceptions import InputError, ShortageError
+
+from .strategies import graphs, non_edges, pair_set
+
+# A hub with leaves, a triangle, a square, an isolated node: unequal degrees and unequal common neighbours.
+UNDIRECTED = Graph.from_edges(
+    torch.tensor([[0, 0, 0, 0, 1, 4, 5, 6, 4], [1, 2, 3, 4, 2, 5, 6, 7, 7]]), num_nodes=9
+)
+DIRECTED = Graph.from_edges(
+    torch.tensor([[0, 0, 0, 3, 1, 4, 5, 4], [1, 2, 3, 0, 2, 5, 0, 1]]), num_nodes=7, directed=True
+)
+GRAPHS = pytest.mark.parametrize("graph", [UNDIRECTED, DIRECTED], ids=["undirected", "directed"])
+
+
+def _rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def _keys(graph):
+    return torch.unique(pair_keys(graph.pairs, graph.num_nodes, directed=graph.directed)).numpy()
+
+
+def _neighbours(graph):
+    """Sets of neighbours in any direction, by brute force."""
+    out = {u: set() for u in range(graph.num_nodes)}
+    for u, v in graph.edge_index.T.tolist():
+        out[u].add(v)
+        out[v].add(u)
+    return out
+
+
+def _eligible(graph, kind):
+    """All non-edges of a kind with their weights, by brute force."""
+    pairs = non_edges(graph)
+    if kind == "uniform":
+        return dict.fromkeys(pairs, 1.0)
+    if kind == "two-hop":
+        near = _neighbours(graph)
+        return {(u, v): 1.0 for u, v in pairs if near[u] & near[v]}
+    out = torch.bincount(graph.edge_index[0], minlength=graph.num_nodes).tolist()
+    into = torch.bincount(graph.edge_index[1], minlength=graph.num_nodes).tolist()
+    return {(u, v): out[u] * into[v] for u, v in pairs if out[u] * into[v]}
+
+
+@given(graphs(), st.sampled_from(NEGATIVE_KINDS), st.data())
+def test_sample_is_a_set_of_non_edges_of_the_kind(graph, kind, data):
+    possible = set(_eligible(graph, kind))
+    num = data.draw(st.integers(0, len(possible)))
+    pairs = sample_negatives(graph, num, _rng(data.draw(st.integers(0, 99))), kind=kind)
+    drawn = pair_set(pairs, directed=graph.directed)
+    assert pairs.dtype == torch.int64
+    assert pairs.shape == (2, num)
+    assert len(drawn) == num
+    assert drawn <= possible
+    if not graph.directed:
+        assert (pairs[0] < pairs[1]).all()
+
+
+@given(graphs(), st.sampled_from(NEGATIVE_KINDS))
+def test_asking_one_too_many_reports_the_shortage(graph, kind):
+    available = len(_eligible(graph, kind))
+    everything = sample_negatives(graph, available, _rng(), kind=kind)
+    assert pair_set(everything, directed=graph.directed) == set(_eligible(graph, kind))
+    with pytest.raises(ShortageError, match=rf"^num must be at most .*, {available}, got {available + 1}$"):
+        sample_negatives(graph, available + 1, _rng(), kind=kind)
+
+
+@given(graphs(), st.sampled_from(NEGATIVE_KINDS), st.data())
+def test_excluded_pairs_are_never_drawn(graph, kind, data):
+    node = st.integers(0, graph.num_nodes - 1)
+    listed = data.draw(st.lists(st.tuples(node, node), max_size=8))
+    exclude = torch.tensor(listed, dtype=torch.int64).reshape(-1, 2).T
+    expected = set(_eligible(graph, kind)) - pair_set(exclude, directed=graph.directed)
+    pairs = sample_negatives(graph, len(expected), _rng(), kind=kind, exclude=exclude)
+    assert pair_set(pairs, directed=graph.directed) == expected
+
+
+# In each pair the first way lists or walks everything, the second draws and rejects.
+_WAYS = [
+    ("degree", lambda *a: degree_negatives(*a, listed=1000)),
+    ("degree", lambda *a: degree_negatives(*a, listed=0)),
+    ("two-hop", lambda *a: two_hop_negatives(*a, walked=1000)),
+    ("two-hop", lambda *a: two_hop_negatives(*a, walked=0)),
+]
+
+
+@GRAPHS
+@pytest.mark.parametrize(("kind", "draw"), _WAYS, ids=["listed", "drawn", "walked", "rejected"])
+def test_frequencies_of_the_first_pair(graph, kind, draw):
+    weight = _eligible(graph, kind)
+    keys, rng, repeats = _keys(graph), _rng(7), 6000
+    counts = Counter(tuple(draw(graph, 1, rng, keys)[:, 0].tolist()) for _ in range(repeats))
+    assert set(counts) <= set(weight)
+    expected = np.array(list(weight.values())) / sum(weight.values()) * repeats
+    assert chisquare([counts[pair] for pair in weight], expected).pvalue > 1e-3
+
+
+@GRAPHS
+@pytest.mark.parametrize(("kind", "draw"), _WAYS, ids=["listed", "drawn", "walked", "rejected"])
+def test_frequencies_of_ordered_samples(graph, kind, draw):
+    # The second pair follows the weights of the pairs left over by the first.
+    weight = _eligible(graph, kind)
+    keys, rng, repeats, total = _keys(graph), _rng(8), 6000, sum(weight.values())
+    counts = Counter()
+    for _ in range(repeats):
+        first, second = map(tuple, draw(graph, 2, rng, keys).T.tolist())
+        counts[first, second] += 1
+    observed, expected = [], []
+    for a, b in combinations(weight, 2):
+        observed.append(counts[a, b] + counts[b, a])
+        both = weight[a] * weight[b] / total
+        expected.append(repeats * (both / (total - weight[a]) + both / (total - weight[b])))
+    assert sum(observed) == repeats
+    assert chisquare(observed, np.array(expected) * repeats / sum(expected)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("kind", "draw"), _WAYS[1::2], ids=["drawn", "rejected"])
+def test_drawing_everything_ends(kind, draw):
+    everything = _eligible(UNDIRECTED, kind)
+    pairs = draw(UNDIRECTED, len(everything), _rng(), _keys(UNDIRECTED))
+    assert pair_set(pairs) == set(everything)
+
+
+def test_two_hop_pairs_of_a_large_graph_are_drawn_and_not_walked():
+    # A hub joined to 6,000 nodes: 36 million paths; all pairs of leaves share the hub.
+    leaves = torch.arange(1, 6001)
+    graph = Graph.from_edges(torch.stack([torch.zeros_like(leaves), leaves]), 6001)
+    pairs = sample_negatives(graph, 5000, _rng(), kind="two-hop")
+    assert len(pair_set(pairs)) == 5000
+    assert int(pairs.min()) >= 1
+    # Uniform over leaves: a leaf's mean number is 3,000.5 with standard error 6000 / sqrt(12 * 10,000).
+    assert abs(float(pairs.double().mean()) - 3000.5) < 4 * 6000 / np.sqrt(12 * 10_000)
+
+
+@given(graphs(min_nodes=6, max_nodes=10), st.integers(0, 20), st.sampled_from(["degree", "two-hop"]))
+def test_parts_of_a_split_are_disjoint_and_of_the_kind(graph, seed, kind):
+    if graph.num_pairs < 5:
+        return
+    eligible = set(_eligible(graph, kind))
+    options = {"val_fraction": 0.2, "test_fraction": 0.2, "seed": seed, "negatives": kind}
+    if len(eligible) < graph.num_pairs:
+        with pytest.raises(ShortageError):
+            split_links(graph, **options)
+        return
+    split, uniform = split_links(graph, **options), None
+    if len(non_edges(graph)) >= graph.num_pairs:
+        uniform = split_links(graph, **(options | {"negatives": "uniform"}))
+    drawn = [p.edge_label_index[:, p.edge_label == 0] for p in (split.train, split.val, split.test)]
+    union = pair_set(torch.cat(drawn, dim=1), directed=graph.directed)
+    assert len(union) == graph.num_pairs
+    assert union <= eligible
+    assert split.val.negative_rate is None
+    # The kind of non-edges moves no link.
+    assert uniform is not None
+    for name in ("train", "val", "test"):
+        a, b = split.part(name), uniform.part(name)
+        assert torch.equal(a.edge_label_index[:, a.edge_label == 1], b.edge_label_index[:, b.edge_label == 1])
+
+
+def test_split_draws_the_documented_stream():
+    graph = Graph.from_edges(torch.stack([torch.arange(40), (torch.arange(40) + 1) % 40]), 40)
+    for kind in NEGATIVE_KINDS:
+        split = split_links(graph, seed=3, negatives=kind)
+        pairs = sample_negatives(graph, 40, numpy_stream(3, "negatives"), kind=kind)
+        assert torch.equal(split.test.edge_label_index[:, 4:], pairs[:, :4])
+
+
+def test_shortage_names_kind_and_parts():
+    edges = torch.tensor([[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]])
+    message = (
+        r"^negatives = 'two-hop' \(train 3, val 1, test 1\): num must be at most the number of non-edges "
+        r"with a common neighbour, 0, got 5$"
+    )
+    with pytest.raises(ShortageError, match=message):
+        split_links(
+            Graph.from_edges(edges, 10), val_fraction=0.2, test_fraction=0.2, negatives="two-hop", seed=0
+        )
+
+
+def test_bad_arguments():
+    with pytest.raises(InputError, match="did you mean 'two-hop'"):
+        sample_negatives(UNDIRECTED, 1, _rng(), kind="two-hops")
+    with pytest.raises(InputError, match="num must be a whole number >= 0, got -1"):
+        sample_negatives(UNDIRECTED, -1, _rng(), kind="degree")
+    with pytest.raises(InputError, match=r"generator must be a numpy\.random\.Generator, got int"):
+        sample_negatives(UNDIRECTED, 1, 3, kind="degree")
+    with pytest.raises(InputError, match="negatives must be one of uniform, degree, two-hop"):
+        split_links(UNDIRECTED, val_fraction=0.2, test_fraction=0.2, negatives="hard")
