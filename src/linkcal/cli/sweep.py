@@ -80,7 +80,7 @@ def sweep(
     _run(plan, store, jobs=jobs, engine=engine, device=device, data_root=root, dry_run=dry_run)
 
 
-def _hyperparameters(preset: str | None, models: list[str]) -> dict[str, Any]:
+def _hyperparameters(preset: str | None, models: tuple[str, ...]) -> dict[str, Any]:
     """Settings of a preset; a preset file was searched for one model and holds for that one alone."""
     from linkcal.exceptions import InputError
     from linkcal.experiments import preset_options

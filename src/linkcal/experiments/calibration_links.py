@@ -27,7 +27,7 @@ def draw_calibration_negatives(split: LinkSplit, part: str, seed: int, calibrati
     Returns
     -------
     Tensor [2, L], int64
-        Of the split's kind (``LinkSplit.negatives``; uniform for an official split) and without repeats. Never
+        Of the split's kind (``LinkSplit.negatives``; uniform for an official split), without repeats. Never
         a link of any part, and never a non-link of another part: the test pairs stay unseen. From the stream
         ``"calibration-negatives-<part>-<calibration seed>"``.
     """
@@ -42,6 +42,6 @@ def draw_calibration_negatives(split: LinkSplit, part: str, seed: int, calibrati
         full,
         split.part(part).num_negatives,
         stream,
-        kind=split.negatives or "uniform",
+        kind=split.negatives or "uniform",  # type: ignore[arg-type]
         exclude=torch.cat([split.graph.pairs, *negatives], dim=1),
     )
