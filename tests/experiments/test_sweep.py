@@ -247,7 +247,7 @@ def test_seconds_memory_versions_and_warnings_are_kept(store):
     assert cell["fitting_links"]["positives"] == cell["fitting_links"]["negatives"]
     assert cell["environment"]["versions"]["torch"]
     training = json.loads((store / "own/gcn~epochs=3/train-0/training/config.json").read_text())
-    assert {"split", "train", "toggle", "total"} == set(training["seconds"])
+    assert {"load", "split", "train", "toggle", "total"} == set(training["seconds"])
     assert training["counts"]["nodes"] == 300
 
 
@@ -256,7 +256,7 @@ def test_a_model_read_back_scores_as_it_did(options, small_graph, tmp_path, mode
     (job,) = plan(models=[model], fit_on=["val"], calibration_seeds=[0]).jobs()
     store = Store(tmp_path)
     with store.locked(job, wait=False):
-        sweeping.train_and_store(store, job, small_graph, resources={})
+        sweeping.train_and_store(store, job, lambda: small_graph, resources={})
     stored = sweeping.load_training(store.training_folder(job))
     network, split = calibration.Calibration(job, stored, lambda: small_graph)._scorer
     again = score_links(network, split.graph, split.train)

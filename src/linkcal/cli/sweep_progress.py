@@ -20,8 +20,8 @@ __all__ = ["SweepProgress", "duration", "print_estimates"]
 
 _BASES = (
     "Measured: median times of the same data set and model in this store. Extrapolated: from the data set "
-    "nearest in size, in proportion to the edges. Another number of jobs, or another load of the machine, "
-    "changes them."
+    "nearest in size, in proportion to the edges. The start of the processes comes on top (seconds); another "
+    "number of jobs, or another load of the machine, changes all of it."
 )
 
 

@@ -210,7 +210,7 @@ def _work(
 
     try:
         if not store.has_training(job):
-            train_and_store(store, job, load(), device=options.device, resources=resources)
+            train_and_store(store, job, load, device=options.device, resources=resources)
         store.clear_failure(job, "training")
         stored = load_training(store.training_folder(job))
     except Exception as error:

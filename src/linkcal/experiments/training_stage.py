@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class StoredTraining:
 def train_and_store(
     store: Store,
     job: TrainingJob,
-    graph: Graph | LinkSplit,
+    load: Callable[[], Graph | LinkSplit],
     *,
     device: str = "cpu",
     resources: dict[str, Any],
@@ -68,7 +69,8 @@ def train_and_store(
     store : Store
         The caller holds the job's lock.
     job : TrainingJob
-    graph : Graph or LinkSplit
+    load : callable
+        Gives the graph or official split.
     device : str
         Where the model is trained and the links are scored.
     resources : dict
@@ -77,7 +79,7 @@ def train_and_store(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with measured() as usage:
-            made = _train_and_score(job, graph, device, usage)
+            made = _train_and_score(job, load, device, usage)
     record = {
         **made.record,
         **usage.to_dict(),
@@ -119,8 +121,12 @@ class _Trained:
     record: dict[str, Any]
 
 
-def _train_and_score(job: TrainingJob, graph: Graph | LinkSplit, device: str, usage: Usage) -> _Trained:
+def _train_and_score(
+    job: TrainingJob, load: Callable[[], Graph | LinkSplit], device: str, usage: Usage
+) -> _Trained:
     config, place = job.config, check_device(device)
+    with usage.step("load"):
+        graph = load()
     with usage.step("split"):
         split = split_for_run(config, graph).to(place)
         # Leave-one-out is the protocol with the most limits: what holds for it is recorded for all.
