@@ -53,8 +53,8 @@ def table(options: argparse.Namespace, rows: list[Any]) -> str:
         f"# SEAL on {options.dataset}",
         "",
         f"`python benchmarks/seal_quality.py --dataset {options.dataset} --seeds {options.seeds}`, preset "
-        "`default`, in %: test AUC and ece of the uncalibrated model, its noise floor, then the ece after each "
-        "calibrator, fitted on validation links.",
+        "`default`, in %: test AUC and ece of the uncalibrated model, its noise floor, then the ece after "
+        "each calibrator, fitted on validation links.",
         "",
         "| " + " | ".join(head) + " |",
         "| ---: " * len(head) + "|",
