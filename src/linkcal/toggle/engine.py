@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from linkcal.exceptions import UnsupportedModelError
-from linkcal.models import link_embedding_of, unwrap_link_predictor
+from linkcal.models import LinkPredictor, link_embedding_of, unwrap_link_predictor
 from linkcal.toggle.cache import forward_with_cache
 from linkcal.toggle.delta import delta_endpoints
-from linkcal.toggle.fused import FusedGCN, fused_applies
+from linkcal.toggle.fused import CompiledToggle, kernel_applies
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.khop import (
     SubgraphExtractor,
@@ -22,7 +22,7 @@ from linkcal.toggle.khop import (
     refuse_global,
     verify_khop,
 )
-from linkcal.toggle.naive import naive_endpoints
+from linkcal.toggle.naive import encode, naive_endpoints
 from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse_stateful
 from linkcal.toggle.result import ToggledEmbeddings
 
@@ -53,6 +53,10 @@ class ToggleEngine:
     max_batch_nodes : int
     sample : Tensor [2, L], int64
         Pairs from which those are taken on which ``"khop"`` is verified.
+    edge_weight : Tensor [E], float, or None
+        Handed to ``encode`` as its argument of that name.
+    insert_weight : float
+        Weight of inserted edges.
 
     Attributes
     ----------
@@ -78,14 +82,20 @@ class ToggleEngine:
         num_hops: int | None,
         max_batch_nodes: int,
         sample: Tensor,
+        edge_weight: Tensor | None = None,
+        insert_weight: float = 1.0,
     ) -> None:
         refuse_stateful(predictor)
         self.predictor, self.x, self.edge_index = predictor, x, edge_index
-        self.graph = ToggleGraph.from_edge_index(edge_index, x.size(0), undirected=undirected)
+        self.edge_weight, self.insert_weight = edge_weight, insert_weight
+        self.graph = ToggleGraph.from_edge_index(
+            edge_index, x.size(0), undirected=undirected, edge_weight=edge_weight
+        )
         with torch.no_grad(), evaluating(predictor):
-            with counting_hops(predictor) as counted:
-                self.z = self._encode(edge_index)
-            self.num_hops = counted[0] if num_hops is None else num_hops
+            with watching_messages(predictor) as watched:
+                self.z = encode(predictor, x, edge_index, edge_weight)
+            self.sent = watched.sent()
+            self.num_hops = watched.count if num_hops is None else num_hops
             self.max_batch_nodes = max_batch_nodes
             self.method, self._toggled = self._choose(method, sample)
 
@@ -93,15 +103,17 @@ class ToggleEngine:
         """Both states of pairs [2, L]; the model's mode is restored before this returns."""
         in_graph = self.graph.contains(pairs)
         with torch.no_grad(), evaluating(self.predictor):
-            untouched = (self.z[pairs[0]], self.z[pairs[1]])
-            toggled = self._toggled(pairs, ~in_graph) if pairs.size(1) else untouched
-            h_absent, logit_absent = _embed_and_score(self.predictor, _where(in_graph, toggled, untouched))
-            h_present, logit_present = _embed_and_score(self.predictor, _where(in_graph, untouched, toggled))
+            untouched = embed_and_score(self.predictor, self.z, pairs)
+            toggled = untouched
+            if pairs.size(1):
+                rows = torch.cat(self._toggled(pairs, ~in_graph))
+                number = torch.arange(pairs.size(1), device=pairs.device)
+                toggled = embed_and_score(self.predictor, rows, torch.stack([number, number + pairs.size(1)]))
+        (h_absent, h_present), (logit_absent, logit_present) = (
+            _sorted_by_state(in_graph, given, changed)
+            for given, changed in zip(untouched, toggled, strict=True)
+        )
         return ToggledEmbeddings(h_absent, h_present, logit_absent, logit_present, in_graph, self.method)
-
-    def _encode(self, edge_index: Tensor) -> Tensor:
-        z: Tensor = self.predictor.encode(self.x, edge_index)  # type: ignore[operator]
-        return z
 
     def _choose(self, method: Method, sample: Tensor) -> tuple[str, ToggleFunction]:
         """Name and function of the method that is exact for the model."""
@@ -122,21 +134,29 @@ class ToggleEngine:
         return "naive", self._naive
 
     def _recognised(self, *, compiled: bool) -> tuple[str, ToggleFunction] | Unrecognised:
-        known = recognise(unwrap_link_predictor(self.predictor))
+        known = recognise(unwrap_link_predictor(self.predictor), weighted=self.edge_weight is not None)
         if not isinstance(known, Recognised):
             return known
         features = known.node_features(self.x)
         if features.dtype not in (torch.float32, torch.float64):
             return Unrecognised(f"its features are {features.dtype}, not float32 or float64")
         positions = None if known.positions is None else known.positions(self.x)
-        z, caches = forward_with_cache(known.layers, self.graph, features, positions)
+        z, caches = forward_with_cache(known.layers, self.graph, features, positions, self.sent)
         if not _agree(z, self.z):
             return Unrecognised("its layers do not reproduce its encode(x)")
-        if compiled and fused_applies(known.layers, self.graph, features):
-            return "kernel", FusedGCN(caches, self.graph).endpoints
-        return "delta", lambda pairs, insert: delta_endpoints(caches, self.graph, pairs, insert)
+        if compiled and kernel_applies(known.layers, features):
+            hidden = known.layers[0].update(caches[0].pre)
+            return "kernel", CompiledToggle(caches, hidden, self.graph, self.insert_weight).endpoints
+        return "delta", lambda pairs, insert: delta_endpoints(
+            caches, self.graph, pairs, insert, insert_weight=self.insert_weight
+        )
 
     def _by_subgraphs(self, sample: Tensor) -> ToggleFunction:
+        if self.edge_weight is not None:
+            raise UnsupportedModelError(
+                "edge_weight must be None for method 'khop', which does not carry weights into subgraphs yet; "
+                "use method='naive'"
+            )
         refuse_global(self.predictor)
         if self.num_hops < 1:
             raise UnsupportedModelError(
@@ -148,8 +168,16 @@ class ToggleEngine:
         return lambda pairs, insert: khop_endpoints(self.predictor, self.x, extractor, pairs, insert)
 
     def _naive(self, pairs: Tensor, insert: Tensor) -> Endpoints:
-        undirected = self.graph.undirected
-        return naive_endpoints(self.predictor, self.x, self.edge_index, pairs, insert, undirected=undirected)
+        return naive_endpoints(
+            self.predictor,
+            self.x,
+            self.edge_index,
+            pairs,
+            insert,
+            undirected=self.graph.undirected,
+            edge_weight=self.edge_weight,
+            insert_weight=self.insert_weight,
+        )
 
 
 @contextmanager
@@ -164,21 +192,38 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+class _Watched:
+    """What was seen of the messages in one ``encode``."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._seen: dict[nn.Module, list[Any]] = {}
+
+    def __call__(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        self.count += 1
+        self._seen.setdefault(module, []).append(arguments[-1].get("x"))
+
+    def sent(self) -> dict[nn.Module, Tensor]:
+        """Rows that a module passed as messages, where it did so once and to all nodes alike."""
+        return {
+            module: seen[0]
+            for module, seen in self._seen.items()
+            if len(seen) == 1 and isinstance(seen[0], Tensor)
+        }
+
+
 @contextmanager
-def counting_hops(model: nn.Module) -> Iterator[list[int]]:
-    """Count how often messages are passed in a block: layers used twice count twice, parallel ones too.
+def watching_messages(model: nn.Module) -> Iterator[_Watched]:
+    """Watch PyG's message passing in a block: how often it ran, and from which rows.
 
-    An upper bound on the hops that the model sees, which is all that exactness needs.
+    Layers used twice count twice, parallel ones too: an upper bound on the hops that the model sees, which is
+    all that exactness needs.
     """
-    count = [0]
-
-    def hook(*_: Any) -> None:
-        count[0] += 1
-
+    watched = _Watched()
     passing = [module for module in model.modules() if isinstance(module, MessagePassing)]
-    handles = [module.register_propagate_forward_pre_hook(hook) for module in passing]
+    handles = [module.register_propagate_forward_pre_hook(watched) for module in passing]
     try:
-        yield count
+        yield watched
     finally:
         for handle in handles:
             handle.remove()
@@ -197,17 +242,16 @@ def _agree(ours: Tensor, theirs: Tensor) -> bool:
     return not theirs.numel() or bool((ours - theirs).abs().max() <= _tolerance(theirs))
 
 
-def _where(condition: Tensor, where_true: Endpoints, where_false: Endpoints) -> Endpoints:
-    column = condition[:, None]
-    return (
-        torch.where(column, where_true[0], where_false[0]),
-        torch.where(column, where_true[1], where_false[1]),
-    )
+def _sorted_by_state(in_graph: Tensor, given: Tensor, changed: Tensor) -> tuple[Tensor, Tensor]:
+    """Values with the own edge absent and present, from those of the graph as given and as toggled."""
+    chosen = in_graph if given.ndim == 1 else in_graph[:, None]
+    return torch.where(chosen, changed, given), torch.where(chosen, given, changed)
 
 
-def _embed_and_score(model: Any, endpoints: Endpoints) -> tuple[Tensor, Tensor]:
-    """Link embeddings [L, d] and logits [L] of endpoint rows: pair i joins rows i and L + i."""
-    number = torch.arange(endpoints[0].size(0), device=endpoints[0].device)
-    rows = torch.cat(endpoints)
-    index = torch.stack([number, number + number.numel()])
-    return link_embedding_of(model, rows, index), model.decode(rows, index)
+def embed_and_score(model: nn.Module, rows: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Link embeddings [L, d] and logits [L] of pairs [2, L] of `rows`."""
+    h = link_embedding_of(model, rows, index)
+    if isinstance(model, LinkPredictor) and type(model).decode is LinkPredictor.decode:
+        return h, model.head(h)  # what decode would do, without embedding the pairs again
+    logit: Tensor = model.decode(rows, index)  # type: ignore[operator]
+    return h, logit

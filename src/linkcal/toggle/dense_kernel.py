@@ -1,0 +1,80 @@
+"""Compiled row-wise maps of two rows at once: matrices, and updates given step by step.
+
+Rows live in one workspace `rows` [R, K]; maps name their source and target rows. Helpers index whole arrays:
+handing them views would be easier to read, but Numba counts references to every view, atomically, for each pair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+__all__ = ["FAST", "MATRIX", "STEP", "apply_matrix", "apply_steps", "leaky"]
+
+Array = Any  # numpy arrays of one floating dtype; Numba specialises the code on it
+
+# Contraction into fused multiply-adds and free signs of zero let the channel loops vectorise; nothing is
+# reordered across channels or neighbours, so results do not depend on threads or blocks.
+FAST = {"contract", "nsz"}
+
+#: Kinds of step: ``leaky(scale * x + shift)``, or a matrix.
+STEP, MATRIX = 0, 1
+
+
+@njit(forceinline=True)
+def leaky(value: Any, slope: Any) -> Any:
+    low = value * slope
+    return value if value > low else low
+
+
+@njit(cache=True, forceinline=True, fastmath=FAST)
+def apply_matrix(
+    matrix: Array, offset: int, depth: int, width: int, rows: Array, source: int, target: int, add: bool
+) -> None:
+    """Rows target, target + 1 = rows source, source + 1 times ``matrix[offset:]`` [depth, width].
+
+    With `add` it is added to what the target rows hold. Always summed in the same order.
+    """
+    other, goal = source + 1, target + 1
+    if not add:
+        for o in range(width):
+            rows[target, o] = 0.0
+            rows[goal, o] = 0.0
+    whole = depth - depth % 4
+    for c in range(0, whole, 4):
+        a0, a1, a2, a3 = rows[source, c], rows[source, c + 1], rows[source, c + 2], rows[source, c + 3]
+        b0, b1, b2, b3 = rows[other, c], rows[other, c + 1], rows[other, c + 2], rows[other, c + 3]
+        at = offset + c * width
+        for o in range(width):
+            w0, w1 = matrix[at + o], matrix[at + width + o]
+            w2, w3 = matrix[at + 2 * width + o], matrix[at + 3 * width + o]
+            rows[target, o] += (a0 * w0 + a1 * w1) + (a2 * w2 + a3 * w3)
+            rows[goal, o] += (b0 * w0 + b1 * w1) + (b2 * w2 + b3 * w3)
+    for c in range(whole, depth):
+        at = offset + c * width
+        for o in range(width):
+            rows[target, o] += rows[source, c] * matrix[at + o]
+            rows[goal, o] += rows[other, c] * matrix[at + o]
+
+
+@njit(cache=True, fastmath=FAST)
+def apply_steps(
+    steps: Array, first: int, stop: int, values: Array, rows: Array, source: int, spare: int
+) -> int:
+    """Run ``steps[first:stop]`` on rows source, source + 1, with two spare rows; where the result is.
+
+    A step is (kind, offset in `values`, width in, width out).
+    """
+    for step in range(first, stop):
+        kind, offset, depth, width = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
+        if kind == MATRIX:
+            apply_matrix(values, offset, depth, width, rows, source, spare, False)
+            source, spare = spare, source
+        else:
+            slope = values[offset + 2 * width]
+            for side in range(2):
+                for c in range(width):
+                    value = values[offset + c] * rows[source + side, c] + values[offset + width + c]
+                    rows[source + side, c] = leaky(value, slope)
+    return source
