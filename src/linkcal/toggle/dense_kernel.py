@@ -30,51 +30,51 @@ def leaky(value: Any, slope: Any) -> Any:
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
 def apply_matrix(
-    matrix: Array, offset: int, depth: int, width: int, rows: Array, source: int, target: int, add: bool
+    matrices: Array, number: int, depth: int, width: int, rows: Array, source: int, target: int
 ) -> None:
-    """Rows target, target + 1 = rows source, source + 1 times ``matrix[offset:]`` [depth, width].
+    """Rows target, target + 1 += rows source, source + 1 times ``matrices[number, :depth, :width]``.
 
-    With `add` it is added to what the target rows hold. Always summed in the same order.
+    Always summed in the same order.
     """
+    # Indices that are loop counters are known not to be negative; any other would keep the loop from being
+    # vectorised.
     other, goal = source + 1, target + 1
-    if not add:
-        for o in range(width):
-            rows[target, o] = 0.0
-            rows[goal, o] = 0.0
     whole = depth - depth % 4
     for c in range(0, whole, 4):
         a0, a1, a2, a3 = rows[source, c], rows[source, c + 1], rows[source, c + 2], rows[source, c + 3]
         b0, b1, b2, b3 = rows[other, c], rows[other, c + 1], rows[other, c + 2], rows[other, c + 3]
-        at = offset + c * width
         for o in range(width):
-            w0, w1 = matrix[at + o], matrix[at + width + o]
-            w2, w3 = matrix[at + 2 * width + o], matrix[at + 3 * width + o]
+            w0, w1 = matrices[number, c, o], matrices[number, c + 1, o]
+            w2, w3 = matrices[number, c + 2, o], matrices[number, c + 3, o]
             rows[target, o] += (a0 * w0 + a1 * w1) + (a2 * w2 + a3 * w3)
             rows[goal, o] += (b0 * w0 + b1 * w1) + (b2 * w2 + b3 * w3)
     for c in range(whole, depth):
-        at = offset + c * width
         for o in range(width):
-            rows[target, o] += rows[source, c] * matrix[at + o]
-            rows[goal, o] += rows[other, c] * matrix[at + o]
+            rows[target, o] += rows[source, c] * matrices[number, c, o]
+            rows[goal, o] += rows[other, c] * matrices[number, c, o]
 
 
 @njit(cache=True, fastmath=FAST)
 def apply_steps(
-    steps: Array, first: int, stop: int, values: Array, rows: Array, source: int, spare: int
+    steps: Array, first: int, stop: int, matrices: Array, affine: Array, rows: Array, source: int, spare: int
 ) -> int:
     """Run ``steps[first:stop]`` on rows source, source + 1, with two spare rows; where the result is.
 
-    A step is (kind, offset in `values`, width in, width out).
+    A step is (kind, number in `matrices` or `affine`, width in, width out); ``affine[n]`` are scale, shift and
+    slope.
     """
     for step in range(first, stop):
-        kind, offset, depth, width = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
+        kind, number, depth, width = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
         if kind == MATRIX:
-            apply_matrix(values, offset, depth, width, rows, source, spare, False)
+            for c in range(width):
+                rows[spare, c] = 0.0
+                rows[spare + 1, c] = 0.0
+            apply_matrix(matrices, number, depth, width, rows, source, spare)
             source, spare = spare, source
         else:
-            slope = values[offset + 2 * width]
+            slope = affine[number, 2, 0]
             for side in range(2):
                 for c in range(width):
-                    value = values[offset + c] * rows[source + side, c] + values[offset + width + c]
+                    value = affine[number, 0, c] * rows[source + side, c] + affine[number, 1, c]
                     rows[source + side, c] = leaky(value, slope)
     return source

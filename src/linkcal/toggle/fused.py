@@ -89,7 +89,7 @@ class CompiledToggle:
         # Changes of degree whose base sums are kept: an edge of weight 1 removed, one inserted, none.
         self.changes = (-1.0, 1.0 if first.layer.kind == "mean" else insert_weight, 0.0)
         self.has_base = np.zeros((3, graph.num_nodes), dtype=np.bool_)
-        self.marks = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int64)
+        self.marks = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
 
     def _kernel(self, hidden: Tensor) -> Kernel:
         first, last = self.caches[0], self.caches[-1]
@@ -97,20 +97,25 @@ class CompiledToggle:
         assert first.layer.steps is not None
         head = first.layer.steps[0]
         assert isinstance(head, Elementwise)
-        packed = _Packed(first.pre.dtype)
-        root = -1
-        if depth == 2:
-            assert last.layer.message_weight is not None
-            packed.matrix(last.layer.message_weight)
-            if last.layer.root_weight is not None:
-                root = packed.matrix(last.layer.root_weight)
-        middle = packed.steps(first.layer.steps[1:])
+        packed = _Packed()
+        start = head.shift[:0]
         if depth == 2:
             assert last.layer.steps is not None
-            packed.steps(last.layer.steps)
+            assert last.layer.message_weight is not None
+            tail = last.layer.steps[0]
+            assert isinstance(tail, Elementwise)
+            start = tail.shift
+            packed.matrix(last.layer.message_weight * tail.scale[:, None])
+            if last.layer.root_weight is not None:
+                packed.matrix(last.layer.root_weight * tail.scale[:, None])
+        middle = packed.steps(first.layer.steps[1:])
+        if depth == 2:
+            packed.steps(_after_shift(tail))
+            packed.steps(last.layer.steps[1:])
         moving = kind == "gcn"
         seen = first.pre * head.scale + head.shift if moving else hidden
         widths = [first.pre.size(1), hidden.size(1), last.layer.update(last.pre[:0]).size(1)]
+        widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
         number = first.pre.numpy().dtype.type
         return Kernel(
             _KINDS[kind],
@@ -127,11 +132,13 @@ class CompiledToggle:
             rooted=first.root is not None,
             shift=_array(head.shift),
             slope=number(head.slope),
-            width=np.array([*widths, max(*widths, *packed.widths)], dtype=np.int64),
+            width=np.array([*widths, widest], dtype=np.int64),
             steps=np.array(packed.table, dtype=np.int64).reshape(-1, 4),
             middle=middle,
-            values=packed.values(),
-            root=root,
+            matrices=packed.padded_matrices(widest, seen.dtype),
+            affine=packed.padded_affine(widest, seen.dtype),
+            root=depth == 2 and last.layer.root_weight is not None,
+            start=_array(start.to(seen.dtype)),
         )
 
     def _record(self, scale: Tensor, channels: int) -> Array:
@@ -244,39 +251,48 @@ class CompiledToggle:
 
 
 class _Packed:
-    """Matrices and steps in the flat form of :func:`.dense_kernel.apply_steps`."""
+    """Matrices and steps in the form of :func:`.dense_kernel.apply_steps`."""
 
-    def __init__(self, dtype: torch.dtype) -> None:
-        self.parts: list[Tensor] = []
+    def __init__(self) -> None:
+        self.matrices: list[Tensor] = []
+        self.affine: list[Elementwise] = []
         self.table: list[tuple[int, int, int, int]] = []
-        self.widths: list[int] = []
-        self.size, self.dtype = 0, dtype
 
     def matrix(self, weight: Tensor) -> int:
-        """Store a matrix [k', k] of ``value @ weight.T``; its offset."""
-        self.widths += weight.shape
-        return self._store(weight.detach().T.reshape(-1))
+        """Store a matrix [k', k] of ``value @ weight.T``; its number."""
+        self.matrices.append(weight.detach().T)
+        return len(self.matrices) - 1
 
     def steps(self, steps: Sequence[Step]) -> int:
         """Store the steps; how many there are in all by now."""
         for step in steps:
             if isinstance(step, Elementwise):
-                slope = step.scale.new_full((1,), step.slope)
                 width = step.scale.numel()
-                offset = self._store(torch.cat([step.scale, step.shift, slope]))
-                self.table.append((STEP, offset, width, width))
+                self.table.append((STEP, len(self.affine), width, width))
+                self.affine.append(step)
             else:
                 self.table.append((MATRIX, self.matrix(step), step.size(1), step.size(0)))
         return len(self.table)
 
-    def values(self) -> Array:
-        return _array(torch.cat([torch.zeros(0, dtype=self.dtype), *self.parts]))
+    def padded_matrices(self, widest: int, dtype: torch.dtype) -> Array:
+        out = torch.zeros(len(self.matrices), widest, widest, dtype=dtype)
+        for place, matrix in zip(out, self.matrices, strict=True):
+            place[: matrix.size(0), : matrix.size(1)] = matrix
+        return _array(out)
 
-    def _store(self, values: Tensor) -> int:
-        offset = self.size
-        self.parts.append(values.detach().to(self.dtype))
-        self.size += values.numel()
-        return offset
+    def padded_affine(self, widest: int, dtype: torch.dtype) -> Array:
+        out = torch.zeros(len(self.affine), 3, widest, dtype=dtype)
+        for place, step in zip(out, self.affine, strict=True):
+            width = step.scale.numel()
+            place[0, :width], place[1, :width], place[2, :width] = step.scale, step.shift, step.slope
+        return _array(out.detach())
+
+
+def _after_shift(step: Elementwise) -> tuple[Step, ...]:
+    """What is left of a step once scale and shift are done: its activation, if any."""
+    if step.slope == 1.0:
+        return ()
+    return (Elementwise(torch.ones_like(step.scale), torch.zeros_like(step.shift), step.slope),)
 
 
 def _looped(cache: LayerCache) -> Tensor:

@@ -68,10 +68,13 @@ class Kernel(NamedTuple):
     shift: Array  # float [K]: of the first layer's first step
     slope: Any
     width: Array  # int64 [4]: first layer's pre-activations, hidden values, output, widest of all
-    steps: Array  # int64 [n, 4]: see apply_steps; after `middle` those of the second layer
+    steps: Array  # int64 [n, 4]: see apply_steps; what follows the first layer's first step, from `middle` on
+    # what follows the second layer's shift
     middle: int
-    values: Array  # float: what the steps, the message matrix at 0 and the root matrix at `root` refer to
-    root: int  # -1 without a root in the second layer
+    matrices: Array  # float [M, W, W], W widest of all: the second layer's for messages, for roots if `root`
+    affine: Array  # float [n', 3, W]: scale, shift and slope
+    root: bool  # whether the second layer has a root
+    start: Array  # float [k']: shift of the second layer's first step, whose scale is folded into the matrices
 
 
 class Pairs(NamedTuple):
@@ -122,11 +125,11 @@ def _base(
 def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     """Base sums of the nodes `chosen` whose degree moves by `change`, into row `index` of their records."""
     (kind, _, weighted, indptr, nodes, arrive, leave, degree, receive, send, _, seen, slope, record, _, _, _,
-     width, _, _, _, _) = kernel  # fmt: skip
+     width, _, _, _, _, _, _) = kernel  # fmt: skip
     channels = width[1]
     for item in prange(chosen.size):
         t = chosen[item]
-        moved = seen.dtype.type(_send(kind, degree[t] + change) - _send(kind, degree[t]))
+        moved = seen.dtype.type(_send(kind, degree[t] + change)) - send[t]
         sums = np.empty((1, channels), seen.dtype)
         _base(t, moved, weighted, indptr, nodes, arrive, leave, receive, send, seen, slope, record, channels,
               sums, 0)  # fmt: skip
@@ -140,15 +143,15 @@ def _own_hidden(
     rows: Array, row: int,
 ) -> None:  # fmt: skip
     """First step of an endpoint's hidden value; `partner` and `own` weight the messages of o and t."""
-    for c in range(shift.size):
-        arrived = record[t, AGGREGATE, c] + partner * record[o, MESSAGE, c] + own * record[t, MESSAGE, c]
-        rows[row, c] = a_t * arrived + shift[c]
+    root = record.shape[1] - 1
     if rooted:
-        root = record.shape[1] - 1
         for c in range(shift.size):
-            rows[row, c] += record[t, root, c]
-    for c in range(shift.size):
-        rows[row, c] = leaky(rows[row, c], slope)
+            arrived = record[t, AGGREGATE, c] + partner * record[o, MESSAGE, c] + own * record[t, MESSAGE, c]
+            rows[row, c] = leaky(a_t * arrived + record[t, root, c] + shift[c], slope)
+    else:
+        for c in range(shift.size):
+            arrived = record[t, AGGREGATE, c] + partner * record[o, MESSAGE, c] + own * record[t, MESSAGE, c]
+            rows[row, c] = leaky(a_t * arrived + shift[c], slope)
 
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
@@ -186,7 +189,7 @@ def _common_neighbours(
 def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -> None:
     """The pairs of one thread; see :func:`toggle_pairs`."""
     (kind, depth, weighted, indptr, nodes, arrive, leave, degree, receive, send, loop, seen, seen_slope,
-     record, rooted, shift, slope, width, steps, middle, values, root) = kernel  # fmt: skip
+     record, rooted, shift, slope, width, steps, middle, matrices, affine, root, start) = kernel  # fmt: skip
     order, group, ends, swapped, insert, base_of, weights = pairs
     hidden, last = width[1], width[2]
     number = seen.dtype.type
@@ -218,16 +221,15 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
                 degree_l, degree_s = weights[pair, DEGREE, side], weights[pair, DEGREE, other]
                 base_l, base_s = base_of[side, pair], base_of[other, pair]
             a_l, a_s = number(_receive(kind, degree_l)), number(_receive(kind, degree_s))
-            b_l, b_s = number(_send(kind, degree_l)), number(_send(kind, degree_s))
-            moved_l = number(_send(kind, degree_l) - _send(kind, degree[long]))
-            moved_s = number(_send(kind, degree_s) - _send(kind, degree[short]))
+            b_l, b_s = (a_l, a_s) if kind == GCN else (number(1.0), number(1.0))
+            moved_l, moved_s = b_l - send[long], b_s - send[short]
             _own_hidden(long, short, a_l, now1_l * b_s - was1_l * send[short], loop[0, long] * b_l, record,
                         rooted, shift, slope, rows, HIDDEN)  # fmt: skip
             _own_hidden(short, long, a_s, now1_s * b_l - was1_s * send[long], loop[0, short] * b_s, record,
                         rooted, shift, slope, rows, HIDDEN + 1)  # fmt: skip
             result = HIDDEN
             if middle > 0:
-                result = apply_steps(steps, 0, middle, values, rows, HIDDEN, SPARE)
+                result = apply_steps(steps, 0, middle, matrices, affine, rows, HIDDEN, SPARE)
             if depth == 2:
                 if kind != GCN:
                     base_l = base_s = 0
@@ -263,10 +265,17 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
                     rows[SUMS, c] = a_l * (rows[SUMS, c] + from_s * h_s + own_l * h_l)
                     rows[SUMS + 1, c] = a_s * (rows[SUMS + 1, c] + from_l * h_l + own_s * h_s)
                 spare = HIDDEN + SPARE - result
-                apply_matrix(values, 0, hidden, steps[middle, 3], rows, SUMS, spare, False)
-                if root >= 0:
-                    apply_matrix(values, root, hidden, steps[middle, 3], rows, result, spare, True)
-                result = apply_steps(steps, middle, steps.shape[0], values, rows, spare, SUMS)
+                for c in range(start.size):
+                    rows[spare, c] = start[c]
+                    rows[spare + 1, c] = start[c]
+                apply_matrix(matrices, 0, hidden, start.size, rows, SUMS, spare)
+                if root:
+                    apply_matrix(matrices, 1, hidden, start.size, rows, result, spare)
+                result = spare
+                if middle < steps.shape[0]:
+                    result = apply_steps(
+                        steps, middle, steps.shape[0], matrices, affine, rows, spare, SUMS
+                    )
             for c in range(last):
                 out[side, pair, c] = rows[result, c]
                 out[1 - side, pair, c] = rows[result + 1, c]
@@ -280,7 +289,7 @@ def toggle_pairs(kernel: Kernel, pairs: Pairs, marks: Array, out: Array) -> None
     ----------
     kernel : Kernel
     pairs : Pairs
-    marks : int64 [T, N]
+    marks : int32 [T, N]
         Workspace of T threads, -1 at first.
     out : float [2, L, d]
         Written: first and second node of each pair.
