@@ -32,9 +32,9 @@ Method = Literal["auto", "naive", "fast", "delta", "khop"]
 #: Values of the argument `method`.
 METHODS: tuple[str, ...] = get_args(Method)
 
-Endpoints = tuple[Tensor, Tensor]
-#: Endpoint embeddings [L, d] of pairs [2, L] after the toggle; the second argument says which are inserted.
-ToggleFunction = Callable[[Tensor, Tensor], Endpoints]
+#: Node embeddings [2 L, d] of the first nodes of pairs [2, L], then of the second ones, after the toggle; the
+#: second argument says which edges are inserted.
+ToggleFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 class ToggleEngine:
@@ -106,7 +106,7 @@ class ToggleEngine:
             untouched = embed_and_score(self.predictor, self.z, pairs)
             toggled = untouched
             if pairs.size(1):
-                rows = torch.cat(self._toggled(pairs, ~in_graph))
+                rows = self._toggled(pairs, ~in_graph)
                 number = torch.arange(pairs.size(1), device=pairs.device)
                 toggled = embed_and_score(self.predictor, rows, torch.stack([number, number + pairs.size(1)]))
         (h_absent, h_present), (logit_absent, logit_present) = (
@@ -147,8 +147,8 @@ class ToggleEngine:
         if compiled and kernel_applies(known.layers, features):
             hidden = known.layers[0].update(caches[0].pre)
             return "kernel", CompiledToggle(caches, hidden, self.graph, self.insert_weight).endpoints
-        return "delta", lambda pairs, insert: delta_endpoints(
-            caches, self.graph, pairs, insert, insert_weight=self.insert_weight
+        return "delta", lambda pairs, insert: torch.cat(
+            delta_endpoints(caches, self.graph, pairs, insert, insert_weight=self.insert_weight)
         )
 
     def _by_subgraphs(self, sample: Tensor) -> ToggleFunction:
@@ -165,18 +165,22 @@ class ToggleEngine:
         extractor = SubgraphExtractor(self.graph, self.num_hops, self.max_batch_nodes)
         if sample.size(1):
             verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z))
-        return lambda pairs, insert: khop_endpoints(self.predictor, self.x, extractor, pairs, insert)
+        return lambda pairs, insert: torch.cat(
+            khop_endpoints(self.predictor, self.x, extractor, pairs, insert)
+        )
 
-    def _naive(self, pairs: Tensor, insert: Tensor) -> Endpoints:
-        return naive_endpoints(
-            self.predictor,
-            self.x,
-            self.edge_index,
-            pairs,
-            insert,
-            undirected=self.graph.undirected,
-            edge_weight=self.edge_weight,
-            insert_weight=self.insert_weight,
+    def _naive(self, pairs: Tensor, insert: Tensor) -> Tensor:
+        return torch.cat(
+            naive_endpoints(
+                self.predictor,
+                self.x,
+                self.edge_index,
+                pairs,
+                insert,
+                undirected=self.graph.undirected,
+                edge_weight=self.edge_weight,
+                insert_weight=self.insert_weight,
+            )
         )
 
 

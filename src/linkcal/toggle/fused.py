@@ -123,9 +123,17 @@ class CompiledToggle:
             self.weighted,
             *self._rows(),
             degree=_array(first.degree),
-            receive=_array(receiver_factor(kind, first.degree, seen.dtype)),
-            send=_array(sender_factor(kind, first.degree, seen.dtype)),
-            loop=_array(torch.stack([_looped(first), _looped(last)])),
+            factors=_array(
+                torch.stack(
+                    [
+                        receiver_factor(kind, first.degree, seen.dtype),
+                        sender_factor(kind, first.degree, seen.dtype),
+                        _looped(first),
+                        _looped(last),
+                    ],
+                    dim=1,
+                )
+            ),
             seen=_array(seen),
             seen_slope=number(head.slope if moving else 1.0),
             record=self._record(head.scale, max(widths[:2])),
@@ -176,8 +184,8 @@ class CompiledToggle:
         weight = weight.to(cache.pre.dtype)
         return _array(weight if cache.arc_factor is None else weight * cache.arc_factor)
 
-    def endpoints(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
-        """Output of the last layer [L, d] at both nodes of each pair after its edge is toggled."""
+    def endpoints(self, pairs: Tensor, insert: Tensor) -> Tensor:
+        """Output of the last layer [2 L, d] after the toggle: at all first nodes, then at all second ones."""
         nodes = pairs.to(torch.int32).numpy()
         inserted = insert.numpy()
         out = np.empty((2, nodes.shape[1], int(self.kernel.width[2])), self.kernel.seen.dtype)
@@ -192,8 +200,7 @@ class CompiledToggle:
             toggle_pairs(
                 self.kernel, Pairs(order, group, nodes, swapped, inserted, base, weights), self.marks, out
             )
-        source, target = torch.from_numpy(out)
-        return source, target
+        return torch.from_numpy(out.reshape(-1, out.shape[2]))
 
     def _pair_weights(self, pairs: Tensor, insert: Tensor) -> tuple[Array, Array]:
         """Columns of a pair's weights [L, 5, 2], and the change of either node's degree [2, L]."""

@@ -26,6 +26,7 @@ import numpy as np
 from numba import njit, prange
 
 from linkcal.toggle.dense_kernel import FAST, apply_matrix, apply_steps, leaky
+from linkcal.toggle.prefetch import prefetch
 
 __all__ = ["GCN", "MEAN", "SUM", "Kernel", "Pairs", "base_sums", "toggle_pairs"]
 
@@ -39,8 +40,11 @@ MESSAGE, AGGREGATE, BASE = 0, 1, 2
 #: Columns of a pair's weights: those of the arc into either endpoint in the two layers, before and after, and
 #: the endpoint's degree after.
 WAS_1, WAS_2, NOW_1, NOW_2, DEGREE = 0, 1, 2, 3, 4
+#: Columns of a node's factors.
+RECEIVE, SEND, LOOP_1, LOOP_2 = 0, 1, 2, 3
 #: Rows of a thread's workspace, in twos: sums, hidden values, spare.
 SUMS, HIDDEN, SPARE, NUM_ROWS = 0, 2, 4, 6
+CACHE_LINE = 64
 
 
 class Kernel(NamedTuple):
@@ -58,9 +62,7 @@ class Kernel(NamedTuple):
     arrive: Array  # float [A]: second layer's weight of the arc from the neighbour
     leave: Array  # float [A]: first layer's weight of the arc to the neighbour
     degree: Array  # float64 [N]
-    receive: Array  # float [N]: a(d)
-    send: Array  # float [N]: b(d)
-    loop: Array  # float [2, N]: self-loop weight in either layer
+    factors: Array  # float [N, 4]: a(d), b(d), the self-loop's weight in either layer
     seen: Array  # float [N, K]: what neighbours hold, before the activation of slope `seen_slope`
     seen_slope: Any
     record: Array  # float [N, S, K]
@@ -106,14 +108,14 @@ def _send(kind: int, degree: float) -> float:
 @njit(cache=True, forceinline=True, fastmath=FAST)
 def _base(
     t: int, moved: Any, weighted: bool, indptr: Array, nodes: Array, arrive: Array, leave: Array,
-    receive: Array, send: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
+    factors: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
 ) -> None:  # fmt: skip
     """``sum_w c_tw b_w act(seen_w + a_w l_wt moved m_t)`` into a row of `rows`."""
     for c in range(channels):
         rows[row, c] = 0.0
     for position in range(indptr[t], indptr[t + 1]):
         w = nodes[position]
-        move, coefficient = receive[w] * moved, send[w]
+        move, coefficient = factors[w, RECEIVE] * moved, factors[w, SEND]
         if weighted:
             move *= leave[position]
             coefficient *= arrive[position]
@@ -124,14 +126,14 @@ def _base(
 @njit(parallel=True, cache=True, fastmath=FAST)
 def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     """Base sums of the nodes `chosen` whose degree moves by `change`, into row `index` of their records."""
-    (kind, _, weighted, indptr, nodes, arrive, leave, degree, receive, send, _, seen, slope, record, _, _, _,
+    (kind, _, weighted, indptr, nodes, arrive, leave, degree, factors, seen, slope, record, _, _, _,
      width, _, _, _, _, _, _) = kernel  # fmt: skip
     channels = width[1]
     for item in prange(chosen.size):
         t = chosen[item]
-        moved = seen.dtype.type(_send(kind, degree[t] + change)) - send[t]
+        moved = seen.dtype.type(_send(kind, degree[t] + change)) - factors[t, SEND]
         sums = np.empty((1, channels), seen.dtype)
-        _base(t, moved, weighted, indptr, nodes, arrive, leave, receive, send, seen, slope, record, channels,
+        _base(t, moved, weighted, indptr, nodes, arrive, leave, factors, seen, slope, record, channels,
               sums, 0)  # fmt: skip
         for c in range(channels):
             record[t, BASE + index, c] = sums[0, c]
@@ -157,7 +159,7 @@ def _own_hidden(
 @njit(cache=True, forceinline=True, fastmath=FAST)
 def _common_neighbours(
     long: int, short: int, moved_long: Any, moved_short: Any, weighted: bool, indptr: Array, nodes: Array,
-    arrive: Array, leave: Array, receive: Array, send: Array, marks: Array, seen: Array, slope: Any,
+    arrive: Array, leave: Array, factors: Array, marks: Array, seen: Array, slope: Any,
     record: Array, channels: int, rows: Array,
 ) -> None:  # fmt: skip
     """Correct both sums for the neighbours of `short` that neighbour `long` too.
@@ -169,8 +171,8 @@ def _common_neighbours(
         w = nodes[position]
         mark = marks[w]
         if start <= mark < stop:
-            by_long, by_short = receive[w] * moved_long, receive[w] * moved_short
-            to_long = to_short = send[w]
+            by_long, by_short = factors[w, RECEIVE] * moved_long, factors[w, RECEIVE] * moved_short
+            to_long = to_short = factors[w, SEND]
             if weighted:
                 by_long *= leave[mark]
                 by_short *= leave[position]
@@ -185,10 +187,21 @@ def _common_neighbours(
                 rows[SUMS + 1, c] += to_short * (both - leaky(before + other, slope))
 
 
+@njit(cache=True, forceinline=True)
+def _fetch(t: int, indptr: Array, degree: Array, factors: Array, record: Array) -> None:
+    """Ask for what the next pair reads of its node t."""
+    size = record.shape[1] * record.shape[2]
+    for c in range(0, size, CACHE_LINE // record.itemsize):
+        prefetch(record, np.int64(t) * size + c)
+    prefetch(indptr, np.int64(t))
+    prefetch(degree, np.int64(t))
+    prefetch(factors, np.int64(t) * 4)
+
+
 @njit(cache=True, fastmath=FAST)
 def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -> None:
     """The pairs of one thread; see :func:`toggle_pairs`."""
-    (kind, depth, weighted, indptr, nodes, arrive, leave, degree, receive, send, loop, seen, seen_slope,
+    (kind, depth, weighted, indptr, nodes, arrive, leave, degree, factors, seen, seen_slope,
      record, rooted, shift, slope, width, steps, middle, matrices, affine, root, start) = kernel  # fmt: skip
     order, group, ends, swapped, insert, base_of, weights = pairs
     hidden, last = width[1], width[2]
@@ -206,6 +219,13 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
             side = int(swapped[pair])
             short = ends[1 - side, pair]
             inserted = insert[pair]
+            following = item + 1
+            if following == group[g + 1] and g + marks.shape[0] < group.size - 1:
+                following = group[g + marks.shape[0]]
+                _fetch(ends[int(swapped[order[following]]), order[following]], indptr, degree, factors, record)
+            if following < order.size:
+                other_end = ends[1 - int(swapped[order[following]]), order[following]]
+                _fetch(other_end, indptr, degree, factors, record)
             # Weights of the arc into long and into short, in layers 1 and 2, before and after.
             was1_l = was1_s = was2_l = was2_s = number(0.0 if inserted else 1.0)
             now1_l = now1_s = now2_l = now2_s = number(1.0 if inserted else 0.0)
@@ -222,10 +242,10 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
                 base_l, base_s = base_of[side, pair], base_of[other, pair]
             a_l, a_s = number(_receive(kind, degree_l)), number(_receive(kind, degree_s))
             b_l, b_s = (a_l, a_s) if kind == GCN else (number(1.0), number(1.0))
-            moved_l, moved_s = b_l - send[long], b_s - send[short]
-            _own_hidden(long, short, a_l, now1_l * b_s - was1_l * send[short], loop[0, long] * b_l, record,
+            moved_l, moved_s = b_l - factors[long, SEND], b_s - factors[short, SEND]
+            _own_hidden(long, short, a_l, now1_l * b_s - was1_l * factors[short, SEND], factors[long, LOOP_1] * b_l, record,
                         rooted, shift, slope, rows, HIDDEN)  # fmt: skip
-            _own_hidden(short, long, a_s, now1_s * b_l - was1_s * send[long], loop[0, short] * b_s, record,
+            _own_hidden(short, long, a_s, now1_s * b_l - was1_s * factors[long, SEND], factors[short, LOOP_1] * b_s, record,
                         rooted, shift, slope, rows, HIDDEN + 1)  # fmt: skip
             result = HIDDEN
             if middle > 0:
@@ -237,29 +257,29 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
                     for c in range(hidden):
                         rows[SUMS, c] = record[long, BASE + base_l, c]
                 else:
-                    _base(long, moved_l, weighted, indptr, nodes, arrive, leave, receive, send, seen,
+                    _base(long, moved_l, weighted, indptr, nodes, arrive, leave, factors, seen,
                           seen_slope, record, hidden, rows, SUMS)  # fmt: skip
                 if base_s >= 0:
                     for c in range(hidden):
                         rows[SUMS + 1, c] = record[short, BASE + base_s, c]
                 else:
-                    _base(short, moved_s, weighted, indptr, nodes, arrive, leave, receive, send, seen,
+                    _base(short, moved_s, weighted, indptr, nodes, arrive, leave, factors, seen,
                           seen_slope, record, hidden, rows, SUMS + 1)  # fmt: skip
                 if kind == GCN:
                     _common_neighbours(long, short, moved_l, moved_s, weighted, indptr, nodes, arrive, leave,
-                                       receive, send, mark, seen, seen_slope, record, hidden, rows)  # fmt: skip
+                                       factors, mark, seen, seen_slope, record, hidden, rows)  # fmt: skip
                 if was2_l != 0.0:  # the base holds the partner as any other neighbour
-                    move = receive[short] * was1_s * moved_l
+                    move = factors[short, RECEIVE] * was1_s * moved_l
                     for c in range(hidden):
                         value = leaky(seen[short, c] + move * record[long, MESSAGE, c], seen_slope)
-                        rows[SUMS, c] -= was2_l * send[short] * value
+                        rows[SUMS, c] -= was2_l * factors[short, SEND] * value
                 if was2_s != 0.0:
-                    move = receive[long] * was1_l * moved_s
+                    move = factors[long, RECEIVE] * was1_l * moved_s
                     for c in range(hidden):
                         value = leaky(seen[long, c] + move * record[short, MESSAGE, c], seen_slope)
-                        rows[SUMS + 1, c] -= was2_s * send[long] * value
+                        rows[SUMS + 1, c] -= was2_s * factors[long, SEND] * value
                 from_s, from_l = now2_l * b_s, now2_s * b_l
-                own_l, own_s = loop[1, long] * b_l, loop[1, short] * b_s
+                own_l, own_s = factors[long, LOOP_2] * b_l, factors[short, LOOP_2] * b_s
                 for c in range(hidden):
                     h_l, h_s = rows[result, c], rows[result + 1, c]
                     rows[SUMS, c] = a_l * (rows[SUMS, c] + from_s * h_s + own_l * h_l)
