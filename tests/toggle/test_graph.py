@@ -61,19 +61,17 @@ def test_rows_in_both_directions(case):
         assert leaving[row].tolist() == [where.get((w, node), -1) for w in near]
 
 
-@given(toggle_cases(), st.integers(0, 99))
-def test_pairs_sorted_by_longer_row(case, seed):
+@given(toggle_cases(), st.integers(0, 99), st.integers(1, 4))
+def test_pairs_sorted_by_longer_row(case, seed, parts):
     graph = ToggleGraph.from_edge_index(case.edge_index, case.num_nodes, undirected=case.undirected)
-    order = torch.randperm(case.pairs.size(1), generator=torch.Generator().manual_seed(seed))
-    pairs, length = case.pairs[:, order].int().numpy(), graph.indptr.diff().tolist()
-    sorted_pairs, group, swapped = sort_pairs(pairs, graph.indptr.numpy())
-    assert sorted(sorted_pairs.tolist()) == list(range(pairs.shape[1]))
-    for u, v, second in zip(*pairs.tolist(), swapped.tolist(), strict=True):
-        assert second == (length[v] > length[u])
-    assert group[0] == 0
-    assert group[-1] == pairs.shape[1]
-    heads = []
-    for start, stop in zip(group[:-1], group[1:], strict=True):
-        (head,) = {int(pairs[int(swapped[p]), p]) for p in sorted_pairs[start:stop]}
-        heads.append(head)
-    assert heads == sorted(set(heads))
+    shuffled = torch.randperm(case.pairs.size(1), generator=torch.Generator().manual_seed(seed))
+    pairs, length = case.pairs[:, shuffled].int().numpy(), graph.indptr.diff().tolist()
+    order, ends, swapped, cuts = sort_pairs(pairs, graph.indptr.numpy(), parts)
+    assert sorted(order.tolist()) == list(range(pairs.shape[1]))
+    assert ends[0].tolist() == sorted(ends[0])
+    for pair, long, short, second in zip(order, *ends, swapped, strict=True):
+        assert pairs[:, pair].tolist() == ([short, long] if second else [long, short])
+        assert length[long] >= length[short]
+    assert cuts[0] == 0
+    assert cuts[-1] == order.size
+    assert cuts.tolist() == sorted(cuts)

@@ -189,7 +189,7 @@ class CompiledToggle:
         nodes = pairs.to(torch.int32).numpy()
         inserted = insert.numpy()
         out = np.empty((2, nodes.shape[1], int(self.kernel.width[2])), self.kernel.seen.dtype)
-        order, group, swapped = sort_pairs(nodes, self.kernel.indptr)
+        plan = sort_pairs(nodes, self.kernel.indptr, self.marks.shape[0])
         base = np.empty((2, 0), dtype=np.int8)
         weights = np.empty((0, 5, 2))
         if self.weighted:
@@ -197,9 +197,7 @@ class CompiledToggle:
             base = self._base_of(change)
         with numba_threads(self.marks.shape[0]):
             self._need_bases(nodes, base if self.weighted else inserted.astype(np.int8)[None].repeat(2, 0))
-            toggle_pairs(
-                self.kernel, Pairs(order, group, nodes, swapped, inserted, base, weights), self.marks, out
-            )
+            toggle_pairs(self.kernel, Pairs(*plan, inserted, base, weights), self.marks, out)
         return torch.from_numpy(out.reshape(-1, out.shape[2]))
 
     def _pair_weights(self, pairs: Tensor, insert: Tensor) -> tuple[Array, Array]:

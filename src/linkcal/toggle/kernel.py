@@ -83,9 +83,9 @@ class Pairs(NamedTuple):
     """A block of L pairs."""
 
     order: Array  # int64 [L]: pairs sorted by their longer row
-    group: Array  # int64 [G + 1]: bounds in `order` of the pairs that share it
-    nodes: Array  # int32 [2, L]
-    swapped: Array  # bool [L]: whether the longer row is that of the second node
+    ends: Array  # int32 [2, L]: endpoint with the longer, the shorter row, in that order
+    swapped: Array  # bool [L]: whether the longer row is that of the second node, in that order
+    cuts: Array  # int64 [T + 1]: bounds of each thread's share of `order`
     insert: Array  # bool [L]
     base: Array  # int8 [2, L]: base sum of either node, -1: to be computed; read if weighted
     weights: Array  # float64 [L, 5, 2]; read if weighted
@@ -189,7 +189,7 @@ def _common_neighbours(
 
 @njit(cache=True, forceinline=True)
 def _fetch(t: int, indptr: Array, degree: Array, factors: Array, record: Array) -> None:
-    """Ask for what the next pair reads of its node t."""
+    """Ask for what a pair reads of its node t."""
     size = record.shape[1] * record.shape[2]
     for c in range(0, size, CACHE_LINE // record.itemsize):
         prefetch(record, np.int64(t) * size + c)
@@ -198,107 +198,110 @@ def _fetch(t: int, indptr: Array, degree: Array, factors: Array, record: Array) 
     prefetch(factors, np.int64(t) * 4)
 
 
+@njit(cache=True, forceinline=True)
+def _fetch_row(t: int, indptr: Array, nodes: Array) -> None:
+    """Ask for the beginning of the row of t."""
+    prefetch(nodes, indptr[t])
+
+
 @njit(cache=True, fastmath=FAST)
 def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -> None:
     """The pairs of one thread; see :func:`toggle_pairs`."""
     (kind, depth, weighted, indptr, nodes, arrive, leave, degree, factors, seen, seen_slope,
      record, rooted, shift, slope, width, steps, middle, matrices, affine, root, start) = kernel  # fmt: skip
-    order, group, ends, swapped, insert, base_of, weights = pairs
+    order, ends, swapped, cuts, insert, base_of, weights = pairs
     hidden, last = width[1], width[2]
     number = seen.dtype.type
     rows = np.zeros((NUM_ROWS, width[3]), seen.dtype)
     mark = marks[thread]
-    for g in range(thread, group.size - 1, marks.shape[0]):
-        side = int(swapped[order[group[g]]])
-        long = ends[side, order[group[g]]]
-        if depth == 2 and kind == GCN:
+    marked = -1
+    for item in range(cuts[thread], cuts[thread + 1]):
+        # What comes later is asked for now: records two pairs ahead, the row that is walked one ahead.
+        if item + 1 < order.size:
+            _fetch_row(ends[1, item + 1], indptr, nodes)
+        if item + 2 < order.size:
+            _fetch(ends[1, item + 2], indptr, degree, factors, record)
+            if ends[0, item + 2] != ends[0, item + 1]:
+                _fetch(ends[0, item + 2], indptr, degree, factors, record)
+        long, short, pair, side = ends[0, item], ends[1, item], order[item], int(swapped[item])
+        if long != marked and depth == 2 and kind == GCN:
             for position in range(indptr[long], indptr[long + 1]):
                 mark[nodes[position]] = position
-        for item in range(group[g], group[g + 1]):
-            pair = order[item]
-            side = int(swapped[pair])
-            short = ends[1 - side, pair]
-            inserted = insert[pair]
-            following = item + 1
-            if following == group[g + 1] and g + marks.shape[0] < group.size - 1:
-                following = group[g + marks.shape[0]]
-                _fetch(ends[int(swapped[order[following]]), order[following]], indptr, degree, factors, record)
-            if following < order.size:
-                other_end = ends[1 - int(swapped[order[following]]), order[following]]
-                _fetch(other_end, indptr, degree, factors, record)
-            # Weights of the arc into long and into short, in layers 1 and 2, before and after.
-            was1_l = was1_s = was2_l = was2_s = number(0.0 if inserted else 1.0)
-            now1_l = now1_s = now2_l = now2_s = number(1.0 if inserted else 0.0)
-            degree_l = degree[long] + (1.0 if inserted else -1.0)
-            degree_s = degree[short] + (1.0 if inserted else -1.0)
-            base_l = base_s = int(inserted)
-            if weighted:
-                other = 1 - side
-                was1_l, was1_s = number(weights[pair, WAS_1, side]), number(weights[pair, WAS_1, other])
-                was2_l, was2_s = number(weights[pair, WAS_2, side]), number(weights[pair, WAS_2, other])
-                now1_l, now1_s = number(weights[pair, NOW_1, side]), number(weights[pair, NOW_1, other])
-                now2_l, now2_s = number(weights[pair, NOW_2, side]), number(weights[pair, NOW_2, other])
-                degree_l, degree_s = weights[pair, DEGREE, side], weights[pair, DEGREE, other]
-                base_l, base_s = base_of[side, pair], base_of[other, pair]
-            a_l, a_s = number(_receive(kind, degree_l)), number(_receive(kind, degree_s))
-            b_l, b_s = (a_l, a_s) if kind == GCN else (number(1.0), number(1.0))
-            moved_l, moved_s = b_l - factors[long, SEND], b_s - factors[short, SEND]
-            _own_hidden(long, short, a_l, now1_l * b_s - was1_l * factors[short, SEND], factors[long, LOOP_1] * b_l, record,
-                        rooted, shift, slope, rows, HIDDEN)  # fmt: skip
-            _own_hidden(short, long, a_s, now1_s * b_l - was1_s * factors[long, SEND], factors[short, LOOP_1] * b_s, record,
-                        rooted, shift, slope, rows, HIDDEN + 1)  # fmt: skip
-            result = HIDDEN
-            if middle > 0:
-                result = apply_steps(steps, 0, middle, matrices, affine, rows, HIDDEN, SPARE)
-            if depth == 2:
-                if kind != GCN:
-                    base_l = base_s = 0
-                if base_l >= 0:
-                    for c in range(hidden):
-                        rows[SUMS, c] = record[long, BASE + base_l, c]
-                else:
-                    _base(long, moved_l, weighted, indptr, nodes, arrive, leave, factors, seen,
-                          seen_slope, record, hidden, rows, SUMS)  # fmt: skip
-                if base_s >= 0:
-                    for c in range(hidden):
-                        rows[SUMS + 1, c] = record[short, BASE + base_s, c]
-                else:
-                    _base(short, moved_s, weighted, indptr, nodes, arrive, leave, factors, seen,
-                          seen_slope, record, hidden, rows, SUMS + 1)  # fmt: skip
-                if kind == GCN:
-                    _common_neighbours(long, short, moved_l, moved_s, weighted, indptr, nodes, arrive, leave,
-                                       factors, mark, seen, seen_slope, record, hidden, rows)  # fmt: skip
-                if was2_l != 0.0:  # the base holds the partner as any other neighbour
-                    move = factors[short, RECEIVE] * was1_s * moved_l
-                    for c in range(hidden):
-                        value = leaky(seen[short, c] + move * record[long, MESSAGE, c], seen_slope)
-                        rows[SUMS, c] -= was2_l * factors[short, SEND] * value
-                if was2_s != 0.0:
-                    move = factors[long, RECEIVE] * was1_l * moved_s
-                    for c in range(hidden):
-                        value = leaky(seen[long, c] + move * record[short, MESSAGE, c], seen_slope)
-                        rows[SUMS + 1, c] -= was2_s * factors[long, SEND] * value
-                from_s, from_l = now2_l * b_s, now2_s * b_l
-                own_l, own_s = factors[long, LOOP_2] * b_l, factors[short, LOOP_2] * b_s
+            marked = long
+        inserted = insert[pair]
+        # Weights of the arc into long and into short, in layers 1 and 2, before and after.
+        was1_l = was1_s = was2_l = was2_s = number(0.0 if inserted else 1.0)
+        now1_l = now1_s = now2_l = now2_s = number(1.0 if inserted else 0.0)
+        degree_l = degree[long] + (1.0 if inserted else -1.0)
+        degree_s = degree[short] + (1.0 if inserted else -1.0)
+        base_l = base_s = int(inserted)
+        if weighted:
+            other = 1 - side
+            was1_l, was1_s = number(weights[pair, WAS_1, side]), number(weights[pair, WAS_1, other])
+            was2_l, was2_s = number(weights[pair, WAS_2, side]), number(weights[pair, WAS_2, other])
+            now1_l, now1_s = number(weights[pair, NOW_1, side]), number(weights[pair, NOW_1, other])
+            now2_l, now2_s = number(weights[pair, NOW_2, side]), number(weights[pair, NOW_2, other])
+            degree_l, degree_s = weights[pair, DEGREE, side], weights[pair, DEGREE, other]
+            base_l, base_s = base_of[side, pair], base_of[other, pair]
+        a_l, a_s = number(_receive(kind, degree_l)), number(_receive(kind, degree_s))
+        b_l, b_s = (a_l, a_s) if kind == GCN else (number(1.0), number(1.0))
+        moved_l, moved_s = b_l - factors[long, SEND], b_s - factors[short, SEND]
+        _own_hidden(long, short, a_l, now1_l * b_s - was1_l * factors[short, SEND], factors[long, LOOP_1] * b_l, record,
+                    rooted, shift, slope, rows, HIDDEN)  # fmt: skip
+        _own_hidden(short, long, a_s, now1_s * b_l - was1_s * factors[long, SEND], factors[short, LOOP_1] * b_s, record,
+                    rooted, shift, slope, rows, HIDDEN + 1)  # fmt: skip
+        result = HIDDEN
+        if middle > 0:
+            result = apply_steps(steps, 0, middle, matrices, affine, rows, HIDDEN, SPARE)
+        if depth == 2:
+            if kind != GCN:
+                base_l = base_s = 0
+            if base_l >= 0:
                 for c in range(hidden):
-                    h_l, h_s = rows[result, c], rows[result + 1, c]
-                    rows[SUMS, c] = a_l * (rows[SUMS, c] + from_s * h_s + own_l * h_l)
-                    rows[SUMS + 1, c] = a_s * (rows[SUMS + 1, c] + from_l * h_l + own_s * h_s)
-                spare = HIDDEN + SPARE - result
-                for c in range(start.size):
-                    rows[spare, c] = start[c]
-                    rows[spare + 1, c] = start[c]
-                apply_matrix(matrices, 0, hidden, start.size, rows, SUMS, spare)
-                if root:
-                    apply_matrix(matrices, 1, hidden, start.size, rows, result, spare)
-                result = spare
-                if middle < steps.shape[0]:
-                    result = apply_steps(
-                        steps, middle, steps.shape[0], matrices, affine, rows, spare, SUMS
-                    )
-            for c in range(last):
-                out[side, pair, c] = rows[result, c]
-                out[1 - side, pair, c] = rows[result + 1, c]
+                    rows[SUMS, c] = record[long, BASE + base_l, c]
+            else:
+                _base(long, moved_l, weighted, indptr, nodes, arrive, leave, factors, seen,
+                      seen_slope, record, hidden, rows, SUMS)  # fmt: skip
+            if base_s >= 0:
+                for c in range(hidden):
+                    rows[SUMS + 1, c] = record[short, BASE + base_s, c]
+            else:
+                _base(short, moved_s, weighted, indptr, nodes, arrive, leave, factors, seen,
+                      seen_slope, record, hidden, rows, SUMS + 1)  # fmt: skip
+            if kind == GCN:
+                _common_neighbours(long, short, moved_l, moved_s, weighted, indptr, nodes, arrive, leave,
+                                   factors, mark, seen, seen_slope, record, hidden, rows)  # fmt: skip
+            if was2_l != 0.0:  # the base holds the partner as any other neighbour
+                move = factors[short, RECEIVE] * was1_s * moved_l
+                for c in range(hidden):
+                    value = leaky(seen[short, c] + move * record[long, MESSAGE, c], seen_slope)
+                    rows[SUMS, c] -= was2_l * factors[short, SEND] * value
+            if was2_s != 0.0:
+                move = factors[long, RECEIVE] * was1_l * moved_s
+                for c in range(hidden):
+                    value = leaky(seen[long, c] + move * record[short, MESSAGE, c], seen_slope)
+                    rows[SUMS + 1, c] -= was2_s * factors[long, SEND] * value
+            from_s, from_l = now2_l * b_s, now2_s * b_l
+            own_l, own_s = factors[long, LOOP_2] * b_l, factors[short, LOOP_2] * b_s
+            for c in range(hidden):
+                h_l, h_s = rows[result, c], rows[result + 1, c]
+                rows[SUMS, c] = a_l * (rows[SUMS, c] + from_s * h_s + own_l * h_l)
+                rows[SUMS + 1, c] = a_s * (rows[SUMS + 1, c] + from_l * h_l + own_s * h_s)
+            spare = HIDDEN + SPARE - result
+            for c in range(start.size):
+                rows[spare, c] = start[c]
+                rows[spare + 1, c] = start[c]
+            apply_matrix(matrices, 0, hidden, start.size, rows, SUMS, spare)
+            if root:
+                apply_matrix(matrices, 1, hidden, start.size, rows, result, spare)
+            result = spare
+            if middle < steps.shape[0]:
+                result = apply_steps(
+                    steps, middle, steps.shape[0], matrices, affine, rows, spare, SUMS
+                )
+        for c in range(last):
+            out[side, pair, c] = rows[result, c]
+            out[1 - side, pair, c] = rows[result + 1, c]
 
 
 @njit(parallel=True, cache=True, fastmath=FAST)
@@ -314,6 +317,5 @@ def toggle_pairs(kernel: Kernel, pairs: Pairs, marks: Array, out: Array) -> None
     out : float [2, L, d]
         Written: first and second node of each pair.
     """
-    # Round robin: groups are sorted by node, and hubs are rarely neighbours in that order.
     for thread in prange(marks.shape[0]):
         _work(thread, marks, kernel, pairs, out)

@@ -12,41 +12,55 @@ __all__ = ["both_directions", "sort_pairs"]
 Array = Any
 
 
+#: Cost of a pair beside that of one step along its shorter row.
+_PAIR_COST = 40
+
+
 @njit(cache=True)
-def sort_pairs(nodes: Array, indptr: Array) -> tuple[Array, Array, Array]:
+def sort_pairs(nodes: Array, indptr: Array, parts: int) -> tuple[Array, Array, Array, Array]:
     """Sort pairs [2, L] by their endpoint with the longer row, by counting.
 
     Returns
     -------
     order : int64 [L]
-    group : int64 [G + 1]
-        Bounds in `order` of the pairs that share the longer row.
+    ends : int32 [2, L]
+        Endpoint with the longer and with the shorter row, in that order of pairs.
     swapped : bool [L]
-        Whether the longer row is that of the second node.
+        Whether the longer row is that of the pair's second node, in that order of pairs.
+    cuts : int64 [parts + 1]
+        Bounds of consecutive parts of about equal cost.
     """
     count, num_nodes = nodes.shape[1], indptr.size - 1
-    swapped = np.empty(count, np.bool_)
     start = np.zeros(num_nodes + 1, np.int64)
+    second = np.empty(count, np.bool_)
     for pair in range(count):
         u, v = nodes[0, pair], nodes[1, pair]
-        swapped[pair] = indptr[v + 1] - indptr[v] > indptr[u + 1] - indptr[u]
-        start[(v if swapped[pair] else u) + 1] += 1
-    groups = 0
+        second[pair] = indptr[v + 1] - indptr[v] > indptr[u + 1] - indptr[u]
+        start[(v if second[pair] else u) + 1] += 1
     for node in range(num_nodes):
-        groups += start[node + 1] > 0
         start[node + 1] += start[node]
-    group = np.zeros(groups + 1, np.int64)
-    groups = 0
-    for node in range(num_nodes):
-        if start[node + 1] > start[node]:
-            groups += 1
-            group[groups] = start[node + 1]
-    order = np.empty(count, np.int64)
+    order, swapped = np.empty(count, np.int64), np.empty(count, np.bool_)
+    ends = np.empty((2, count), np.int32)
     for pair in range(count):
-        node = nodes[1, pair] if swapped[pair] else nodes[0, pair]
-        order[start[node]] = pair
-        start[node] += 1
-    return order, group, swapped
+        side = int(second[pair])
+        item = start[nodes[side, pair]]
+        start[nodes[side, pair]] += 1
+        order[item], swapped[item] = pair, second[pair]
+        ends[0, item], ends[1, item] = nodes[side, pair], nodes[1 - side, pair]
+    return order, ends, swapped, _equal_parts(ends[1], indptr, parts)
+
+
+@njit(cache=True)
+def _equal_parts(short: Array, indptr: Array, parts: int) -> Array:
+    total = np.empty(short.size + 1, np.int64)
+    total[0] = 0
+    for item in range(short.size):
+        steps = indptr[short[item] + 1] - indptr[short[item]]
+        total[item + 1] = total[item] + _PAIR_COST + steps
+    cuts = np.empty(parts + 1, np.int64)
+    for part in range(parts + 1):
+        cuts[part] = np.searchsorted(total, total[-1] * part // parts)
+    return cuts
 
 
 @njit(cache=True)
