@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from torch_geometric.nn import LayerNorm
 
 from linkcal.models import GCN

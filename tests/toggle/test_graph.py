@@ -41,7 +41,7 @@ def test_rows_against_sets(case):
     assert graph.multiplicity is None or graph.multiplicity.tolist() == repeated
     assert graph.multiplicity is not None or set(repeated) <= {1}
     where = {arc: position for position, arc in enumerate(arcs)}
-    assert graph.opposite.tolist() == [where.get((s, t), -1) for t, s in arcs]
+    assert graph.opposite().tolist() == [where.get((s, t), -1) for t, s in arcs]
     every = torch.cartesian_prod(torch.arange(case.num_nodes), torch.arange(case.num_nodes)).T
     expected = [(t, s) in counts for s, t in every.T.tolist()] if case.num_nodes > 1 else [False]
     assert graph.contains(every.reshape(2, -1)).tolist() == expected

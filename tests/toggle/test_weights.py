@@ -68,9 +68,7 @@ def test_equals_one_pass_per_pair(case, name, depth, insert_weight, dtype):
 @settings(max_examples=30)
 @given(st.data(), toggle_cases(), st.sampled_from(["gcn", "gcn without self-loops"]))
 def test_weights_of_very_different_size(data, case, name):
-    drawn = data.draw(
-        st.lists(WEIGHTS, min_size=case.edge_index.size(1), max_size=case.edge_index.size(1))
-    )
+    drawn = data.draw(st.lists(WEIGHTS, min_size=case.edge_index.size(1), max_size=case.edge_index.size(1)))
     weight = torch.tensor(drawn, dtype=torch.float64)
     x = features(case.num_nodes, 3, torch.float64, case.seed)
     assert_equals_naive(model_of(name).double(), x, case, "fast", "delta", edge_weight=weight)
@@ -84,7 +82,9 @@ def test_ones_are_no_weights(name, undirected):
     x = features(25, 3, torch.float64)
     weight = torch.ones(case.edge_index.size(1), dtype=torch.float64)
     plain, weighted = (
-        toggle_edges(model_of(name).double(), x, case.edge_index, case.pairs, undirected=undirected, **options)
+        toggle_edges(
+            model_of(name).double(), x, case.edge_index, case.pairs, undirected=undirected, **options
+        )
         for options in ({}, {"edge_weight": weight})
     )
     assert plain.method == weighted.method == "kernel"

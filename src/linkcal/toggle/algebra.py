@@ -5,7 +5,7 @@ A layer computes, for every node i with in-neighbours N(i),
     pre_i = a(d_i) * (sum_{j in N(i)} q_ij b(d_j) m(x_j) + q_ii b(d_i) m(x_i)) + r(x_i)
     h_i   = f(pre_i)
 
-with row-wise maps ``m`` (message), ``r`` (root), ``f`` (update), edge weights (or multiplicities) ``q`` and an
+with row-wise maps ``m`` (message), ``r`` (root), ``f`` (update), edge weights or multiplicities ``q`` and an
 in-degree ``d``: the sum of ``q`` for gcn, the number of arcs for mean. The kinds of aggregation differ in the
 factors ``a`` and ``b`` alone:
 

@@ -307,7 +307,9 @@ def _add_toggled_arcs(
     """Add each toggled arc's own term ``change * xi * b'_source m'_source`` at its target, in place."""
     found, row = rows.find(block.target_key)
     source = block.source[found]
-    value = sender_factor(cache.layer.kind, cache.degree[source], after.dtype)[:, None] * cache.message[source]
+    value = (
+        sender_factor(cache.layer.kind, cache.degree[source], after.dtype)[:, None] * cache.message[source]
+    )
     known, sender = senders.find(block.source_key[found])
     value[known] = after[sender[known]]
     factor = cache.factor_between(source, block.target[found])

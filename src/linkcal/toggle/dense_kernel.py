@@ -1,7 +1,8 @@
 """Compiled row-wise maps of two rows at once: matrices, and updates given step by step.
 
 Rows live in one workspace `rows` [R, K]; maps name their source and target rows. Helpers index whole arrays:
-handing them views would be easier to read, but Numba counts references to every view, atomically, for each pair.
+handing them views would be easier to read, but Numba counts references to every view, atomically, for each
+pair.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ STEP, MATRIX = 0, 1
 
 @njit(forceinline=True)
 def leaky(value: Any, slope: Any) -> Any:
+    """``max(value, slope * value)``: ReLU for slope 0, the identity for slope 1."""
     low = value * slope
     return value if value > low else low
 
@@ -60,8 +62,8 @@ def apply_steps(
 ) -> int:
     """Run ``steps[first:stop]`` on rows source, source + 1, with two spare rows; where the result is.
 
-    A step is (kind, number in `matrices` or `affine`, width in, width out); ``affine[n]`` are scale, shift and
-    slope.
+    A step is (kind, number in `matrices` or `affine`, width in, width out); ``affine[n]`` are scale, shift
+    and slope.
     """
     for step in range(first, stop):
         kind, number, depth, width = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]

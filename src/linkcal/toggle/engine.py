@@ -12,7 +12,7 @@ from torch_geometric.nn import MessagePassing
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import LinkPredictor, link_embedding_of, unwrap_link_predictor
-from linkcal.toggle.cache import forward_with_cache
+from linkcal.toggle.cache import LayerCache, forward_with_cache
 from linkcal.toggle.delta import delta_endpoints
 from linkcal.toggle.fused import CompiledToggle, kernel_applies
 from linkcal.toggle.graph import ToggleGraph
@@ -27,6 +27,10 @@ from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse
 from linkcal.toggle.result import ToggledEmbeddings
 
 __all__ = ["METHODS", "Method", "ToggleEngine"]
+
+#: Bytes of one layer's messages above which a known encoder is not run as it is: PyG writes the message of
+#: each arc down, twice, where sums over rows of neighbours need none.
+LARGE_MESSAGES = 1 << 28
 
 Method = Literal["auto", "naive", "fast", "delta", "khop"]
 #: Values of the argument `method`.
@@ -91,12 +95,14 @@ class ToggleEngine:
         self.graph = ToggleGraph.from_edge_index(
             edge_index, x.size(0), undirected=undirected, edge_weight=edge_weight
         )
+        self.max_batch_nodes = max_batch_nodes
         with torch.no_grad(), evaluating(predictor):
+            if method in ("auto", "fast", "delta") and self._known_and_large(method, sample):
+                return
             with watching_messages(predictor) as watched:
                 self.z = encode(predictor, x, edge_index, edge_weight)
             self.sent = watched.sent()
             self.num_hops = watched.count if num_hops is None else num_hops
-            self.max_batch_nodes = max_batch_nodes
             self.method, self._toggled = self._choose(method, sample)
 
     def toggle(self, pairs: Tensor) -> ToggledEmbeddings:
@@ -144,17 +150,48 @@ class ToggleEngine:
         z, caches = forward_with_cache(known.layers, self.graph, features, positions, self.sent)
         if not _agree(z, self.z):
             return Unrecognised("its layers do not reproduce its encode(x)")
-        if compiled and kernel_applies(known.layers, features):
-            hidden = known.layers[0].update(caches[0].pre)
+        return self._by_layers(caches, compiled=compiled and kernel_applies(known.layers, features))
+
+    def _by_layers(self, caches: list[LayerCache], *, compiled: bool) -> tuple[str, ToggleFunction]:
+        if compiled:
+            hidden = caches[0].layer.update(caches[0].pre)
             return "kernel", CompiledToggle(caches, hidden, self.graph, self.insert_weight).endpoints
         return "delta", lambda pairs, insert: torch.cat(
             delta_endpoints(caches, self.graph, pairs, insert, insert_weight=self.insert_weight)
         )
 
+    def _known_and_large(self, method: Method, sample: Tensor) -> bool:
+        """Get ready without running ``encode`` on a large graph; False where that is not possible.
+
+        The layers' own sums give z. The model confirms them on the subgraphs around some pairs, and has no
+        hooks or replaced methods by which it might do something else elsewhere.
+        """
+        known = recognise(unwrap_link_predictor(self.predictor))
+        if not isinstance(known, Recognised) or self.edge_weight is not None or not sample.size(1):
+            return False
+        features = known.node_features(self.x)
+        if features.dtype not in (torch.float32, torch.float64) or not _is_plain(self.predictor):
+            return False
+        # The first layer's message of one node tells how wide they are.
+        width = known.layers[0].message(features[:1]).size(1) * features.element_size()
+        if self.graph.senders.numel() * width <= LARGE_MESSAGES:
+            return False
+        positions = None if known.positions is None else known.positions(self.x)
+        self.z, caches = forward_with_cache(known.layers, self.graph, features, positions)
+        self.num_hops = len(known.layers)
+        extractor = SubgraphExtractor(self.graph, self.num_hops, self.max_batch_nodes)
+        try:
+            verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z))
+        except UnsupportedModelError:
+            return False
+        compiled = method != "delta" and kernel_applies(known.layers, features)
+        self.method, self._toggled = self._by_layers(caches, compiled=compiled)
+        return True
+
     def _by_subgraphs(self, sample: Tensor) -> ToggleFunction:
         if self.edge_weight is not None:
             raise UnsupportedModelError(
-                "edge_weight must be None for method 'khop', which does not carry weights into subgraphs yet; "
+                "edge_weight must be None for method 'khop', whose subgraphs carry no weights; "
                 "use method='naive'"
             )
         refuse_global(self.predictor)
@@ -231,6 +268,16 @@ def watching_messages(model: nn.Module) -> Iterator[_Watched]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _is_plain(model: nn.Module) -> bool:
+    """Whether no module has hooks or a method replaced on the instance."""
+    for module in model.modules():
+        state = vars(module)
+        hooked = any(value for name, value in state.items() if name.endswith("_hooks"))
+        if hooked or any(callable(getattr(type(module), name, None)) for name in state):
+            return False
+    return True
 
 
 def _tolerance(z: Tensor) -> float:

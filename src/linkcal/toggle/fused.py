@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class CompiledToggle:
     def __init__(
         self, caches: Sequence[LayerCache], hidden: Tensor, graph: ToggleGraph, insert_weight: float = 1.0
     ) -> None:
-        self.caches, self.graph, self.insert_weight = caches, graph, insert_weight
+        self.caches, self.graph, self.insert_weight = list(caches), graph, insert_weight
         first = caches[0]
         self.weighted = (
             not graph.undirected
@@ -89,6 +90,8 @@ class CompiledToggle:
         # Changes of degree whose base sums are kept: an edge of weight 1 removed, one inserted, none.
         self.changes = (-1.0, 1.0 if first.layer.kind == "mean" else insert_weight, 0.0)
         self.has_base = np.zeros((3, graph.num_nodes), dtype=np.bool_)
+        # The large arrays are in the kernel's record by now.
+        self.caches = [_slim(cache) for cache in caches]
         self.marks = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
 
     def _kernel(self, hidden: Tensor) -> Kernel:
@@ -99,19 +102,18 @@ class CompiledToggle:
         assert isinstance(head, Elementwise)
         packed = _Packed()
         start = head.shift[:0]
+        tail: tuple[Step, ...] = ()
         if depth == 2:
             assert last.layer.steps is not None
             assert last.layer.message_weight is not None
-            tail = last.layer.steps[0]
-            assert isinstance(tail, Elementwise)
-            start = tail.shift
-            packed.matrix(last.layer.message_weight * tail.scale[:, None])
+            second = last.layer.steps[0]
+            assert isinstance(second, Elementwise)
+            start, tail = second.shift, (*_after_shift(second), *last.layer.steps[1:])
+            packed.matrix(last.layer.message_weight * second.scale[:, None])
             if last.layer.root_weight is not None:
-                packed.matrix(last.layer.root_weight * tail.scale[:, None])
+                packed.matrix(last.layer.root_weight * second.scale[:, None])
         middle = packed.steps(first.layer.steps[1:])
-        if depth == 2:
-            packed.steps(_after_shift(tail))
-            packed.steps(last.layer.steps[1:])
+        packed.steps(tail)
         moving = kind == "gcn"
         seen = first.pre * head.scale + head.shift if moving else hidden
         widths = [first.pre.size(1), hidden.size(1), last.layer.update(last.pre[:0]).size(1)]
@@ -189,15 +191,18 @@ class CompiledToggle:
         nodes = pairs.to(torch.int32).numpy()
         inserted = insert.numpy()
         out = np.empty((2, nodes.shape[1], int(self.kernel.width[2])), self.kernel.seen.dtype)
-        plan = sort_pairs(nodes, self.kernel.indptr, self.marks.shape[0])
+        order, ends, swapped, cuts = sort_pairs(nodes, self.kernel.indptr, self.marks.shape[0])
         base = np.empty((2, 0), dtype=np.int8)
         weights = np.empty((0, 5, 2))
         if self.weighted:
             weights, change = self._pair_weights(pairs, insert)
             base = self._base_of(change)
+            if self.kernel.kind != GCN:
+                base = np.zeros_like(base)  # nothing moves, so one base sum fits all
         with numba_threads(self.marks.shape[0]):
             self._need_bases(nodes, base if self.weighted else inserted.astype(np.int8)[None].repeat(2, 0))
-            toggle_pairs(self.kernel, Pairs(*plan, inserted, base, weights), self.marks, out)
+            block = Pairs(order, ends, swapped, cuts, inserted, base, weights)
+            toggle_pairs(self.kernel, block, self.marks, out)
         return torch.from_numpy(out.reshape(-1, out.shape[2]))
 
     def _pair_weights(self, pairs: Tensor, insert: Tensor) -> tuple[Array, Array]:
@@ -298,6 +303,11 @@ def _after_shift(step: Elementwise) -> tuple[Step, ...]:
     if step.slope == 1.0:
         return ()
     return (Elementwise(torch.ones_like(step.scale), torch.zeros_like(step.shift), step.slope),)
+
+
+def _slim(cache: LayerCache) -> LayerCache:
+    nothing = cache.pre.new_empty(0)
+    return replace(cache, message=nothing, aggregate=nothing, root=None, pre=nothing)
 
 
 def _looped(cache: LayerCache) -> Tensor:

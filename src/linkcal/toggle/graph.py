@@ -90,7 +90,6 @@ class ToggleGraph:
         """``receiver * N + sender``, [E], int64, increasing."""
         return self.receivers * self.num_nodes + self.senders
 
-    @cached_property
     def opposite(self) -> Tensor:
         """Position of each arc's opposite arc in `senders`, -1 where there is none, [E], int64."""
         if self.indptr.device.type == "cpu":
@@ -188,7 +187,7 @@ def _loops(source: Tensor, is_loop: Tensor, edge_weight: Tensor, num_nodes: int)
 
 
 def _require_both_directions(graph: ToggleGraph) -> None:
-    lonely = torch.nonzero(graph.opposite < 0)
+    lonely = torch.nonzero(graph.opposite() < 0)
     if not lonely.numel():
         return
     source, target = int(graph.senders[lonely[0]]), int(graph.receivers[lonely[0]])

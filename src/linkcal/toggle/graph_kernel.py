@@ -1,6 +1,6 @@
 """Compiled parts of :mod:`.graph`: sorting arcs into rows, finding arcs, matching opposite arcs.
 
-Node numbers are small integers, so arcs are sorted by counting (two passes, O(E + N)) rather than by comparing.
+Node numbers are small integers, so arcs are sorted by counting (two passes, O(E + N)), not by comparing.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def _without_loops(source: Array, target: Array) -> Array:
 
 @njit(cache=True)
 def _is_sorted(values: Array, order: Array) -> bool:
+    rising = True
     for item in range(1, order.size):
-        if values[order[item]] < values[order[item - 1]]:
-            return False
-    return True
+        rising &= values[order[item]] >= values[order[item - 1]]
+    return rising
 
 
 @njit(cache=True)

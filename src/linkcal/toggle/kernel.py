@@ -32,9 +32,9 @@ __all__ = ["GCN", "MEAN", "SUM", "Kernel", "Pairs", "base_sums", "toggle_pairs"]
 
 Array = Any  # numpy arrays; those of floats have one dtype, on which Numba specialises the code
 
-#: Kinds of layer, and the rows of a node's record: m, aggregate, from BASE on its base sums, the first layer's
-#: root last if it has one. The record keeps together what a pair reads of its endpoints; what it reads of
-#: neighbours is packed apart.
+#: Kinds of layer, and the rows of a node's record: m, aggregate, from BASE on its base sums, the first
+#: layer's root last if it has one. The record keeps together what a pair reads of its endpoints; what it
+#: reads of neighbours is packed apart.
 GCN, MEAN, SUM = 0, 1, 2
 MESSAGE, AGGREGATE, BASE = 0, 1, 2
 #: Columns of a pair's weights: those of the arc into either endpoint in the two layers, before and after, and
@@ -70,13 +70,14 @@ class Kernel(NamedTuple):
     shift: Array  # float [K]: of the first layer's first step
     slope: Any
     width: Array  # int64 [4]: first layer's pre-activations, hidden values, output, widest of all
-    steps: Array  # int64 [n, 4]: see apply_steps; what follows the first layer's first step, from `middle` on
-    # what follows the second layer's shift
+    # int64 [n, 4], see apply_steps: what follows the first layer's first step, and from `middle` on what
+    # follows the second layer's shift
+    steps: Array
     middle: int
     matrices: Array  # float [M, W, W], W widest of all: the second layer's for messages, for roots if `root`
     affine: Array  # float [n', 3, W]: scale, shift and slope
     root: bool  # whether the second layer has a root
-    start: Array  # float [k']: shift of the second layer's first step, whose scale is folded into the matrices
+    start: Array  # float [k']: shift of the second layer's first step; its scale is folded into the matrices
 
 
 class Pairs(NamedTuple):
@@ -199,44 +200,81 @@ def _fetch(t: int, indptr: Array, degree: Array, factors: Array, record: Array) 
 
 
 @njit(cache=True, forceinline=True)
-def _fetch_row(t: int, indptr: Array, nodes: Array) -> None:
-    """Ask for the beginning of the row of t."""
-    prefetch(nodes, indptr[t])
+def _look_ahead(
+    item: int, ends: Array, indptr: Array, nodes: Array, degree: Array, factors: Array, record: Array
+) -> None:
+    """Ask for what later pairs read: records two pairs ahead, the row that is walked one ahead."""
+    if item + 1 < ends.shape[1]:
+        prefetch(nodes, indptr[ends[1, item + 1]])
+    if item + 2 < ends.shape[1]:
+        _fetch(ends[1, item + 2], indptr, degree, factors, record)
+        if ends[0, item + 2] != ends[0, item + 1]:
+            _fetch(ends[0, item + 2], indptr, degree, factors, record)
+
+
+@njit(cache=True, forceinline=True, fastmath=FAST)
+def _start_sum(
+    t: int, base: int, moved: Any, weighted: bool, indptr: Array, nodes: Array, arrive: Array, leave: Array,
+    factors: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
+) -> None:  # fmt: skip
+    """Base sum of an endpoint into a row: the one that is kept, or worked out here where none fits."""
+    if base >= 0:
+        for c in range(channels):
+            rows[row, c] = record[t, BASE + base, c]
+    else:
+        _base(t, moved, weighted, indptr, nodes, arrive, leave, factors, seen, slope, record, channels, rows,
+              row)  # fmt: skip
+
+
+@njit(cache=True, forceinline=True, fastmath=FAST)
+def _drop_partner(
+    t: int, o: int, was_2: Any, leave_1: Any, moved: Any, factors: Array, seen: Array, slope: Any,
+    record: Array, channels: int, rows: Array, row: int,
+) -> None:  # fmt: skip
+    """Take the partner's term out of a base sum, which holds it as any other neighbour's."""
+    if was_2 != 0.0:
+        move, coefficient = factors[o, RECEIVE] * leave_1 * moved, was_2 * factors[o, SEND]
+        for c in range(channels):
+            rows[row, c] -= coefficient * leaky(seen[o, c] + move * record[t, MESSAGE, c], slope)
+
+
+@njit(cache=True, forceinline=True, fastmath=FAST)
+def _second_layer(result: int, hidden: int, matrices: Array, root: bool, start: Array, rows: Array) -> int:
+    """First step of the second layer, from the scaled sums and the endpoints' hidden values; where it is."""
+    target = HIDDEN + SPARE - result
+    for c in range(start.size):
+        rows[target, c] = start[c]
+        rows[target + 1, c] = start[c]
+    apply_matrix(matrices, 0, hidden, start.size, rows, SUMS, target)
+    if root:
+        apply_matrix(matrices, 1, hidden, start.size, rows, result, target)
+    return target
 
 
 @njit(cache=True, fastmath=FAST)
 def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -> None:
-    """The pairs of one thread; see :func:`toggle_pairs`."""
+    """The pairs of one thread; see :func:`toggle_pairs`. The suffixes are those of `long` and `short`."""
     (kind, depth, weighted, indptr, nodes, arrive, leave, degree, factors, seen, seen_slope,
      record, rooted, shift, slope, width, steps, middle, matrices, affine, root, start) = kernel  # fmt: skip
     order, ends, swapped, cuts, insert, base_of, weights = pairs
-    hidden, last = width[1], width[2]
-    number = seen.dtype.type
+    hidden, last, number = width[1], width[2], seen.dtype.type
     rows = np.zeros((NUM_ROWS, width[3]), seen.dtype)
-    mark = marks[thread]
-    marked = -1
+    mark, marked = marks[thread], -1
     for item in range(cuts[thread], cuts[thread + 1]):
-        # What comes later is asked for now: records two pairs ahead, the row that is walked one ahead.
-        if item + 1 < order.size:
-            _fetch_row(ends[1, item + 1], indptr, nodes)
-        if item + 2 < order.size:
-            _fetch(ends[1, item + 2], indptr, degree, factors, record)
-            if ends[0, item + 2] != ends[0, item + 1]:
-                _fetch(ends[0, item + 2], indptr, degree, factors, record)
+        _look_ahead(item, ends, indptr, nodes, degree, factors, record)
         long, short, pair, side = ends[0, item], ends[1, item], order[item], int(swapped[item])
-        if long != marked and depth == 2 and kind == GCN:
+        inserted, other = insert[pair], 1 - side
+        if kind == GCN and depth == 2 and long != marked:
             for position in range(indptr[long], indptr[long + 1]):
                 mark[nodes[position]] = position
             marked = long
-        inserted = insert[pair]
-        # Weights of the arc into long and into short, in layers 1 and 2, before and after.
+        # Weights of the arcs into long and short in layers 1 and 2, before and after; degrees after.
         was1_l = was1_s = was2_l = was2_s = number(0.0 if inserted else 1.0)
         now1_l = now1_s = now2_l = now2_s = number(1.0 if inserted else 0.0)
         degree_l = degree[long] + (1.0 if inserted else -1.0)
         degree_s = degree[short] + (1.0 if inserted else -1.0)
-        base_l = base_s = int(inserted)
+        base_l = base_s = int(inserted) if kind == GCN else 0
         if weighted:
-            other = 1 - side
             was1_l, was1_s = number(weights[pair, WAS_1, side]), number(weights[pair, WAS_1, other])
             was2_l, was2_s = number(weights[pair, WAS_2, side]), number(weights[pair, WAS_2, other])
             now1_l, now1_s = number(weights[pair, NOW_1, side]), number(weights[pair, NOW_1, other])
@@ -245,63 +283,37 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
             base_l, base_s = base_of[side, pair], base_of[other, pair]
         a_l, a_s = number(_receive(kind, degree_l)), number(_receive(kind, degree_s))
         b_l, b_s = (a_l, a_s) if kind == GCN else (number(1.0), number(1.0))
-        moved_l, moved_s = b_l - factors[long, SEND], b_s - factors[short, SEND]
-        _own_hidden(long, short, a_l, now1_l * b_s - was1_l * factors[short, SEND], factors[long, LOOP_1] * b_l, record,
+        send_l, send_s = factors[long, SEND], factors[short, SEND]
+        _own_hidden(long, short, a_l, now1_l * b_s - was1_l * send_s, factors[long, LOOP_1] * b_l, record,
                     rooted, shift, slope, rows, HIDDEN)  # fmt: skip
-        _own_hidden(short, long, a_s, now1_s * b_l - was1_s * factors[long, SEND], factors[short, LOOP_1] * b_s, record,
+        _own_hidden(short, long, a_s, now1_s * b_l - was1_s * send_l, factors[short, LOOP_1] * b_s, record,
                     rooted, shift, slope, rows, HIDDEN + 1)  # fmt: skip
-        result = HIDDEN
-        if middle > 0:
-            result = apply_steps(steps, 0, middle, matrices, affine, rows, HIDDEN, SPARE)
+        result = apply_steps(steps, 0, middle, matrices, affine, rows, HIDDEN, SPARE) if middle else HIDDEN
         if depth == 2:
-            if kind != GCN:
-                base_l = base_s = 0
-            if base_l >= 0:
-                for c in range(hidden):
-                    rows[SUMS, c] = record[long, BASE + base_l, c]
-            else:
-                _base(long, moved_l, weighted, indptr, nodes, arrive, leave, factors, seen,
-                      seen_slope, record, hidden, rows, SUMS)  # fmt: skip
-            if base_s >= 0:
-                for c in range(hidden):
-                    rows[SUMS + 1, c] = record[short, BASE + base_s, c]
-            else:
-                _base(short, moved_s, weighted, indptr, nodes, arrive, leave, factors, seen,
-                      seen_slope, record, hidden, rows, SUMS + 1)  # fmt: skip
+            moved_l, moved_s = b_l - send_l, b_s - send_s
+            _start_sum(long, base_l, moved_l, weighted, indptr, nodes, arrive, leave, factors, seen,
+                       seen_slope, record, hidden, rows, SUMS)  # fmt: skip
+            _start_sum(short, base_s, moved_s, weighted, indptr, nodes, arrive, leave, factors, seen,
+                       seen_slope, record, hidden, rows, SUMS + 1)  # fmt: skip
             if kind == GCN:
                 _common_neighbours(long, short, moved_l, moved_s, weighted, indptr, nodes, arrive, leave,
                                    factors, mark, seen, seen_slope, record, hidden, rows)  # fmt: skip
-            if was2_l != 0.0:  # the base holds the partner as any other neighbour
-                move = factors[short, RECEIVE] * was1_s * moved_l
-                for c in range(hidden):
-                    value = leaky(seen[short, c] + move * record[long, MESSAGE, c], seen_slope)
-                    rows[SUMS, c] -= was2_l * factors[short, SEND] * value
-            if was2_s != 0.0:
-                move = factors[long, RECEIVE] * was1_l * moved_s
-                for c in range(hidden):
-                    value = leaky(seen[long, c] + move * record[short, MESSAGE, c], seen_slope)
-                    rows[SUMS + 1, c] -= was2_s * factors[long, SEND] * value
-            from_s, from_l = now2_l * b_s, now2_s * b_l
-            own_l, own_s = factors[long, LOOP_2] * b_l, factors[short, LOOP_2] * b_s
+            _drop_partner(long, short, was2_l, was1_s, moved_l, factors, seen, seen_slope, record, hidden,
+                          rows, SUMS)  # fmt: skip
+            _drop_partner(short, long, was2_s, was1_l, moved_s, factors, seen, seen_slope, record, hidden,
+                          rows, SUMS + 1)  # fmt: skip
+            from_s, own_l = now2_l * b_s, factors[long, LOOP_2] * b_l
+            from_l, own_s = now2_s * b_l, factors[short, LOOP_2] * b_s
             for c in range(hidden):
                 h_l, h_s = rows[result, c], rows[result + 1, c]
                 rows[SUMS, c] = a_l * (rows[SUMS, c] + from_s * h_s + own_l * h_l)
                 rows[SUMS + 1, c] = a_s * (rows[SUMS + 1, c] + from_l * h_l + own_s * h_s)
-            spare = HIDDEN + SPARE - result
-            for c in range(start.size):
-                rows[spare, c] = start[c]
-                rows[spare + 1, c] = start[c]
-            apply_matrix(matrices, 0, hidden, start.size, rows, SUMS, spare)
-            if root:
-                apply_matrix(matrices, 1, hidden, start.size, rows, result, spare)
-            result = spare
+            result = _second_layer(result, hidden, matrices, root, start, rows)
             if middle < steps.shape[0]:
-                result = apply_steps(
-                    steps, middle, steps.shape[0], matrices, affine, rows, spare, SUMS
-                )
+                result = apply_steps(steps, middle, steps.shape[0], matrices, affine, rows, result, SUMS)
         for c in range(last):
             out[side, pair, c] = rows[result, c]
-            out[1 - side, pair, c] = rows[result + 1, c]
+            out[other, pair, c] = rows[result + 1, c]
 
 
 @njit(parallel=True, cache=True, fastmath=FAST)

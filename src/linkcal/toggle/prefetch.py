@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 __all__ = ["prefetch"]
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def prefetch(_typing: Any, array: Any, index: Any) -> Any:
     """Fetch the cache line of ``array.flat[index]`` of a contiguous array; nothing is read or changed.
 

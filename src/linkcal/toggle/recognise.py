@@ -269,9 +269,7 @@ def _normalised(x: Tensor) -> Tensor:
 
 def _additive(bias: Tensor | None, weight: Tensor) -> Layer:
     """A layer whose update only adds a bias; kind and message are filled in by the caller."""
-    return Layer(
-        kind="sum", message=lambda x: x, update=_AddBias(bias), steps=_bias_step(bias, weight)
-    )
+    return Layer(kind="sum", message=lambda x: x, update=_AddBias(bias), steps=_bias_step(bias, weight))
 
 
 def _bias_step(bias: Tensor | None, weight: Tensor) -> tuple[Step, ...] | None:
