@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numba
 import pytest
 import torch
 from torch import nn
@@ -181,17 +182,28 @@ def test_order_of_edges(cls):
 
 
 @pytest.mark.parametrize("cls", FAST)
-def test_number_of_threads(cls):
-    """Bit for bit."""
+@pytest.mark.parametrize("undirected", [True, False])
+def test_number_of_threads(cls, undirected):
+    """Bit for bit, on a graph large enough that the compiled loops are shared out."""
+    if numba.config.NUMBA_NUM_THREADS < 2:
+        pytest.skip("needs two Numba threads")
+    generator = torch.Generator().manual_seed(0)
+    arcs = torch.randint(300, (2, 3000), generator=generator)
+    arcs = torch.cat([arcs, arcs.flip(0)], dim=1) if undirected else arcs
+    pairs = torch.combinations(torch.arange(300)).T[:, ::7]
+    x = features(300, 4, torch.float32)
     before = torch.get_num_threads()
     results = []
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            results.append(toggle(model_of(cls)))
+            results.append(toggle_edges(model_of(cls), x, arcs, pairs, undirected=undirected))
     finally:
         torch.set_num_threads(before)
-    assert_identical(*results)
+    assert results[0].method == "kernel"
+    for name in ("absent", "present", "in_graph"):
+        assert torch.equal(getattr(results[0], name), getattr(results[1], name)), name
+    assert_same(*results)
 
 
 def test_int32_indices():

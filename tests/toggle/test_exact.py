@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch_geometric.nn import LayerNorm
 
 from linkcal.models import GCN
 from linkcal.toggle import toggle_edges
@@ -36,7 +37,10 @@ def test_linkcal_models(data, case, dtype):
 @given(st.data(), toggle_cases(), DTYPES)
 def test_pyg_autoencoders(data, case, dtype):
     width = data.draw(st.integers(1, 4))
-    model = data.draw(pyg_models(width)).to(dtype)
+    model = data.draw(pyg_models(width))
+    if any(isinstance(module, LayerNorm) for module in model.modules()):
+        dtype = torch.float64  # the norm divides by a row's spread: where that is near 0, float32 says little
+    model = model.to(dtype)
     assert_equals_naive(model, features(case.num_nodes, width, dtype, case.seed), case, "fast", "delta")
 
 

@@ -46,7 +46,7 @@ def test_graph_without_features():
     model = build(3, num_nodes=12)
     model.positions = features(12, P, torch.float32)
     assert_equals_naive(model, torch.arange(12), case, "auto", "delta")
-    assert toggle_edges(model, torch.arange(12), case.edge_index, case.pairs).method == "delta"
+    assert toggle_edges(model, torch.arange(12), case.edge_index, case.pairs).method == "kernel"
 
 
 def test_by_hand():

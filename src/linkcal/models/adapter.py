@@ -233,9 +233,9 @@ class AdaptedLinkPredictor(nn.Module):
         self.module_returns = module_returns
         self._num_nodes = 0
 
-    def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Node embeddings z [N, d] of the wrapped module."""
-        z = cast("Any", self.module).encode(x, edge_index)
+    def encode(self, x: Tensor, edge_index: Tensor, **options: Any) -> Tensor:
+        """Node embeddings z [N, d] of the wrapped module; `options` (``edge_weight=``) are handed on."""
+        z = cast("Any", self.module).encode(x, edge_index, **options)
         if not isinstance(z, Tensor) or z.ndim != 2:
             raise UnsupportedModelError(
                 f"{_describe(self.module)}.encode must return a tensor of shape [N, d], "

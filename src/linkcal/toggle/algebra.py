@@ -5,8 +5,9 @@ A layer computes, for every node i with in-neighbours N(i),
     pre_i = a(d_i) * (sum_{j in N(i)} q_ij b(d_j) m(x_j) + q_ii b(d_i) m(x_i)) + r(x_i)
     h_i   = f(pre_i)
 
-with row-wise maps ``m`` (message), ``r`` (root), ``f`` (update), edge multiplicities ``q`` and a weighted
-in-degree ``d``. The kinds of aggregation differ in the factors ``a`` and ``b`` alone:
+with row-wise maps ``m`` (message), ``r`` (root), ``f`` (update), edge weights or multiplicities ``q`` and an
+in-degree ``d``: the sum of ``q`` for gcn, the number of arcs for mean. The kinds of aggregation differ in the
+factors ``a`` and ``b`` alone:
 
     kind   a(d)          b(d)          layers
     gcn    d ** -1/2     d ** -1/2     GCNConv (Kipf & Welling, arXiv 1609.02907, eq. 2)
@@ -28,26 +29,26 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-__all__ = ["Elementwise", "Kind", "Layer", "receiver_factor", "sender_factor"]
+__all__ = ["Elementwise", "Kind", "Layer", "Step", "receiver_factor", "sender_factor"]
 
 Kind = Literal["gcn", "mean", "sum"]
 RowMap = Callable[[Tensor], Tensor]
 
 
-def receiver_factor(kind: Kind, degree: Tensor) -> Tensor:
-    """``a(d)`` of the receiving node, elementwise."""
+def receiver_factor(kind: Kind, degree: Tensor, dtype: torch.dtype) -> Tensor:
+    """``a(d)`` of the receiving node, elementwise; computed in the dtype of `degree`, returned in `dtype`."""
     if kind == "gcn":
-        return _inverse_sqrt(degree)
+        return _inverse_sqrt(degree).to(dtype)
     if kind == "mean":
-        return 1.0 / degree.clamp(min=1.0)
-    return torch.ones_like(degree)
+        return (1.0 / degree.clamp(min=1.0)).to(dtype)
+    return torch.ones_like(degree, dtype=dtype)
 
 
-def sender_factor(kind: Kind, degree: Tensor) -> Tensor:
-    """``b(d)`` of the sending node, elementwise."""
-    return _inverse_sqrt(degree) if kind == "gcn" else torch.ones_like(degree)
+def sender_factor(kind: Kind, degree: Tensor, dtype: torch.dtype) -> Tensor:
+    """``b(d)`` of the sending node, elementwise; as :func:`receiver_factor`."""
+    return _inverse_sqrt(degree).to(dtype) if kind == "gcn" else torch.ones_like(degree, dtype=dtype)
 
 
 def _inverse_sqrt(degree: Tensor) -> Tensor:
@@ -58,10 +59,9 @@ def _inverse_sqrt(degree: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Elementwise:
-    """An update ``f(pre) = leaky(scale * pre + shift)`` per channel, ``leaky(x) = max(x, slope * x)``.
+    """A step ``leaky(scale * value + shift)`` per channel, ``leaky(x) = max(x, slope * x)``.
 
-    Covers bias, batch norm in evaluation mode, identity (slope 1), ReLU (slope 0) and leaky ReLU. Only such
-    updates can run inside the compiled kernel.
+    Covers bias, batch norm in evaluation mode, identity (slope 1), ReLU (slope 0) and leaky ReLU.
 
     Parameters
     ----------
@@ -72,6 +72,10 @@ class Elementwise:
     scale: Tensor
     shift: Tensor
     slope: float
+
+
+#: A step of an update that compiled code evaluates itself; a matrix [k', k] stands for ``value @ matrix.T``.
+Step = Elementwise | Tensor
 
 
 @dataclass(frozen=True)
@@ -91,10 +95,14 @@ class Layer:
         Weight of the self-loop that the layer adds to each node without one; None adds none.
     message_weight : Tensor [k, c], optional
         The matrix of ``m`` where it is linear without bias, so that it may be applied after the sum.
-    elementwise : Elementwise, optional
-        ``f`` in the form that the compiled kernel evaluates itself.
+    root_weight : Tensor [k, c], optional
+        The matrix of ``r`` where it is linear without bias.
+    steps : tuple of Elementwise and Tensor, optional
+        ``f`` step by step, where compiled code can evaluate it: the first step is elementwise.
     arc_factor : callable, [A] -> [A], optional
         ``phi``: the factor of arcs from the distances of their endpoints' positions.
+    conv : nn.Module, optional
+        The module whose messages, before coefficients, are ``m(x)``, where there is one.
     """
 
     kind: Kind
@@ -103,5 +111,7 @@ class Layer:
     root: RowMap | None = None
     self_loop_fill: float | None = None
     message_weight: Tensor | None = None
-    elementwise: Elementwise | None = None
+    root_weight: Tensor | None = None
+    steps: tuple[Step, ...] | None = None
     arc_factor: RowMap | None = None
+    conv: nn.Module | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from linkcal._validation import check_choice, check_edge_index, check_positive_int
-from linkcal.exceptions import InputError
-from linkcal.models import DecodeReturns, PairPredictor, as_link_predictor
+from linkcal.exceptions import InputError, UnsupportedModelError
+from linkcal.models import DecodeReturns, PairPredictor, as_link_predictor, unwrap_link_predictor
 from linkcal.toggle.engine import METHODS, Method, ToggleEngine
 from linkcal.toggle.khop import MAX_BATCH_NODES
 from linkcal.toggle.output import OutputArrays
@@ -36,6 +37,8 @@ def toggle_edges(
     max_batch_nodes: int = MAX_BATCH_NODES,
     block_size: int = BLOCK_SIZE,
     out: Mapping[str, Any] | None = None,
+    edge_weight: Tensor | None = None,
+    insert_weight: float = 1.0,
 ) -> ToggledEmbeddings:
     """Link embeddings and logits of each pair with the pair's own edge absent and present, exactly.
 
@@ -78,6 +81,12 @@ def toggle_edges(
         Arrays, memory maps or CPU tensors named ``absent`` and ``present`` [L, d], ``logit_absent`` and
         ``logit_present`` [L], ``in_graph`` [L] bool, to write into; all five. The result then holds views of
         them.
+    edge_weight : Tensor [E], float, >= 0, optional
+        Weights of the edges, for a model whose ``encode`` takes an argument of that name. Not for
+        ``"khop"``.
+    insert_weight : float, >= 0
+        With `edge_weight`: the weight of an inserted edge, in both directions if `undirected`. A removed edge
+        goes with whatever weight it has.
 
     Returns
     -------
@@ -123,6 +132,8 @@ def toggle_edges(
         num_hops=num_hops,
         max_batch_nodes=max_batch_nodes,
         block_size=block_size,
+        edge_weight=edge_weight,
+        insert_weight=insert_weight,
     )
     number = edge_label_index.shape[1] if hasattr(edge_label_index, "shape") else len(edge_label_index[0])
     return _collected(blocks, number, out)
@@ -140,6 +151,8 @@ def iter_toggled(
     num_hops: int | None = None,
     max_batch_nodes: int = MAX_BATCH_NODES,
     block_size: int = BLOCK_SIZE,
+    edge_weight: Tensor | None = None,
+    insert_weight: float = 1.0,
 ) -> Iterator[tuple[slice, ToggledEmbeddings]]:
     """Toggle pairs block by block, for results that do not fit into memory.
 
@@ -153,6 +166,8 @@ def iter_toggled(
         As in :func:`toggle_edges`.
     block_size : int
         Pairs per block.
+    edge_weight, insert_weight
+        As in :func:`toggle_edges`.
 
     Yields
     ------
@@ -190,6 +205,8 @@ def iter_toggled(
         decode_returns=decode_returns,
         num_hops=num_hops,
         max_batch_nodes=max_batch_nodes,
+        edge_weight=edge_weight,
+        insert_weight=insert_weight,
     )
     return _blocks(engine, pairs, size)
 
@@ -205,6 +222,8 @@ def toggle_engine(
     decode_returns: DecodeReturns | None = None,
     num_hops: int | None = None,
     max_batch_nodes: int = MAX_BATCH_NODES,
+    edge_weight: Tensor | None = None,
+    insert_weight: float = 1.0,
 ) -> ToggleEngine | PairwiseToggle:
     """The work per graph, done: toggles any number of pairs, call after call, by its method ``toggle``.
 
@@ -214,6 +233,7 @@ def toggle_engine(
     predictor = as_link_predictor(model, decode_returns)
     pairs = _check_pairs(x, sample)
     edge_index = check_edge_index(edge_index, x.size(0))
+    _check_weights(predictor, edge_weight, insert_weight, edge_index)
     if isinstance(predictor, PairPredictor):
         return PairwiseToggle(predictor, x, edge_index, undirected=undirected, method=method)
     return ToggleEngine(
@@ -225,6 +245,8 @@ def toggle_engine(
         num_hops=None if num_hops is None else check_positive_int(num_hops, "num_hops"),
         max_batch_nodes=check_positive_int(max_batch_nodes, "max_batch_nodes"),
         sample=pairs,
+        edge_weight=edge_weight,
+        insert_weight=float(insert_weight),
     )
 
 
@@ -268,7 +290,9 @@ def _check_pairs(x: Tensor, edge_label_index: Tensor) -> Tensor:
     if not isinstance(x, Tensor) or x.ndim not in (1, 2):
         shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x must be a tensor of shape [N, F] or [N], got {shape}")
-    if x.dtype.is_floating_point and not bool(torch.isfinite(x).all()):
+    # The sum is finite only if all values are, and costs a tenth of asking each.
+    finite = not x.dtype.is_floating_point or bool(x.sum().isfinite())
+    if not finite and not bool(torch.isfinite(x).all()):
         raise InputError(f"x must be finite, {int((~torch.isfinite(x)).sum())} values are not")
     pairs = check_edge_index(edge_label_index, x.size(0), "edge_label_index")
     loops = pairs[0] == pairs[1]
@@ -276,3 +300,30 @@ def _check_pairs(x: Tensor, edge_label_index: Tensor) -> Tensor:
         node = int(pairs[0][loops][0])
         raise InputError(f"edge_label_index must join two different nodes, got ({node}, {node})")
     return pairs
+
+
+def _check_weights(
+    predictor: nn.Module, edge_weight: Tensor | None, insert_weight: float, edge_index: Tensor
+) -> None:
+    """Check `edge_weight` and `insert_weight`, and that the model's ``encode`` takes weights."""
+    if edge_weight is None:
+        if insert_weight != 1.0:
+            raise InputError(f"insert_weight must be 1.0 without edge_weight, got {insert_weight!r}")
+        return
+    expected = [edge_index.size(1)]
+    if not isinstance(edge_weight, Tensor) or list(edge_weight.shape) != expected:
+        came = list(edge_weight.shape) if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
+        raise InputError(f"edge_weight must be a tensor of shape {expected}, got {came}")
+    if not edge_weight.dtype.is_floating_point:
+        raise InputError(f"edge_weight must hold floats, got {edge_weight.dtype}")
+    wrong = ~(torch.isfinite(edge_weight) & (edge_weight >= 0))
+    if bool(wrong.any()):
+        raise InputError(f"edge_weight must be finite and >= 0, got {float(edge_weight[wrong][0])}")
+    if not 0.0 <= insert_weight < float("inf"):
+        raise InputError(f"insert_weight must be finite and >= 0, got {insert_weight!r}")
+    takes: Any = None
+    if not isinstance(predictor, PairPredictor):
+        takes = inspect.signature(unwrap_link_predictor(predictor).encode).parameters  # type: ignore[arg-type]
+    if takes is None or not any(p.name == "edge_weight" or p.kind is p.VAR_KEYWORD for p in takes.values()):
+        name = type(unwrap_link_predictor(predictor)).__name__
+        raise UnsupportedModelError(f"model.encode must take edge_weight to use it, {name}'s does not")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from linkcal.models.peg import arc_distance
 from linkcal.toggle.algebra import Layer, receiver_factor, sender_factor
@@ -23,8 +23,9 @@ class LayerCache:
     Parameters
     ----------
     layer : Layer
-    degree : Tensor [N]
-        ``d``: in-arcs with multiplicity plus the self-loop's weight.
+    degree : Tensor [N], float64
+        ``d``: weights (for mean the number) of in-arcs plus the self-loop's. In float64, since a toggle takes
+        a weight off again.
     self_loop : Tensor [N]
         ``q_ii``.
     message : Tensor [N, k]
@@ -65,8 +66,9 @@ class LayerCache:
 def sum_over_senders(graph: ToggleGraph, values: Tensor, arc_factor: Tensor | None = None) -> Tensor:
     """``sum_{j in N(i)} q_ij xi_ij values_j`` for every node, [N, k]; without `arc_factor` xi is 1."""
     weights = torch.ones(1, dtype=values.dtype, device=values.device).expand(graph.senders.numel())
-    if graph.multiplicity is not None:
-        weights = graph.multiplicity.to(values.dtype)
+    arc_weights = graph.arc_weights()
+    if arc_weights is not None:
+        weights = arc_weights.to(values.dtype)
     if arc_factor is not None:
         weights = weights * arc_factor
     with warnings.catch_warnings():
@@ -83,31 +85,46 @@ def sum_over_senders(graph: ToggleGraph, values: Tensor, arc_factor: Tensor | No
 
 
 def forward_with_cache(
-    layers: Sequence[Layer], graph: ToggleGraph, features: Tensor, positions: Tensor | None = None
+    layers: Sequence[Layer],
+    graph: ToggleGraph,
+    features: Tensor,
+    positions: Tensor | None = None,
+    sent: Mapping[nn.Module, Tensor] | None = None,
 ) -> tuple[Tensor, list[LayerCache]]:
-    """Node embeddings z [N, d] and each layer's cache, in the dtype of `features`."""
+    """Node embeddings z [N, d] and each layer's cache, in the dtype of `features`.
+
+    `sent` may hold what modules passed as messages in the model's own forward pass, by the layers' `conv`: a
+    layer's ``m(x)`` is then taken from there, not computed again.
+    """
     caches = []
-    arcs_in = graph.in_degree().to(features.dtype)
     h = features
     for layer in layers:
-        self_loop = _self_loop_weight(layer, graph, h.dtype)
-        degree = arcs_in + self_loop
-        message = layer.message(h)
-        sent = sender_factor(layer.kind, degree)[:, None] * message
-        arc_factor, loop_factor = _arc_factors(layer, graph, positions)
-        aggregate = sum_over_senders(graph, sent, arc_factor)
-        looped = self_loop if loop_factor is None else self_loop * loop_factor
-        pre = receiver_factor(layer.kind, degree)[:, None] * (aggregate + looped[:, None] * sent)
-        root = None if layer.root is None else layer.root(h)
-        if root is not None:
-            pre = pre + root
-        caches.append(
-            LayerCache(
-                layer, degree, self_loop, message, aggregate, root, pre, positions, arc_factor, loop_factor
-            )
-        )
-        h = layer.update(pre)
+        message = None if sent is None or layer.conv is None else sent.get(layer.conv)
+        if message is None:
+            message = layer.message(h)
+        cache = _layer_cache(layer, graph, message, None if layer.root is None else layer.root(h), positions)
+        caches.append(cache)
+        h = layer.update(cache.pre)
     return h, caches
+
+
+def _layer_cache(
+    layer: Layer, graph: ToggleGraph, message: Tensor, root: Tensor | None, positions: Tensor | None
+) -> LayerCache:
+    self_loop = _self_loop_weight(layer, graph, message.dtype)
+    counted = layer.kind == "mean"
+    degree = graph.in_degree(weighted=not counted).double()
+    degree += (graph.self_loops if counted else self_loop).double()
+    sent = sender_factor(layer.kind, degree, message.dtype)[:, None] * message
+    arc_factor, loop_factor = _arc_factors(layer, graph, positions)
+    aggregate = sum_over_senders(graph, sent, arc_factor)
+    looped = self_loop if loop_factor is None else self_loop * loop_factor
+    pre = receiver_factor(layer.kind, degree, message.dtype)[:, None] * (aggregate + looped[:, None] * sent)
+    if root is not None:
+        pre = pre + root
+    return LayerCache(
+        layer, degree, self_loop, message, aggregate, root, pre, positions, arc_factor, loop_factor
+    )
 
 
 def _arc_factors(
@@ -122,8 +139,10 @@ def _arc_factors(
 
 
 def _self_loop_weight(layer: Layer, graph: ToggleGraph, dtype: torch.dtype) -> Tensor:
+    """``q_ii`` [N]; with weights, GCNConv keeps that of a loop that is there."""
     loops = graph.self_loops.to(dtype)
     if layer.self_loop_fill is None:
-        return loops
+        return loops if graph.loop_weight is None else graph.loop_weight[0].to(dtype)
     # PyG's add_remaining_self_loops: a loop that is there keeps weight 1, however often it is repeated.
-    return torch.where(loops > 0, torch.ones_like(loops), torch.full_like(loops, layer.self_loop_fill))
+    kept = torch.ones_like(loops) if graph.loop_weight is None else graph.loop_weight[1].to(dtype)
+    return torch.where(loops > 0, kept, torch.full_like(loops, layer.self_loop_fill))

@@ -22,7 +22,7 @@ from linkcal.toggle.algebra import receiver_factor, sender_factor
 from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
 
-__all__ = ["delta_endpoints"]
+__all__ = ["arc_change", "delta_endpoints"]
 
 #: Rows (pair, node) and arcs that one block may hold; with k = 32 in float32 about 0.5 GB at the peak.
 MAX_BLOCK_ARCS = 1 << 20
@@ -63,7 +63,8 @@ class _Rows:
 class _Block:
     """A block of P pairs and the A arcs that toggle.
 
-    Arc a belongs to pair `pair`, runs `source` -> `target` and changes its multiplicity by `change`.
+    Arc a belongs to pair `pair`, runs `source` -> `target` and changes its weight by `change` and the number
+    of arcs by `count`.
     """
 
     graph: ToggleGraph  # rows list senders
@@ -72,7 +73,8 @@ class _Block:
     pair: Tensor  # [A]
     source: Tensor  # [A]
     target: Tensor  # [A]
-    change: Tensor  # [A], int64: +1 inserted, -multiplicity removed
+    change: Tensor  # [A], float64: weight inserted, minus the weight removed
+    count: Tensor  # [A], float64: +1 inserted, -multiplicity removed
 
     @property
     def source_key(self) -> Tensor:
@@ -89,6 +91,7 @@ def delta_endpoints(
     pairs: Tensor,
     insert: Tensor,
     *,
+    insert_weight: float = 1.0,
     max_block_arcs: int = MAX_BLOCK_ARCS,
 ) -> tuple[Tensor, Tensor]:
     """Node embeddings of both endpoints of each pair after its edge is toggled.
@@ -100,6 +103,8 @@ def delta_endpoints(
     graph : ToggleGraph
     pairs : Tensor [2, L], int64
     insert : Tensor [L], bool
+    insert_weight : float
+        Weight of inserted edges.
     max_block_arcs : int
         Bound on the arcs held at once; a single pair may exceed it.
 
@@ -110,35 +115,50 @@ def delta_endpoints(
     receivers = graph.transposed()
     sources, targets = [], []
     for block in _split_by_cost(_arcs_per_pair(graph, receivers, pairs, len(caches)), max_block_arcs):
-        z_source, z_target = _toggle_block(caches, graph, receivers, pairs[:, block], insert[block])
+        toggled = _make_block(graph, receivers, pairs[:, block], insert[block], insert_weight)
+        z_source, z_target = _toggle_block(caches, toggled, pairs[:, block])
         sources.append(z_source)
         targets.append(z_target)
     return torch.cat(sources), torch.cat(targets)
 
 
-def _toggle_block(
-    caches: Sequence[LayerCache], graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, insert: Tensor
-) -> tuple[Tensor, Tensor]:
-    block = _make_block(graph, receivers, pairs, insert)
-    changed, hidden = _Rows(block.endpoints.key[:0], graph.num_nodes), None
+def _toggle_block(caches: Sequence[LayerCache], block: _Block, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    num_nodes = block.graph.num_nodes
+    changed, hidden = _Rows(block.endpoints.key[:0], num_nodes), None
     for index, rows in enumerate(_rows_per_layer(block, caches)):
         hidden = _advance(caches[index], block, changed, hidden, rows)
         changed = rows
     assert hidden is not None
-    number = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes
+    number = torch.arange(pairs.size(1), device=pairs.device) * num_nodes
     return hidden[changed.find(number + pairs[0])[1]], hidden[changed.find(number + pairs[1])[1]]
 
 
-def _make_block(graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, insert: Tensor) -> _Block:
+def _make_block(
+    graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, insert: Tensor, insert_weight: float
+) -> _Block:
     number = torch.arange(pairs.size(1), device=pairs.device)
     source, target = pairs
     if graph.undirected:
         source, target = torch.cat([pairs[0], pairs[1]]), torch.cat([pairs[1], pairs[0]])
         number, insert = number.repeat(2), insert.repeat(2)
-    change = torch.where(insert, 1, -graph.arc_multiplicity(source, target))
     base = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes
     endpoints = _Rows.of(torch.cat([base + pairs[0], base + pairs[1]]), graph.num_nodes)
-    return _Block(graph, receivers, endpoints, number, source, target, change)
+    change, count = arc_change(graph, source, target, insert, insert_weight)
+    return _Block(graph, receivers, endpoints, number, source, target, change, count)
+
+
+def arc_change(
+    graph: ToggleGraph, source: Tensor, target: Tensor, insert: Tensor, insert_weight: float
+) -> tuple[Tensor, Tensor]:
+    """Change of the weight and of the number of each toggled arc, [A], float64."""
+    position = graph.find(source, target)[1]
+    changes = []
+    for values, inserted in ((graph.arc_weights(), insert_weight), (graph.multiplicity, 1.0)):
+        present = torch.ones_like(position, dtype=torch.float64)
+        if values is not None and values.numel():
+            present = values[position].double()
+        changes.append(torch.where(insert, inserted, -present))
+    return changes[0], changes[1]
 
 
 def _rows_per_layer(block: _Block, caches: Sequence[LayerCache]) -> list[_Rows]:
@@ -189,15 +209,15 @@ def _advance(cache: LayerCache, block: _Block, changed: _Rows, hidden: Tensor | 
     if senders.key.numel():
         _add_moved(aggregate, after - before, cache, block, senders, rows)
     _add_toggled_arcs(aggregate, cache, block, senders, after, rows)
-    sent = sender_factor(layer.kind, cache.degree[node])[:, None] * cache.message[node]
+    sent = sender_factor(layer.kind, cache.degree[node], aggregate.dtype)[:, None] * cache.message[node]
     known, row = senders.find(rows.key)
     sent[known] = after[row[known]]
-    degree = cache.degree[node] + _degree_change(block, rows, cache.degree.dtype)
+    degree = _toggled_degree(cache, block, rows)
     looped = cache.self_loop[node]
     if cache.loop_factor is not None:
         looped = looped * cache.loop_factor
     aggregate += looped[:, None] * sent
-    pre = receiver_factor(layer.kind, degree)[:, None] * aggregate
+    pre = receiver_factor(layer.kind, degree, aggregate.dtype)[:, None] * aggregate
     if layer.root is not None:
         assert cache.root is not None
         root = cache.root[node]
@@ -218,19 +238,25 @@ def _sender_values(
     senders = _Rows.of(key, block.graph.num_nodes)
     node = senders.node
     message = cache.message[node]
-    degree = cache.degree[node]
-    before = sender_factor(cache.layer.kind, degree)[:, None] * message
+    before = sender_factor(cache.layer.kind, cache.degree[node], message.dtype)[:, None] * message
     if hidden is not None and hidden.size(0):
         message[senders.find(changed.key)[1]] = cache.layer.message(hidden)
-    degree = degree + _degree_change(block, senders, degree.dtype)
-    return senders, before, sender_factor(cache.layer.kind, degree)[:, None] * message
+    degree = _toggled_degree(cache, block, senders)
+    return senders, before, sender_factor(cache.layer.kind, degree, message.dtype)[:, None] * message
 
 
-def _degree_change(block: _Block, rows: _Rows, dtype: torch.dtype) -> Tensor:
-    """Change of the in-degree at each row, [R]."""
-    change = torch.zeros(rows.key.numel(), dtype=dtype, device=rows.key.device)
+def _toggled_degree(cache: LayerCache, block: _Block, rows: _Rows) -> Tensor:
+    """In-degree after the toggle at each row, [R], float64."""
     found, row = rows.find(block.target_key)
-    return change.index_add_(0, row[found], block.change[found].to(dtype))
+    change = (block.count if cache.layer.kind == "mean" else block.change)[found]
+    degree = cache.degree[rows.node].index_add_(0, row[found], change)
+    if cache.layer.kind == "mean":
+        return degree
+    # What is left when a node's only arc goes is its self-loop, without the rounding of a difference.
+    row, target = row[found], block.target[found]
+    alone = (change < 0) & (block.graph.indptr[target + 1] - block.graph.indptr[target] == 1)
+    degree[row[alone]] = cache.self_loop[target[alone]].to(degree.dtype)
+    return degree
 
 
 def _add_moved(
@@ -247,20 +273,19 @@ def _add_moved(
     join = _listed(start, rows.pair)
     if join <= min(push, pull):
         row, sender = _expand(start, rows.pair)
-        quantity = block.graph.arc_multiplicity(senders.node[sender], rows.node[row])
-        found = quantity > 0
-        quantity = quantity[found]
+        found, position = block.graph.find(senders.node[sender], rows.node[row])
+        weight = _taken(block.graph.arc_weights(), position[found])
     elif push < pull:
         sender, position = _expand(block.receivers.indptr, senders.node)
         found, row = rows.find(senders.pair[sender] * rows.num_nodes + block.receivers.senders[position])
-        quantity = _multiplicity(block.receivers, position[found])
+        weight = _taken(block.receivers.arc_weights(), position[found])
     else:
         row, position = _expand(block.graph.indptr, rows.node)
         found, sender = senders.find(rows.pair[row] * rows.num_nodes + block.graph.senders[position])
-        quantity = _multiplicity(block.graph, position[found])
+        weight = _taken(block.graph.arc_weights(), position[found])
     contribution = moved[sender[found]]
-    if block.graph.multiplicity is not None:
-        contribution = contribution * quantity.to(moved.dtype)[:, None]
+    if weight is not None:
+        contribution = contribution * weight.to(moved.dtype)[:, None]
     if cache.arc_factor is not None:
         place = block.graph.find(senders.node[sender[found]], rows.node[row[found]])[1]
         contribution = contribution * cache.arc_factor[place][:, None]
@@ -272,8 +297,8 @@ def _listed(indptr: Tensor, rows: Tensor) -> int:
     return int((indptr[rows + 1] - indptr[rows]).sum())
 
 
-def _multiplicity(graph: ToggleGraph, position: Tensor) -> Tensor:
-    return torch.ones_like(position) if graph.multiplicity is None else graph.multiplicity[position]
+def _taken(values: Tensor | None, position: Tensor) -> Tensor | None:
+    return None if values is None else values[position]
 
 
 def _add_toggled_arcs(
@@ -282,7 +307,9 @@ def _add_toggled_arcs(
     """Add each toggled arc's own term ``change * xi * b'_source m'_source`` at its target, in place."""
     found, row = rows.find(block.target_key)
     source = block.source[found]
-    value = sender_factor(cache.layer.kind, cache.degree[source])[:, None] * cache.message[source]
+    value = (
+        sender_factor(cache.layer.kind, cache.degree[source], after.dtype)[:, None] * cache.message[source]
+    )
     known, sender = senders.find(block.source_key[found])
     value[known] = after[sender[known]]
     factor = cache.factor_between(source, block.target[found])

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from linkcal.exceptions import UnsupportedModelError
-from linkcal.models import link_embedding_of, unwrap_link_predictor
-from linkcal.toggle.cache import forward_with_cache
+from linkcal.models import LinkPredictor, link_embedding_of, unwrap_link_predictor
+from linkcal.toggle.cache import LayerCache, forward_with_cache
 from linkcal.toggle.delta import delta_endpoints
-from linkcal.toggle.fused import FusedGCN, fused_applies
+from linkcal.toggle.fused import CompiledToggle, kernel_applies
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.khop import (
     SubgraphExtractor,
@@ -22,19 +22,23 @@ from linkcal.toggle.khop import (
     refuse_global,
     verify_khop,
 )
-from linkcal.toggle.naive import naive_endpoints
+from linkcal.toggle.naive import encode, naive_endpoints
 from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse_stateful
 from linkcal.toggle.result import ToggledEmbeddings
 
 __all__ = ["METHODS", "Method", "ToggleEngine"]
 
+#: Bytes of one layer's messages above which a known encoder is not run as it is: PyG writes the message of
+#: each arc down, twice, where sums over rows of neighbours need none.
+LARGE_MESSAGES = 1 << 28
+
 Method = Literal["auto", "naive", "fast", "delta", "khop"]
 #: Values of the argument `method`.
 METHODS: tuple[str, ...] = get_args(Method)
 
-Endpoints = tuple[Tensor, Tensor]
-#: Endpoint embeddings [L, d] of pairs [2, L] after the toggle; the second argument says which are inserted.
-ToggleFunction = Callable[[Tensor, Tensor], Endpoints]
+#: Node embeddings [2 L, d] of the first nodes of pairs [2, L], then of the second ones, after the toggle; the
+#: second argument says which edges are inserted.
+ToggleFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 class ToggleEngine:
@@ -53,6 +57,10 @@ class ToggleEngine:
     max_batch_nodes : int
     sample : Tensor [2, L], int64
         Pairs from which those are taken on which ``"khop"`` is verified.
+    edge_weight : Tensor [E], float, or None
+        Handed to ``encode`` as its argument of that name.
+    insert_weight : float
+        Weight of inserted edges.
 
     Attributes
     ----------
@@ -78,30 +86,40 @@ class ToggleEngine:
         num_hops: int | None,
         max_batch_nodes: int,
         sample: Tensor,
+        edge_weight: Tensor | None = None,
+        insert_weight: float = 1.0,
     ) -> None:
         refuse_stateful(predictor)
         self.predictor, self.x, self.edge_index = predictor, x, edge_index
-        self.graph = ToggleGraph.from_edge_index(edge_index, x.size(0), undirected=undirected)
+        self.edge_weight, self.insert_weight = edge_weight, insert_weight
+        self.graph = ToggleGraph.from_edge_index(
+            edge_index, x.size(0), undirected=undirected, edge_weight=edge_weight
+        )
+        self.max_batch_nodes = max_batch_nodes
         with torch.no_grad(), evaluating(predictor):
-            with counting_hops(predictor) as counted:
-                self.z = self._encode(edge_index)
-            self.num_hops = counted[0] if num_hops is None else num_hops
-            self.max_batch_nodes = max_batch_nodes
+            if method in ("auto", "fast", "delta") and self._known_and_large(method, sample):
+                return
+            with watching_messages(predictor) as watched:
+                self.z = encode(predictor, x, edge_index, edge_weight)
+            self.sent = watched.sent()
+            self.num_hops = watched.count if num_hops is None else num_hops
             self.method, self._toggled = self._choose(method, sample)
 
     def toggle(self, pairs: Tensor) -> ToggledEmbeddings:
         """Both states of pairs [2, L]; the model's mode is restored before this returns."""
         in_graph = self.graph.contains(pairs)
         with torch.no_grad(), evaluating(self.predictor):
-            untouched = (self.z[pairs[0]], self.z[pairs[1]])
-            toggled = self._toggled(pairs, ~in_graph) if pairs.size(1) else untouched
-            h_absent, logit_absent = _embed_and_score(self.predictor, _where(in_graph, toggled, untouched))
-            h_present, logit_present = _embed_and_score(self.predictor, _where(in_graph, untouched, toggled))
+            untouched = embed_and_score(self.predictor, self.z, pairs)
+            toggled = untouched
+            if pairs.size(1):
+                rows = self._toggled(pairs, ~in_graph)
+                number = torch.arange(pairs.size(1), device=pairs.device)
+                toggled = embed_and_score(self.predictor, rows, torch.stack([number, number + pairs.size(1)]))
+        (h_absent, h_present), (logit_absent, logit_present) = (
+            _sorted_by_state(in_graph, given, changed)
+            for given, changed in zip(untouched, toggled, strict=True)
+        )
         return ToggledEmbeddings(h_absent, h_present, logit_absent, logit_present, in_graph, self.method)
-
-    def _encode(self, edge_index: Tensor) -> Tensor:
-        z: Tensor = self.predictor.encode(self.x, edge_index)  # type: ignore[operator]
-        return z
 
     def _choose(self, method: Method, sample: Tensor) -> tuple[str, ToggleFunction]:
         """Name and function of the method that is exact for the model."""
@@ -122,21 +140,60 @@ class ToggleEngine:
         return "naive", self._naive
 
     def _recognised(self, *, compiled: bool) -> tuple[str, ToggleFunction] | Unrecognised:
-        known = recognise(unwrap_link_predictor(self.predictor))
+        known = recognise(unwrap_link_predictor(self.predictor), weighted=self.edge_weight is not None)
         if not isinstance(known, Recognised):
             return known
         features = known.node_features(self.x)
         if features.dtype not in (torch.float32, torch.float64):
             return Unrecognised(f"its features are {features.dtype}, not float32 or float64")
         positions = None if known.positions is None else known.positions(self.x)
-        z, caches = forward_with_cache(known.layers, self.graph, features, positions)
+        z, caches = forward_with_cache(known.layers, self.graph, features, positions, self.sent)
         if not _agree(z, self.z):
             return Unrecognised("its layers do not reproduce its encode(x)")
-        if compiled and fused_applies(known.layers, self.graph, features):
-            return "kernel", FusedGCN(caches, self.graph).endpoints
-        return "delta", lambda pairs, insert: delta_endpoints(caches, self.graph, pairs, insert)
+        return self._by_layers(caches, compiled=compiled and kernel_applies(known.layers, features))
+
+    def _by_layers(self, caches: list[LayerCache], *, compiled: bool) -> tuple[str, ToggleFunction]:
+        if compiled:
+            hidden = caches[0].layer.update(caches[0].pre)
+            return "kernel", CompiledToggle(caches, hidden, self.graph, self.insert_weight).endpoints
+        return "delta", lambda pairs, insert: torch.cat(
+            delta_endpoints(caches, self.graph, pairs, insert, insert_weight=self.insert_weight)
+        )
+
+    def _known_and_large(self, method: Method, sample: Tensor) -> bool:
+        """Get ready without running ``encode`` on a large graph; False where that is not possible.
+
+        The layers' own sums give z. The model confirms them on the subgraphs around some pairs, and has no
+        hooks or replaced methods by which it might do something else elsewhere.
+        """
+        known = recognise(unwrap_link_predictor(self.predictor))
+        if not isinstance(known, Recognised) or self.edge_weight is not None or not sample.size(1):
+            return False
+        features = known.node_features(self.x)
+        if features.dtype not in (torch.float32, torch.float64) or not _is_plain(self.predictor):
+            return False
+        # The first layer's message of one node tells how wide they are.
+        width = known.layers[0].message(features[:1]).size(1) * features.element_size()
+        if self.graph.senders.numel() * width <= LARGE_MESSAGES:
+            return False
+        positions = None if known.positions is None else known.positions(self.x)
+        self.z, caches = forward_with_cache(known.layers, self.graph, features, positions)
+        self.num_hops = len(known.layers)
+        extractor = SubgraphExtractor(self.graph, self.num_hops, self.max_batch_nodes)
+        try:
+            verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z))
+        except UnsupportedModelError:
+            return False
+        compiled = method != "delta" and kernel_applies(known.layers, features)
+        self.method, self._toggled = self._by_layers(caches, compiled=compiled)
+        return True
 
     def _by_subgraphs(self, sample: Tensor) -> ToggleFunction:
+        if self.edge_weight is not None:
+            raise UnsupportedModelError(
+                "edge_weight must be None for method 'khop', whose subgraphs carry no weights; "
+                "use method='naive'"
+            )
         refuse_global(self.predictor)
         if self.num_hops < 1:
             raise UnsupportedModelError(
@@ -145,11 +202,23 @@ class ToggleEngine:
         extractor = SubgraphExtractor(self.graph, self.num_hops, self.max_batch_nodes)
         if sample.size(1):
             verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z))
-        return lambda pairs, insert: khop_endpoints(self.predictor, self.x, extractor, pairs, insert)
+        return lambda pairs, insert: torch.cat(
+            khop_endpoints(self.predictor, self.x, extractor, pairs, insert)
+        )
 
-    def _naive(self, pairs: Tensor, insert: Tensor) -> Endpoints:
-        undirected = self.graph.undirected
-        return naive_endpoints(self.predictor, self.x, self.edge_index, pairs, insert, undirected=undirected)
+    def _naive(self, pairs: Tensor, insert: Tensor) -> Tensor:
+        return torch.cat(
+            naive_endpoints(
+                self.predictor,
+                self.x,
+                self.edge_index,
+                pairs,
+                insert,
+                undirected=self.graph.undirected,
+                edge_weight=self.edge_weight,
+                insert_weight=self.insert_weight,
+            )
+        )
 
 
 @contextmanager
@@ -164,24 +233,51 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+class _Watched:
+    """What was seen of the messages in one ``encode``."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._seen: dict[nn.Module, list[Any]] = {}
+
+    def __call__(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        self.count += 1
+        self._seen.setdefault(module, []).append(arguments[-1].get("x"))
+
+    def sent(self) -> dict[nn.Module, Tensor]:
+        """Rows that a module passed as messages, where it did so once and to all nodes alike."""
+        return {
+            module: seen[0]
+            for module, seen in self._seen.items()
+            if len(seen) == 1 and isinstance(seen[0], Tensor)
+        }
+
+
 @contextmanager
-def counting_hops(model: nn.Module) -> Iterator[list[int]]:
-    """Count how often messages are passed in a block: layers used twice count twice, parallel ones too.
+def watching_messages(model: nn.Module) -> Iterator[_Watched]:
+    """Watch PyG's message passing in a block: how often it ran, and from which rows.
 
-    An upper bound on the hops that the model sees, which is all that exactness needs.
+    Layers used twice count twice, parallel ones too: an upper bound on the hops that the model sees, which is
+    all that exactness needs.
     """
-    count = [0]
-
-    def hook(*_: Any) -> None:
-        count[0] += 1
-
+    watched = _Watched()
     passing = [module for module in model.modules() if isinstance(module, MessagePassing)]
-    handles = [module.register_propagate_forward_pre_hook(hook) for module in passing]
+    handles = [module.register_propagate_forward_pre_hook(watched) for module in passing]
     try:
-        yield count
+        yield watched
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _is_plain(model: nn.Module) -> bool:
+    """Whether no module has hooks or a method replaced on the instance."""
+    for module in model.modules():
+        state = vars(module)
+        hooked = any(value for name, value in state.items() if name.endswith("_hooks"))
+        if hooked or any(callable(getattr(type(module), name, None)) for name in state):
+            return False
+    return True
 
 
 def _tolerance(z: Tensor) -> float:
@@ -197,17 +293,16 @@ def _agree(ours: Tensor, theirs: Tensor) -> bool:
     return not theirs.numel() or bool((ours - theirs).abs().max() <= _tolerance(theirs))
 
 
-def _where(condition: Tensor, where_true: Endpoints, where_false: Endpoints) -> Endpoints:
-    column = condition[:, None]
-    return (
-        torch.where(column, where_true[0], where_false[0]),
-        torch.where(column, where_true[1], where_false[1]),
-    )
+def _sorted_by_state(in_graph: Tensor, given: Tensor, changed: Tensor) -> tuple[Tensor, Tensor]:
+    """Values with the own edge absent and present, from those of the graph as given and as toggled."""
+    chosen = in_graph if given.ndim == 1 else in_graph[:, None]
+    return torch.where(chosen, changed, given), torch.where(chosen, given, changed)
 
 
-def _embed_and_score(model: Any, endpoints: Endpoints) -> tuple[Tensor, Tensor]:
-    """Link embeddings [L, d] and logits [L] of endpoint rows: pair i joins rows i and L + i."""
-    number = torch.arange(endpoints[0].size(0), device=endpoints[0].device)
-    rows = torch.cat(endpoints)
-    index = torch.stack([number, number + number.numel()])
-    return link_embedding_of(model, rows, index), model.decode(rows, index)
+def embed_and_score(model: nn.Module, rows: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Link embeddings [L, d] and logits [L] of pairs [2, L] of `rows`."""
+    h = link_embedding_of(model, rows, index)
+    if isinstance(model, LinkPredictor) and type(model).decode is LinkPredictor.decode:
+        return h, model.head(h)  # what decode would do, without embedding the pairs again
+    logit: Tensor = model.decode(rows, index)  # type: ignore[operator]
+    return h, logit

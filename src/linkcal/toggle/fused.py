@@ -1,8 +1,10 @@
-"""The compiled two-layer GCN kernel behind the common interface: when it applies, and its arrays."""
+"""The compiled kernel behind the common interface: when it applies, and its arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,107 +12,307 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linkcal._threads import numba_threads
-from linkcal.toggle.algebra import Layer, receiver_factor
+from linkcal.toggle.algebra import Elementwise, Layer, Step, receiver_factor, sender_factor
 from linkcal.toggle.cache import LayerCache
+from linkcal.toggle.delta import arc_change
+from linkcal.toggle.dense_kernel import MATRIX, STEP
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.kernel import AGGREGATE, Z, base_sums, toggled_messages
+from linkcal.toggle.kernel import (
+    AGGREGATE,
+    BASE,
+    GCN,
+    MEAN,
+    MESSAGE,
+    SUM,
+    Kernel,
+    Pairs,
+    base_sums,
+    toggle_pairs,
+)
+from linkcal.toggle.plan_kernel import both_directions, sort_pairs
 
-__all__ = ["FusedGCN", "fused_applies"]
+__all__ = ["CompiledToggle", "kernel_applies"]
+
+_KINDS = {"gcn": GCN, "mean": MEAN, "sum": SUM}
+Array = NDArray[Any]
 
 
-def fused_applies(layers: Sequence[Layer], graph: ToggleGraph, features: Tensor) -> bool:
-    """Whether the kernel is exact: two GCN layers, elementwise activation, simple undirected graph, CPU."""
-    if len(layers) != 2 or any(
-        layer.kind != "gcn" or layer.root is not None or layer.arc_factor is not None for layer in layers
-    ):
-        return False
-    first, second = layers
+def kernel_applies(layers: Sequence[Layer], features: Tensor) -> bool:
+    """Whether the kernel is exact: one or two layers of one kind, updates given step by step, CPU."""
+    first, last = layers[0], layers[-1]
     return (
-        first.elementwise is not None
-        and second.message_weight is not None
-        and first.self_loop_fill == second.self_loop_fill
-        and graph.undirected
-        and graph.multiplicity is None
+        len(layers) in (1, 2)
+        and all(layer.steps is not None and layer.kind == first.kind for layer in layers)
+        and (len(layers) == 1 or _second_layer_applies(first, last))
         and features.device.type == "cpu"
         and features.dtype in (torch.float32, torch.float64)
     )
 
 
-class FusedGCN:
-    """Two GCN layers of one graph in the kernel's notation (:mod:`.kernel`).
+def _second_layer_applies(first: Layer, second: Layer) -> bool:
+    assert first.steps is not None
+    return (
+        second.message_weight is not None
+        and (second.root is None or second.root_weight is not None)
+        and first.self_loop_fill == second.self_loop_fill
+        # A neighbour's hidden value is worked out anew for gcn, where there is no room for an MLP.
+        and (first.kind != "gcn" or len(first.steps) == 1)
+    )
+
+
+class CompiledToggle:
+    """One or two layers on one graph in the kernel's notation (:mod:`.kernel`).
 
     Parameters
     ----------
-    caches : sequence of two LayerCache
+    caches : sequence of one or two LayerCache
+    hidden : Tensor [N, k]
+        The first layer's output; not read for gcn.
     graph : ToggleGraph
+    insert_weight : float
+        Weight of inserted edges.
     """
 
-    def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph) -> None:
-        first, second = caches
-        elementwise, weight = first.layer.elementwise, second.layer.message_weight
-        assert elementwise is not None
-        assert weight is not None
-        self.update = second.layer.update
-        self.indptr = graph.indptr.numpy()
-        self.row_length = np.diff(self.indptr)
-        self.senders = graph.senders.to(torch.int32).numpy()
-        self.loop = _array(first.self_loop)
-        r = receiver_factor("gcn", first.degree)
-        self.r = _array(r)
-        self.e = _array(
-            torch.stack([receiver_factor("gcn", first.degree + change) - r for change in (-1, 1)])
+    def __init__(
+        self, caches: Sequence[LayerCache], hidden: Tensor, graph: ToggleGraph, insert_weight: float = 1.0
+    ) -> None:
+        self.caches, self.graph, self.insert_weight = list(caches), graph, insert_weight
+        first = caches[0]
+        self.weighted = (
+            not graph.undirected
+            or graph.arc_weights() is not None
+            or insert_weight != 1.0
+            or any(cache.arc_factor is not None for cache in caches)
         )
-        self.p = _array(first.pre * elementwise.scale + elementwise.shift)
-        self.record = np.empty((graph.num_nodes, 4, self.p.shape[1]), self.p.dtype)
-        self.record[:, Z] = (first.message * elementwise.scale).numpy()
-        self.record[:, AGGREGATE] = (first.aggregate * elementwise.scale).numpy()
-        self.shift = _array(elementwise.shift)
-        self.slope = self.record.dtype.type(elementwise.slope)
-        self.weight = _array(weight.T)
-        self.has_base = np.zeros((2, graph.num_nodes), dtype=np.bool_)
+        # One more entry, 0, for arcs that are not there.
+        self.arc_weight = [np.append(self._arc_weight(cache), 0.0) for cache in caches if self.weighted]
+        self.kernel = self._kernel(hidden)
+        # Changes of degree whose base sums are kept: an edge of weight 1 removed, one inserted, none.
+        self.changes = (-1.0, 1.0 if first.layer.kind == "mean" else insert_weight, 0.0)
+        self.has_base = np.zeros((3, graph.num_nodes), dtype=np.bool_)
+        # The large arrays are in the kernel's record by now.
+        self.caches = [_slim(cache) for cache in caches]
         self.marks = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
 
-    def endpoints(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
-        """Node embeddings [L, d] of both endpoints of each pair after its edge is toggled."""
-        u, v = (row.to(torch.int32).numpy() for row in pairs)
-        inserted = insert.numpy()
-        out = np.empty((2, u.size, self.weight.shape[1]), self.record.dtype)
-        with numba_threads(self.marks.shape[0]):
-            self._need_bases(u, v, inserted)
-            swapped = self.row_length[v] > self.row_length[u]
-            long_of, short_of = np.where(swapped, v, u), np.where(swapped, u, v)
-            order = np.argsort(long_of, kind="stable")
-            starts = np.flatnonzero(np.diff(long_of[order], prepend=-1))
-            toggled_messages(
-                order, np.append(starts, order.size), long_of, short_of, swapped, inserted, self.marks,
-                self.indptr, self.senders, self.r, self.e, self.loop, self.p, self.record, self.shift,
-                self.slope, self.weight, out,
-            )  # fmt: skip
-        source, target = torch.from_numpy(out)
-        return self.update(source), self.update(target)
-
-    def _need_bases(self, u: NDArray[np.int32], v: NDArray[np.int32], inserted: NDArray[np.bool_]) -> None:
-        """Compute the base sums of nodes that no earlier block asked for."""
-        for sign in (0, 1):
-            chosen = inserted == bool(sign)
-            asked = np.zeros(self.row_length.size, dtype=np.bool_)
-            asked[u[chosen]] = True
-            asked[v[chosen]] = True
-            nodes = np.flatnonzero(asked & ~self.has_base[sign])
-            if nodes.size:
-                base_sums(
-                    self.indptr,
-                    self.senders,
-                    self.r,
-                    self.e[sign],
-                    self.slope,
-                    nodes,
-                    sign,
-                    self.p,
-                    self.record,
+    def _kernel(self, hidden: Tensor) -> Kernel:
+        first, last = self.caches[0], self.caches[-1]
+        kind, depth = first.layer.kind, len(self.caches)
+        assert first.layer.steps is not None
+        head = first.layer.steps[0]
+        assert isinstance(head, Elementwise)
+        packed = _Packed()
+        start = head.shift[:0]
+        tail: tuple[Step, ...] = ()
+        if depth == 2:
+            assert last.layer.steps is not None
+            assert last.layer.message_weight is not None
+            second = last.layer.steps[0]
+            assert isinstance(second, Elementwise)
+            start, tail = second.shift, (*_after_shift(second), *last.layer.steps[1:])
+            packed.matrix(last.layer.message_weight * second.scale[:, None])
+            if last.layer.root_weight is not None:
+                packed.matrix(last.layer.root_weight * second.scale[:, None])
+        middle = packed.steps(first.layer.steps[1:])
+        packed.steps(tail)
+        moving = kind == "gcn"
+        seen = first.pre * head.scale + head.shift if moving else hidden
+        widths = [first.pre.size(1), hidden.size(1), last.layer.update(last.pre[:0]).size(1)]
+        widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
+        number = first.pre.numpy().dtype.type
+        return Kernel(
+            _KINDS[kind],
+            depth,
+            self.weighted,
+            *self._rows(),
+            degree=_array(first.degree),
+            factors=_array(
+                torch.stack(
+                    [
+                        receiver_factor(kind, first.degree, seen.dtype),
+                        sender_factor(kind, first.degree, seen.dtype),
+                        _looped(first),
+                        _looped(last),
+                    ],
+                    dim=1,
                 )
-                self.has_base[sign] |= asked
+            ),
+            seen=_array(seen),
+            seen_slope=number(head.slope if moving else 1.0),
+            record=self._record(head.scale, max(widths[:2])),
+            rooted=first.root is not None,
+            shift=_array(head.shift),
+            slope=number(head.slope),
+            width=np.array([*widths, widest], dtype=np.int64),
+            steps=np.array(packed.table, dtype=np.int64).reshape(-1, 4),
+            middle=middle,
+            matrices=packed.padded_matrices(widest, seen.dtype),
+            affine=packed.padded_affine(widest, seen.dtype),
+            root=depth == 2 and last.layer.root_weight is not None,
+            start=_array(start.to(seen.dtype)),
+        )
+
+    def _record(self, scale: Tensor, channels: int) -> Array:
+        first = self.caches[0]
+        bases = 0 if len(self.caches) == 1 else 3 if self.weighted else 2
+        if first.layer.kind != "gcn":
+            bases = min(bases, 1)
+        rows = BASE + bases + (first.root is not None)
+        record = np.empty((self.graph.num_nodes, rows, channels), first.pre.numpy().dtype)
+        width = first.pre.size(1)
+        record[:, MESSAGE, :width] = (first.message * scale).numpy()
+        record[:, AGGREGATE, :width] = (first.aggregate * scale).numpy()
+        if first.root is not None:
+            record[:, -1, :width] = (first.root * scale).numpy()
+        return record
+
+    def _rows(self) -> tuple[Array, Array, Array, Array]:
+        """Rows of neighbours and, with weights, what arrives from (layer 2) and leaves to (layer 1) each."""
+        graph, dtype = self.graph, self.caches[0].pre.numpy().dtype
+        indptr, senders = graph.indptr.numpy(), graph.senders.numpy()
+        if not self.weighted:
+            nothing = np.empty(0, dtype)
+            return indptr, senders.astype(np.int32), nothing, nothing
+        starts, nodes, arriving, leaving = both_directions(indptr, senders)
+        arrive, leave = (
+            weight[place].astype(dtype)
+            for weight, place in ((self.arc_weight[-1], arriving), (self.arc_weight[0], leaving))
+        )
+        return starts, nodes, arrive, leave
+
+    def _arc_weight(self, cache: LayerCache) -> Array:
+        """Weight of each arc of the graph in one layer, [E]."""
+        given = self.graph.arc_weights()
+        weight = torch.ones(self.graph.senders.numel()) if given is None else given
+        weight = weight.to(cache.pre.dtype)
+        return _array(weight if cache.arc_factor is None else weight * cache.arc_factor)
+
+    def endpoints(self, pairs: Tensor, insert: Tensor) -> Tensor:
+        """Output of the last layer [2 L, d] after the toggle: at all first nodes, then at all second ones."""
+        nodes = pairs.to(torch.int32).numpy()
+        inserted = insert.numpy()
+        out = np.empty((2, nodes.shape[1], int(self.kernel.width[2])), self.kernel.seen.dtype)
+        order, ends, swapped, cuts = sort_pairs(nodes, self.kernel.indptr, self.marks.shape[0])
+        base = np.empty((2, 0), dtype=np.int8)
+        weights = np.empty((0, 5, 2))
+        if self.weighted:
+            weights, change = self._pair_weights(pairs, insert)
+            base = self._base_of(change)
+            if self.kernel.kind != GCN:
+                base = np.zeros_like(base)  # nothing moves, so one base sum fits all
+        with numba_threads(self.marks.shape[0]):
+            self._need_bases(nodes, base if self.weighted else inserted.astype(np.int8)[None].repeat(2, 0))
+            block = Pairs(order, ends, swapped, cuts, inserted, base, weights)
+            toggle_pairs(self.kernel, block, self.marks, out)
+        return torch.from_numpy(out.reshape(-1, out.shape[2]))
+
+    def _pair_weights(self, pairs: Tensor, insert: Tensor) -> tuple[Array, Array]:
+        """Columns of a pair's weights [L, 5, 2], and the change of either node's degree [2, L]."""
+        weights = np.zeros((pairs.size(1), 5, 2))
+        changes = np.zeros((2, pairs.size(1)))
+        first = self.caches[0]
+        mean = first.layer.kind == "mean"
+        for side in (0, 1):
+            source, target = pairs[1 - side], pairs[side]
+            found, position = self.graph.find(source, target)
+            toggled = side == 1 or self.graph.undirected
+            for layer, cache in ((0, first), (1, self.caches[-1])):
+                weight = torch.from_numpy(self.arc_weight[min(layer, len(self.arc_weight) - 1)])
+                was = weight[torch.where(found, position, -1)]
+                now = torch.where(insert, self._inserted(cache, source, target), 0.0) if toggled else was
+                weights[:, layer, side], weights[:, 2 + layer, side] = was.numpy(), now.numpy()
+            degree = first.degree[target]
+            if toggled:
+                by_weight, by_count = arc_change(self.graph, source, target, insert, self.insert_weight)
+                change = by_count if mean else by_weight
+                degree = degree + change
+                if not mean:  # as in delta propagation: no rounding where a node's only arc goes
+                    alone = ~insert & (self.graph.indptr[target + 1] - self.graph.indptr[target] == 1)
+                    degree = torch.where(alone, first.self_loop[target].double(), degree)
+                changes[side] = change.numpy()
+            weights[:, 4, side] = degree.numpy()
+        return weights, changes
+
+    def _inserted(self, cache: LayerCache, source: Tensor, target: Tensor) -> Tensor:
+        factor = cache.factor_between(source, target)
+        inserted = torch.full(source.shape, self.insert_weight, dtype=torch.float64)
+        return inserted if factor is None else inserted * factor
+
+    def _base_of(self, change: Array) -> Array:
+        """Which kept base sum fits each change of degree, -1: none."""
+        base = np.full(change.shape, -1, dtype=np.int8)
+        for index, kept in enumerate(self.changes):
+            base[change == kept] = index
+        return base
+
+    def _need_bases(self, nodes: Array, base: Array) -> None:
+        """Compute the base sums of nodes that no earlier block asked for."""
+        if self.kernel.depth == 1:
+            return
+        if self.kernel.kind != GCN:
+            base = np.zeros_like(base)  # nothing moves, so there is one for all changes
+        for index, change in enumerate(self.changes):
+            asked = np.zeros(self.graph.num_nodes, dtype=np.bool_)
+            for side in (0, 1):
+                asked[nodes[side, base[side] == index]] = True
+            chosen = np.flatnonzero(asked & ~self.has_base[index])
+            if chosen.size:
+                base_sums(self.kernel, chosen, index, change)
+                self.has_base[index] |= asked
 
 
-def _array(values: Tensor) -> NDArray[np.floating]:
+class _Packed:
+    """Matrices and steps in the form of :func:`.dense_kernel.apply_steps`."""
+
+    def __init__(self) -> None:
+        self.matrices: list[Tensor] = []
+        self.affine: list[Elementwise] = []
+        self.table: list[tuple[int, int, int, int]] = []
+
+    def matrix(self, weight: Tensor) -> int:
+        """Store a matrix [k', k] of ``value @ weight.T``; its number."""
+        self.matrices.append(weight.detach().T)
+        return len(self.matrices) - 1
+
+    def steps(self, steps: Sequence[Step]) -> int:
+        """Store the steps; how many there are in all by now."""
+        for step in steps:
+            if isinstance(step, Elementwise):
+                width = step.scale.numel()
+                self.table.append((STEP, len(self.affine), width, width))
+                self.affine.append(step)
+            else:
+                self.table.append((MATRIX, self.matrix(step), step.size(1), step.size(0)))
+        return len(self.table)
+
+    def padded_matrices(self, widest: int, dtype: torch.dtype) -> Array:
+        out = torch.zeros(len(self.matrices), widest, widest, dtype=dtype)
+        for place, matrix in zip(out, self.matrices, strict=True):
+            place[: matrix.size(0), : matrix.size(1)] = matrix
+        return _array(out)
+
+    def padded_affine(self, widest: int, dtype: torch.dtype) -> Array:
+        out = torch.zeros(len(self.affine), 3, widest, dtype=dtype)
+        for place, step in zip(out, self.affine, strict=True):
+            width = step.scale.numel()
+            place[0, :width], place[1, :width], place[2, :width] = step.scale, step.shift, step.slope
+        return _array(out.detach())
+
+
+def _after_shift(step: Elementwise) -> tuple[Step, ...]:
+    """What is left of a step once scale and shift are done: its activation, if any."""
+    if step.slope == 1.0:
+        return ()
+    return (Elementwise(torch.ones_like(step.scale), torch.zeros_like(step.shift), step.slope),)
+
+
+def _slim(cache: LayerCache) -> LayerCache:
+    nothing = cache.pre.new_empty(0)
+    return replace(cache, message=nothing, aggregate=nothing, root=None, pre=nothing)
+
+
+def _looped(cache: LayerCache) -> Tensor:
+    return cache.self_loop if cache.loop_factor is None else cache.self_loop * cache.loop_factor
+
+
+def _array(values: Tensor) -> Array:
     return values.detach().contiguous().numpy()

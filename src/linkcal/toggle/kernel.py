@@ -1,218 +1,333 @@
-"""The compiled kernel for two GCN layers on an undirected graph without repeated edges.
+"""The compiled kernel: one or two layers of the algebra, any kind, all pairs.
 
-Write ``Z = scale * (X W1)``, ``r_i = d_i ** -1/2`` and ``P_i = scale * pre_i + shift``, so that the first
-layer's output is ``act(P_i)``. Toggling (u, v) moves ``r_u`` to ``r_u + e_u`` and ``r_v`` to ``r_v + e_v``;
-``e`` depends on the node and on the sign of the toggle alone. The second layer's sum at u is then
+With ``m`` and ``pre`` of the first layer and ``Delta_t = (b'_t - b_t) m_t``, what the toggle of (u, v) makes
+node t in {u, v} send differently, a neighbour w of u has afterwards the hidden value
 
-    sum_{w in N(u)} r_w act(P_w + r_w e_u Z_u)                              base_u, the same for every v
-    + sum_{w in N(u) and N(v)} r_w [act(P_w + r_w (e_u Z_u + e_v Z_v)) - act(P_w + r_w e_u Z_u)]
+    act(pre_w + a_w (l_wu Delta_u + l_wv Delta_v)),        l_wt the first layer's weight of the arc t -> w
+
+where ``Delta_t`` depends on t and on the change of its degree alone. The second layer's sum at u is then
+
+    sum_w c_uw b_w act(pre_w + a_w l_wu Delta_u)                            base_u, the same for every v
+    + sum_{w neighbours both} c_uw b_w [act(pre_w + a_w (l_wu Delta_u + l_wv Delta_v))
+                                        - act(pre_w + a_w l_wu Delta_u)]
     + the terms of u and v themselves.
 
-The base is one sweep over the edges for each sign. What is left per pair are the common neighbours: found by
-walking the shorter of the two rows against marks of the longer one, ``sum min(d_u, d_v)`` steps in all
-(Chiba & Nishizeki, 1985). Pairs are sorted by their longer row, so that its marks are set once.
+Bases are one sweep over the arcs for each change of degree. What is left per pair are the common neighbours:
+found by walking the shorter of the two rows against marks of the longer one, ``sum min(d_u, d_v)`` steps in
+all (Chiba & Nishizeki, 1985). Pairs are sorted by their longer row, so that its marks are set once. For mean
+and sum ``Delta`` is 0, and no neighbour is looked at.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, prange
 
-__all__ = ["AGGREGATE", "BASE", "Z", "base_sums", "toggled_messages"]
+from linkcal.toggle.dense_kernel import FAST, apply_matrix, apply_steps, leaky
+from linkcal.toggle.prefetch import prefetch
 
-Array = Any  # numpy arrays of one floating dtype; Numba specialises the code on it
+__all__ = ["GCN", "MEAN", "SUM", "Kernel", "Pairs", "base_sums", "toggle_pairs"]
 
-# Contraction into fused multiply-adds and free signs of zero let the channel loops vectorise; nothing is
-# reordered across channels or neighbours, so results do not depend on threads or blocks.
-_FAST = {"contract", "nsz"}
+Array = Any  # numpy arrays; those of floats have one dtype, on which Numba specialises the code
 
-#: Rows of a node's record: Z, the aggregate behind P, from BASE on the base sums of removal and insertion.
-#: It keeps together in memory what a pair reads of its endpoints; P, read of neighbours, is packed apart.
-Z, AGGREGATE, BASE = 0, 1, 2
-
-
-@njit(inline="always")
-def _act(value: Any, slope: Any) -> Any:
-    low = value * slope
-    return value if value > low else low
-
-
-@njit(parallel=True, cache=True, fastmath=_FAST)
-def base_sums(
-    indptr: Array,
-    senders: Array,
-    r: Array,
-    e: Array,
-    slope: Any,
-    nodes: Array,
-    sign: int,
-    p: Array,
-    record: Array,
-) -> None:
-    """``sum_{w in N(u)} r_w act(P_w + r_w e_u Z_u)`` into the records of `nodes`, one sign of the toggle."""
-    k, base = record.shape[2], BASE + sign
-    for item in prange(nodes.shape[0]):
-        u = nodes[item]
-        for c in range(k):
-            record[u, base, c] = 0.0
-        for position in range(indptr[u], indptr[u + 1]):
-            w = senders[position]
-            r_w = r[w]
-            move = r_w * e[u]
-            for c in range(k):
-                record[u, base, c] += r_w * _act(p[w, c] + move * record[u, Z, c], slope)
+#: Kinds of layer, and the rows of a node's record: m, aggregate, from BASE on its base sums, the first
+#: layer's root last if it has one. The record keeps together what a pair reads of its endpoints; what it
+#: reads of neighbours is packed apart.
+GCN, MEAN, SUM = 0, 1, 2
+MESSAGE, AGGREGATE, BASE = 0, 1, 2
+#: Columns of a pair's weights: those of the arc into either endpoint in the two layers, before and after, and
+#: the endpoint's degree after.
+WAS_1, WAS_2, NOW_1, NOW_2, DEGREE = 0, 1, 2, 3, 4
+#: Columns of a node's factors.
+RECEIVE, SEND, LOOP_1, LOOP_2 = 0, 1, 2, 3
+#: Rows of a thread's workspace, in twos: sums, hidden values, spare.
+SUMS, HIDDEN, SPARE, NUM_ROWS = 0, 2, 4, 6
+CACHE_LINE = 64
 
 
-# The helpers below index whole arrays. Handing them rows (views) would be easier to read, but Numba counts
-# references to every view, atomically, for each of the pairs.
+class Kernel(NamedTuple):
+    """Arrays of one model on one graph; N nodes, A entries of rows, K channels of the widest row.
+
+    Rows list in- and out-neighbours in increasing order. The first layer's elementwise scale is folded into
+    messages, aggregates, roots and `seen`.
+    """
+
+    kind: int
+    depth: int  # layers: 1 or 2
+    weighted: bool  # False: every arc has weight 1 in both directions; `arrive`, `leave` are not read
+    indptr: Array  # int64 [N + 1]
+    nodes: Array  # int32 [A]
+    arrive: Array  # float [A]: second layer's weight of the arc from the neighbour
+    leave: Array  # float [A]: first layer's weight of the arc to the neighbour
+    degree: Array  # float64 [N]
+    factors: Array  # float [N, 4]: a(d), b(d), the self-loop's weight in either layer
+    seen: Array  # float [N, K]: what neighbours hold, before the activation of slope `seen_slope`
+    seen_slope: Any
+    record: Array  # float [N, S, K]
+    rooted: bool  # whether the first layer has a root
+    shift: Array  # float [K]: of the first layer's first step
+    slope: Any
+    width: Array  # int64 [4]: first layer's pre-activations, hidden values, output, widest of all
+    # int64 [n, 4], see apply_steps: what follows the first layer's first step, and from `middle` on what
+    # follows the second layer's shift
+    steps: Array
+    middle: int
+    matrices: Array  # float [M, W, W], W widest of all: the second layer's for messages, for roots if `root`
+    affine: Array  # float [n', 3, W]: scale, shift and slope
+    root: bool  # whether the second layer has a root
+    start: Array  # float [k']: shift of the second layer's first step; its scale is folded into the matrices
 
 
-@njit(inline="always")
+class Pairs(NamedTuple):
+    """A block of L pairs."""
+
+    order: Array  # int64 [L]: pairs sorted by their longer row
+    ends: Array  # int32 [2, L]: endpoint with the longer, the shorter row, in that order
+    swapped: Array  # bool [L]: whether the longer row is that of the second node, in that order
+    cuts: Array  # int64 [T + 1]: bounds of each thread's share of `order`
+    insert: Array  # bool [L]
+    base: Array  # int8 [2, L]: base sum of either node, -1: to be computed; read if weighted
+    weights: Array  # float64 [L, 5, 2]; read if weighted
+
+
+@njit(forceinline=True)
+def _receive(kind: int, degree: float) -> float:
+    if kind == GCN:
+        return 1.0 / np.sqrt(degree) if degree > 0.0 else 0.0
+    if kind == MEAN:
+        return 1.0 / max(degree, 1.0)
+    return 1.0
+
+
+@njit(forceinline=True)
+def _send(kind: int, degree: float) -> float:
+    return _receive(GCN, degree) if kind == GCN else 1.0
+
+
+@njit(cache=True, forceinline=True, fastmath=FAST)
+def _base(
+    t: int, moved: Any, weighted: bool, indptr: Array, nodes: Array, arrive: Array, leave: Array,
+    factors: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
+) -> None:  # fmt: skip
+    """``sum_w c_tw b_w act(seen_w + a_w l_wt moved m_t)`` into a row of `rows`."""
+    for c in range(channels):
+        rows[row, c] = 0.0
+    for position in range(indptr[t], indptr[t + 1]):
+        w = nodes[position]
+        move, coefficient = factors[w, RECEIVE] * moved, factors[w, SEND]
+        if weighted:
+            move *= leave[position]
+            coefficient *= arrive[position]
+        for c in range(channels):
+            rows[row, c] += coefficient * leaky(seen[w, c] + move * record[t, MESSAGE, c], slope)
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
+    """Base sums of the nodes `chosen` whose degree moves by `change`, into row `index` of their records."""
+    (kind, _, weighted, indptr, nodes, arrive, leave, degree, factors, seen, slope, record, _, _, _,
+     width, _, _, _, _, _, _) = kernel  # fmt: skip
+    channels = width[1]
+    for item in prange(chosen.size):
+        t = chosen[item]
+        moved = seen.dtype.type(_send(kind, degree[t] + change)) - factors[t, SEND]
+        sums = np.empty((1, channels), seen.dtype)
+        _base(t, moved, weighted, indptr, nodes, arrive, leave, factors, seen, slope, record, channels,
+              sums, 0)  # fmt: skip
+        for c in range(channels):
+            record[t, BASE + index, c] = sums[0, c]
+
+
+@njit(cache=True, forceinline=True, fastmath=FAST)
 def _own_hidden(
-    own: int, other: int, r_own: Any, from_other: Any, loop: Any, record: Array, shift: Array, slope: Any,
-    scratch: Array, out: int,
+    t: int, o: int, a_t: Any, partner: Any, own: Any, record: Array, rooted: bool, shift: Array, slope: Any,
+    rows: Array, row: int,
 ) -> None:  # fmt: skip
-    """First-layer output of an endpoint after the toggle; `from_other` weights the partner's Z."""
-    own_weight = loop * r_own
-    for c in range(shift.shape[0]):
-        arrived = (
-            record[own, AGGREGATE, c] + from_other * record[other, Z, c] + own_weight * record[own, Z, c]
-        )
-        scratch[out, c] = _act(r_own * arrived + shift[c], slope)
-
-
-@njit(inline="always")
-def _common_neighbours(
-    long: int, short: int, indptr: Array, senders: Array, marks: Array, r: Array, e_long: Any, e_short: Any,
-    p: Array, record: Array, slope: Any, scratch: Array,
-) -> None:  # fmt: skip
-    """Correct both sums for neighbours of `short` that neighbour `long` too, as `marks` tells."""
-    for position in range(indptr[short], indptr[short + 1]):
-        w = senders[position]
-        if marks[w] == long:
-            r_w = r[w]
-            move_long, move_short = r_w * e_long, r_w * e_short
-            for c in range(record.shape[2]):
-                p_w = p[w, c]
-                by_long = p_w + move_long * record[long, Z, c]
-                by_short = move_short * record[short, Z, c]
-                both = _act(by_long + by_short, slope)
-                scratch[0, c] += r_w * (both - _act(by_long, slope))
-                scratch[1, c] += r_w * (both - _act(p_w + by_short, slope))
-
-
-@njit(inline="always")
-def _toggle_pair(
-    long: int, short: int, insert: bool, marks: Array, indptr: Array, senders: Array, r: Array, e_long: Any,
-    e_short: Any, loop: Array, p: Array, record: Array, shift: Array, slope: Any, scratch: Array,
-) -> None:  # fmt: skip
-    """Second-layer sums of one pair into the first two rows of `scratch` [4, k]."""
-    k = record.shape[2]
-    base = BASE + 1 if insert else BASE
-    for c in range(k):
-        scratch[0, c] = record[long, base, c]
-        scratch[1, c] = record[short, base, c]
-    _common_neighbours(long, short, indptr, senders, marks, r, e_long, e_short, p, record, slope, scratch)
-    r_long, r_short = r[long] + e_long, r[short] + e_short
-    if insert:
-        _own_hidden(long, short, r_long, r_short, loop[long], record, shift, slope, scratch, 2)
-        _own_hidden(short, long, r_short, r_long, loop[short], record, shift, slope, scratch, 3)
-        for c in range(k):
-            scratch[0, c] += r_short * scratch[3, c]
-            scratch[1, c] += r_long * scratch[2, c]
+    """First step of an endpoint's hidden value; `partner` and `own` weight the messages of o and t."""
+    root = record.shape[1] - 1
+    if rooted:
+        for c in range(shift.size):
+            arrived = record[t, AGGREGATE, c] + partner * record[o, MESSAGE, c] + own * record[t, MESSAGE, c]
+            rows[row, c] = leaky(a_t * arrived + record[t, root, c] + shift[c], slope)
     else:
-        # The bases hold the partner's term as that of a neighbour; the partner is one no longer.
-        move_long, move_short = r[short] * e_long, r[long] * e_short
-        for c in range(k):
-            old = _act(p[short, c] + move_long * record[long, Z, c], slope)
-            scratch[0, c] -= r[short] * old
-        for c in range(k):
-            old = _act(p[long, c] + move_short * record[short, Z, c], slope)
-            scratch[1, c] -= r[long] * old
-        _own_hidden(long, short, r_long, -r[short], loop[long], record, shift, slope, scratch, 2)
-        _own_hidden(short, long, r_short, -r[long], loop[short], record, shift, slope, scratch, 3)
-    own_long, own_short = loop[long] * r_long, loop[short] * r_short
-    for c in range(k):
-        scratch[0, c] = r_long * (scratch[0, c] + own_long * scratch[2, c])
-        scratch[1, c] = r_short * (scratch[1, c] + own_short * scratch[3, c])
+        for c in range(shift.size):
+            arrived = record[t, AGGREGATE, c] + partner * record[o, MESSAGE, c] + own * record[t, MESSAGE, c]
+            rows[row, c] = leaky(a_t * arrived + shift[c], slope)
 
 
-@njit(cache=True, fastmath=_FAST)
-def _apply(weight: Array, first: Array, second: Array, out_first: Array, out_second: Array) -> None:
-    """``out = values @ weight`` for two rows of values, always summed in the same order."""
-    k, width = weight.shape
-    for o in range(width):
-        out_first[o] = 0.0
-        out_second[o] = 0.0
-    whole = k - k % 4
-    for c in range(0, whole, 4):
-        a0, a1, a2, a3 = first[c], first[c + 1], first[c + 2], first[c + 3]
-        b0, b1, b2, b3 = second[c], second[c + 1], second[c + 2], second[c + 3]
-        for o in range(width):
-            w0, w1, w2, w3 = weight[c, o], weight[c + 1, o], weight[c + 2, o], weight[c + 3, o]
-            out_first[o] += (a0 * w0 + a1 * w1) + (a2 * w2 + a3 * w3)
-            out_second[o] += (b0 * w0 + b1 * w1) + (b2 * w2 + b3 * w3)
-    for c in range(whole, k):
-        for o in range(width):
-            out_first[o] += first[c] * weight[c, o]
-            out_second[o] += second[c] * weight[c, o]
-
-
-@njit(parallel=True, cache=True, fastmath=_FAST)
-def toggled_messages(
-    order: Array, group: Array, long_of: Array, short_of: Array, swapped: Array, insert: Array,
-    all_marks: Array, indptr: Array, senders: Array, r: Array, e: Array, loop: Array, p: Array, record: Array,
-    shift: Array, slope: Any, weight: Array, out: Array,
+@njit(cache=True, forceinline=True, fastmath=FAST)
+def _common_neighbours(
+    long: int, short: int, moved_long: Any, moved_short: Any, weighted: bool, indptr: Array, nodes: Array,
+    arrive: Array, leave: Array, factors: Array, marks: Array, seen: Array, slope: Any,
+    record: Array, channels: int, rows: Array,
 ) -> None:  # fmt: skip
-    """Second-layer pre-activations, bias left out, of both endpoints of every pair.
+    """Correct both sums for the neighbours of `short` that neighbour `long` too.
+
+    ``marks[w]`` is a position in the row of `long`, or in a row that was marked before.
+    """
+    start, stop = indptr[long], indptr[long + 1]
+    for position in range(indptr[short], indptr[short + 1]):
+        w = nodes[position]
+        mark = marks[w]
+        if start <= mark < stop:
+            by_long, by_short = factors[w, RECEIVE] * moved_long, factors[w, RECEIVE] * moved_short
+            to_long = to_short = factors[w, SEND]
+            if weighted:
+                by_long *= leave[mark]
+                by_short *= leave[position]
+                to_long *= arrive[mark]
+                to_short *= arrive[position]
+            for c in range(channels):
+                before = seen[w, c]
+                one = before + by_long * record[long, MESSAGE, c]
+                other = by_short * record[short, MESSAGE, c]
+                both = leaky(one + other, slope)
+                rows[SUMS, c] += to_long * (both - leaky(one, slope))
+                rows[SUMS + 1, c] += to_short * (both - leaky(before + other, slope))
+
+
+@njit(cache=True, forceinline=True)
+def _fetch(t: int, indptr: Array, degree: Array, factors: Array, record: Array) -> None:
+    """Ask for what a pair reads of its node t."""
+    size = record.shape[1] * record.shape[2]
+    for c in range(0, size, CACHE_LINE // record.itemsize):
+        prefetch(record, np.int64(t) * size + c)
+    prefetch(indptr, np.int64(t))
+    prefetch(degree, np.int64(t))
+    prefetch(factors, np.int64(t) * 4)
+
+
+@njit(cache=True, forceinline=True)
+def _look_ahead(
+    item: int, ends: Array, indptr: Array, nodes: Array, degree: Array, factors: Array, record: Array
+) -> None:
+    """Ask for what later pairs read: records two pairs ahead, the row that is walked one ahead."""
+    if item + 1 < ends.shape[1]:
+        prefetch(nodes, indptr[ends[1, item + 1]])
+    if item + 2 < ends.shape[1]:
+        _fetch(ends[1, item + 2], indptr, degree, factors, record)
+        if ends[0, item + 2] != ends[0, item + 1]:
+            _fetch(ends[0, item + 2], indptr, degree, factors, record)
+
+
+@njit(cache=True, forceinline=True, fastmath=FAST)
+def _start_sum(
+    t: int, base: int, moved: Any, weighted: bool, indptr: Array, nodes: Array, arrive: Array, leave: Array,
+    factors: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
+) -> None:  # fmt: skip
+    """Base sum of an endpoint into a row: the one that is kept, or worked out here where none fits."""
+    if base >= 0:
+        for c in range(channels):
+            rows[row, c] = record[t, BASE + base, c]
+    else:
+        _base(t, moved, weighted, indptr, nodes, arrive, leave, factors, seen, slope, record, channels, rows,
+              row)  # fmt: skip
+
+
+@njit(cache=True, forceinline=True, fastmath=FAST)
+def _drop_partner(
+    t: int, o: int, was_2: Any, leave_1: Any, moved: Any, factors: Array, seen: Array, slope: Any,
+    record: Array, channels: int, rows: Array, row: int,
+) -> None:  # fmt: skip
+    """Take the partner's term out of a base sum, which holds it as any other neighbour's."""
+    if was_2 != 0.0:
+        move, coefficient = factors[o, RECEIVE] * leave_1 * moved, was_2 * factors[o, SEND]
+        for c in range(channels):
+            rows[row, c] -= coefficient * leaky(seen[o, c] + move * record[t, MESSAGE, c], slope)
+
+
+@njit(cache=True, forceinline=True, fastmath=FAST)
+def _second_layer(result: int, hidden: int, matrices: Array, root: bool, start: Array, rows: Array) -> int:
+    """First step of the second layer, from the scaled sums and the endpoints' hidden values; where it is."""
+    target = HIDDEN + SPARE - result
+    for c in range(start.size):
+        rows[target, c] = start[c]
+        rows[target + 1, c] = start[c]
+    apply_matrix(matrices, 0, hidden, start.size, rows, SUMS, target)
+    if root:
+        apply_matrix(matrices, 1, hidden, start.size, rows, result, target)
+    return target
+
+
+@njit(cache=True, fastmath=FAST)
+def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -> None:
+    """The pairs of one thread; see :func:`toggle_pairs`. The suffixes are those of `long` and `short`."""
+    (kind, depth, weighted, indptr, nodes, arrive, leave, degree, factors, seen, seen_slope,
+     record, rooted, shift, slope, width, steps, middle, matrices, affine, root, start) = kernel  # fmt: skip
+    order, ends, swapped, cuts, insert, base_of, weights = pairs
+    hidden, last, number = width[1], width[2], seen.dtype.type
+    rows = np.zeros((NUM_ROWS, width[3]), seen.dtype)
+    mark, marked = marks[thread], -1
+    for item in range(cuts[thread], cuts[thread + 1]):
+        _look_ahead(item, ends, indptr, nodes, degree, factors, record)
+        long, short, pair, side = ends[0, item], ends[1, item], order[item], int(swapped[item])
+        inserted, other = insert[pair], 1 - side
+        if kind == GCN and depth == 2 and long != marked:
+            for position in range(indptr[long], indptr[long + 1]):
+                mark[nodes[position]] = position
+            marked = long
+        # Weights of the arcs into long and short in layers 1 and 2, before and after; degrees after.
+        was1_l = was1_s = was2_l = was2_s = number(0.0 if inserted else 1.0)
+        now1_l = now1_s = now2_l = now2_s = number(1.0 if inserted else 0.0)
+        degree_l = degree[long] + (1.0 if inserted else -1.0)
+        degree_s = degree[short] + (1.0 if inserted else -1.0)
+        base_l = base_s = int(inserted) if kind == GCN else 0
+        if weighted:
+            was1_l, was1_s = number(weights[pair, WAS_1, side]), number(weights[pair, WAS_1, other])
+            was2_l, was2_s = number(weights[pair, WAS_2, side]), number(weights[pair, WAS_2, other])
+            now1_l, now1_s = number(weights[pair, NOW_1, side]), number(weights[pair, NOW_1, other])
+            now2_l, now2_s = number(weights[pair, NOW_2, side]), number(weights[pair, NOW_2, other])
+            degree_l, degree_s = weights[pair, DEGREE, side], weights[pair, DEGREE, other]
+            base_l, base_s = base_of[side, pair], base_of[other, pair]
+        a_l, a_s = number(_receive(kind, degree_l)), number(_receive(kind, degree_s))
+        b_l, b_s = (a_l, a_s) if kind == GCN else (number(1.0), number(1.0))
+        send_l, send_s = factors[long, SEND], factors[short, SEND]
+        _own_hidden(long, short, a_l, now1_l * b_s - was1_l * send_s, factors[long, LOOP_1] * b_l, record,
+                    rooted, shift, slope, rows, HIDDEN)  # fmt: skip
+        _own_hidden(short, long, a_s, now1_s * b_l - was1_s * send_l, factors[short, LOOP_1] * b_s, record,
+                    rooted, shift, slope, rows, HIDDEN + 1)  # fmt: skip
+        result = apply_steps(steps, 0, middle, matrices, affine, rows, HIDDEN, SPARE) if middle else HIDDEN
+        if depth == 2:
+            moved_l, moved_s = b_l - send_l, b_s - send_s
+            _start_sum(long, base_l, moved_l, weighted, indptr, nodes, arrive, leave, factors, seen,
+                       seen_slope, record, hidden, rows, SUMS)  # fmt: skip
+            _start_sum(short, base_s, moved_s, weighted, indptr, nodes, arrive, leave, factors, seen,
+                       seen_slope, record, hidden, rows, SUMS + 1)  # fmt: skip
+            if kind == GCN:
+                _common_neighbours(long, short, moved_l, moved_s, weighted, indptr, nodes, arrive, leave,
+                                   factors, mark, seen, seen_slope, record, hidden, rows)  # fmt: skip
+            _drop_partner(long, short, was2_l, was1_s, moved_l, factors, seen, seen_slope, record, hidden,
+                          rows, SUMS)  # fmt: skip
+            _drop_partner(short, long, was2_s, was1_l, moved_s, factors, seen, seen_slope, record, hidden,
+                          rows, SUMS + 1)  # fmt: skip
+            from_s, own_l = now2_l * b_s, factors[long, LOOP_2] * b_l
+            from_l, own_s = now2_s * b_l, factors[short, LOOP_2] * b_s
+            for c in range(hidden):
+                h_l, h_s = rows[result, c], rows[result + 1, c]
+                rows[SUMS, c] = a_l * (rows[SUMS, c] + from_s * h_s + own_l * h_l)
+                rows[SUMS + 1, c] = a_s * (rows[SUMS + 1, c] + from_l * h_l + own_s * h_s)
+            result = _second_layer(result, hidden, matrices, root, start, rows)
+            if middle < steps.shape[0]:
+                result = apply_steps(steps, middle, steps.shape[0], matrices, affine, rows, result, SUMS)
+        for c in range(last):
+            out[side, pair, c] = rows[result, c]
+            out[other, pair, c] = rows[result + 1, c]
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def toggle_pairs(kernel: Kernel, pairs: Pairs, marks: Array, out: Array) -> None:
+    """Output of the last layer at both nodes of every pair after its toggle.
 
     Parameters
     ----------
-    order : int64 [L]
-        Pairs sorted by their longer row.
-    group : int64 [G + 1]
-        Bounds in `order` of the pairs that share a longer row.
-    long_of, short_of : int32 [L]
-        Endpoint with the longer and the shorter row, by pair.
-    swapped : bool [L]
-        Whether the longer row is that of the pair's second node.
-    insert : bool [L]
-    all_marks : int32 [T, N]
-        Workspace of T threads; an entry is -1 or the node whose neighbours were marked last.
-    indptr, senders : int64 [N + 1], int32 [E]
-    r, loop : float [N]
-    e : float [2, N]
-        For removal and for insertion.
-    p : float [N, k]
-    record : float [N, 4, k]
-    shift : float [k]
-    slope : float
-    weight : float [k, k']
-    out : float [2, L, k']
-        Written: ``W2 a'_i (sum_j b'_j h'_j + q_ii b'_i h'_i)`` of first and second node.
+    kernel : Kernel
+    pairs : Pairs
+    marks : int32 [T, N]
+        Workspace of T threads, -1 at first.
+    out : float [2, L, d]
+        Written: first and second node of each pair.
     """
-    threads, width = all_marks.shape[0], weight.shape[1]
-    for thread in prange(threads):
-        marks = all_marks[thread]
-        scratch = np.empty((4, record.shape[2]), dtype=record.dtype)
-        sum_long, sum_short = scratch[0], scratch[1]
-        message_long, message_short = np.empty(width, record.dtype), np.empty(width, record.dtype)
-        # Round robin: groups are sorted by node, and hubs are rarely neighbours in that order.
-        for g in range(thread, group.shape[0] - 1, threads):
-            long = long_of[order[group[g]]]
-            for position in range(indptr[long], indptr[long + 1]):
-                marks[senders[position]] = long
-            for item in range(group[g], group[g + 1]):
-                pair = order[item]
-                short, sign = short_of[pair], int(insert[pair])
-                _toggle_pair(
-                    long, short, insert[pair], marks, indptr, senders, r, e[sign, long], e[sign, short], loop,
-                    p, record, shift, slope, scratch,
-                )  # fmt: skip
-                side = int(swapped[pair])
-                _apply(weight, sum_long, sum_short, message_long, message_short)
-                for o in range(width):
-                    out[side, pair, o] = message_long[o]
-                    out[1 - side, pair, o] = message_short[o]
+    for thread in prange(marks.shape[0]):
+        _work(thread, marks, kernel, pairs, out)

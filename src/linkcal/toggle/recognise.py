@@ -21,7 +21,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN, GIN, PEG, SAGE, VGAE, PEGConv
-from linkcal.toggle.algebra import Elementwise, Layer
+from linkcal.toggle.algebra import Elementwise, Layer, Step
 
 __all__ = ["Recognised", "Unrecognised", "recognise", "refuse_stateful"]
 
@@ -67,10 +67,10 @@ def refuse_stateful(model: nn.Module) -> None:
             )
 
 
-def recognise(model: nn.Module) -> Recognised | Unrecognised:
-    """Layers of the model's encoder, or the reason why they are not known."""
+def recognise(model: nn.Module, *, weighted: bool = False) -> Recognised | Unrecognised:
+    """Layers of the model's encoder, with edge weights or without, or the reason why they are not known."""
     try:
-        return _recognise(model)
+        return _with_weights(model) if weighted else _recognise(model)
     except _NotKnownError as error:
         return Unrecognised(str(error))
 
@@ -95,6 +95,21 @@ def _recognise(model: Any) -> Recognised:
     raise _NotKnownError(f"{kind.__name__}.encode is not known to linkcal")
 
 
+def _with_weights(model: Any) -> Recognised:
+    """Layers that read edge weights: those of PyG's autoencoders, whose ``encode`` hands them on."""
+    known = _recognise(model)
+    if not isinstance(model, pyg.GAE):
+        raise _NotKnownError(f"{type(model).__name__}.encode takes no edge_weight")
+    gnn: Any = model.encoder
+    layers = list(known.layers)
+    for index, conv in enumerate(gnn.convs):
+        if not gnn.supports_edge_weight or type(conv) not in (GCNConv, GraphConv):
+            raise _NotKnownError(f"{type(gnn).__name__} does not read edge weights")
+        if isinstance(conv, GCNConv) and conv.improved and layers[index].self_loop_fill is not None:
+            layers[index] = replace(layers[index], self_loop_fill=2.0)
+    return replace(known, layers=tuple(layers))
+
+
 def _recognise_peg(model: PEG) -> Recognised:
     if model.decoder != "product":
         raise _NotKnownError("PEG's encode appends the positions to z for its distance decoder")
@@ -108,7 +123,9 @@ def _recognise_peg(model: PEG) -> Recognised:
             update=_AddBias(conv.bias),
             self_loop_fill=1.0,
             message_weight=conv.lin.weight,
+            steps=_bias_step(conv.bias, conv.lin.weight),
             arc_factor=conv.arc_factor,
+            conv=conv,
         )
         layers.append(_followed_by(layer, _RELU if index < last else ()))
     return Recognised(
@@ -147,21 +164,24 @@ def _conv_layer(conv: nn.Module) -> Layer:
         message: Callable[[Tensor], Tensor] = _weight_of(conv.lin_l)
         if conv.project:
             message = _compose(lambda x: conv.lin(x).relu(), message)
-        layer = _additive(conv.lin_l.bias)
+        layer = _additive(conv.lin_l.bias, conv.lin_l.weight)
         return replace(
             layer,
             kind="mean" if conv.aggr == "mean" else "sum",
             message=message,
             root=conv.lin_r if conv.root_weight else None,
+            root_weight=conv.lin_r.weight if conv.root_weight else None,
             message_weight=None if conv.project else conv.lin_l.weight,
             update=_compose(layer.update, _normalised) if conv.normalize else layer.update,
+            steps=None if conv.normalize else layer.steps,
         )
     if kind is GraphConv and conv.aggr in ("mean", "sum", "add"):
         return replace(
-            _additive(conv.lin_rel.bias),
+            _additive(conv.lin_rel.bias, conv.lin_rel.weight),
             kind="mean" if conv.aggr == "mean" else "sum",
             message=_weight_of(conv.lin_rel),
             root=conv.lin_root,
+            root_weight=conv.lin_root.weight,
             message_weight=conv.lin_rel.weight,
         )
     if kind is GINConv and conv.aggr in ("sum", "add"):
@@ -170,7 +190,7 @@ def _conv_layer(conv: nn.Module) -> Layer:
 
 
 def _gcn_layer(conv: GCNConv) -> Layer:
-    # PyG's `improved=True` (weight 2) has no effect without edge weights, and encode passes none.
+    # PyG's `improved=True` (weight 2) has no effect without edge weights.
     fill = 1.0 if conv.normalize and conv.add_self_loops else None
     return replace(
         _additive(conv.bias, conv.lin.weight),
@@ -178,6 +198,7 @@ def _gcn_layer(conv: GCNConv) -> Layer:
         message=_weight_of(conv.lin),
         self_loop_fill=fill,
         message_weight=conv.lin.weight,
+        conv=conv,
     )
 
 
@@ -202,7 +223,28 @@ def _gin_layer(conv: GINConv) -> Layer:
         update=mlp,
         root=lambda x: factor * message(x),
         message_weight=first.weight,
+        root_weight=factor * first.weight,
+        steps=_mlp_steps(mlp, first),
     )
+
+
+def _mlp_steps(mlp: nn.Module, first: Any) -> tuple[Step, ...] | None:
+    """A GIN's MLP step by step, its first matrix left out; None where it cannot be written so."""
+    steps = _bias_step(first.bias, first.weight)
+    modules: list[nn.Module]
+    if isinstance(mlp, pyg.MLP):
+        modules, last = [], len(mlp.lins) - 1
+        for index, linear in enumerate(mlp.lins):
+            modules.append(linear)
+            if index < last or not mlp.plain_last:
+                activation = [] if mlp.act is None else [mlp.act]
+                norm = [mlp.norms[index]]
+                modules += activation + norm if mlp.act_first else norm + activation
+    else:
+        modules = list(mlp) if isinstance(mlp, nn.Sequential) else [mlp]
+    for module in modules[1:]:
+        steps = _step(steps, module)
+    return steps
 
 
 class _AddBias(nn.Module):
@@ -225,14 +267,15 @@ def _normalised(x: Tensor) -> Tensor:
     return F.normalize(x, p=2.0, dim=-1)
 
 
-def _additive(bias: Tensor | None, like: Tensor | None = None) -> Layer:
+def _additive(bias: Tensor | None, weight: Tensor) -> Layer:
     """A layer whose update only adds a bias; kind and message are filled in by the caller."""
-    elementwise = None
-    if bias is None and like is not None:
-        bias = like.new_zeros(like.size(0))
-    if bias is not None:
-        elementwise = Elementwise(torch.ones_like(bias), bias.detach(), slope=1.0)
-    return Layer(kind="sum", message=lambda x: x, update=_AddBias(bias), elementwise=elementwise)
+    return Layer(kind="sum", message=lambda x: x, update=_AddBias(bias), steps=_bias_step(bias, weight))
+
+
+def _bias_step(bias: Tensor | None, weight: Tensor) -> tuple[Step, ...] | None:
+    """The bias as an elementwise step on the rows that `weight` [k, c] made."""
+    shift = weight.new_zeros(weight.size(0)) if bias is None else bias
+    return (Elementwise(torch.ones_like(shift), shift.detach(), slope=1.0),)
 
 
 def _compose(*maps: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -270,26 +313,42 @@ def _followed_by(layer: Layer, modules: tuple[nn.Module, ...]) -> Layer:
         layer = replace(
             layer,
             update=_compose(layer.update, module),
-            elementwise=_fold(layer.elementwise, module),
+            steps=_step(layer.steps, module),
         )
     return layer
 
 
-def _fold(before: Elementwise | None, module: nn.Module) -> Elementwise | None:
-    """The elementwise form after one more module; None where the form cannot hold it."""
+def _step(before: tuple[Step, ...] | None, module: nn.Module) -> tuple[Step, ...] | None:
+    """The steps with one more module; None where compiled code has no form for it."""
     if before is None or isinstance(module, nn.Identity | nn.Dropout):
         return before
-    if before.slope != 1.0:
+    if isinstance(module, nn.Linear | pyg.Linear):
+        bias = _bias_step(module.bias, module.weight)
+        assert bias is not None
+        return (*before, module.weight.detach(), *bias)
+    last = before[-1]
+    assert isinstance(last, Elementwise)
+    affine = _affine(module)
+    if affine is not None:
+        if last.slope == 1.0:
+            scale, shift = affine
+            return (*before[:-1], Elementwise(last.scale * scale, last.shift * scale + shift, 1.0))
+        return (*before, Elementwise(*affine, 1.0))
+    slope = 0.0 if isinstance(module, nn.ReLU) else getattr(module, "negative_slope", None)
+    if not isinstance(module, nn.ReLU | nn.LeakyReLU) or slope is None or not 0.0 <= slope <= 1.0:
         return None
-    if isinstance(module, nn.ReLU):
-        return replace(before, slope=0.0)
-    if isinstance(module, nn.LeakyReLU) and 0.0 <= module.negative_slope <= 1.0:
-        return replace(before, slope=float(module.negative_slope))
+    if last.slope == 1.0:
+        return (*before[:-1], replace(last, slope=float(slope)))
+    return (*before, Elementwise(torch.ones_like(last.scale), torch.zeros_like(last.scale), float(slope)))
+
+
+def _affine(module: nn.Module) -> tuple[Tensor, Tensor] | None:
+    """Scale and shift of a batch norm in evaluation mode; None for other modules."""
     norm = module.module if isinstance(module, pyg.BatchNorm) else module
-    if isinstance(norm, nn.BatchNorm1d) and norm.running_var is not None and norm.running_mean is not None:
-        gain = (norm.running_var + norm.eps).rsqrt()
-        offset = torch.zeros_like(gain)
-        if norm.affine:
-            gain, offset = gain * norm.weight.detach(), norm.bias.detach()
-        return Elementwise(before.scale * gain, (before.shift - norm.running_mean) * gain + offset, 1.0)
-    return None
+    if not isinstance(norm, nn.BatchNorm1d) or norm.running_var is None or norm.running_mean is None:
+        return None
+    scale = (norm.running_var + norm.eps).rsqrt()
+    if not norm.affine:
+        return scale, -norm.running_mean * scale
+    scale = scale * norm.weight.detach()
+    return scale, norm.bias.detach() - norm.running_mean * scale

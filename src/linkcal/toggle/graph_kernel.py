@@ -1,0 +1,125 @@
+"""Compiled parts of :mod:`.graph`: sorting arcs into rows, finding arcs, matching opposite arcs.
+
+Node numbers are small integers, so arcs are sorted by counting (two passes, O(E + N)), not by comparing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, prange
+
+__all__ = ["find_arcs", "opposite_arcs", "sort_arcs", "sort_by_value"]
+
+Array = Any  # int64 arrays, unless said otherwise
+
+
+@njit(cache=True)
+def sort_by_value(values: Array, order: Array, size: int) -> Array:
+    """`order` sorted stably by ``values[order]``, which are in [0, size); int64."""
+    start = np.zeros(size + 1, np.int64)
+    for item in order:
+        start[values[item] + 1] += 1
+    for value in range(size):
+        start[value + 1] += start[value]
+    out = np.empty_like(order)
+    for item in order:
+        value = values[item]
+        out[start[value]] = item
+        start[value] += 1
+    return out
+
+
+@njit(cache=True)
+def _without_loops(source: Array, target: Array) -> Array:
+    """Positions of the arcs that join two different nodes."""
+    out = np.empty(source.size, np.int64)
+    count = 0
+    for arc in range(source.size):
+        if source[arc] != target[arc]:
+            out[count] = arc
+            count += 1
+    return out[:count]
+
+
+@njit(cache=True)
+def _is_sorted(values: Array, order: Array) -> bool:
+    rising = True
+    for item in range(1, order.size):
+        rising &= values[order[item]] >= values[order[item - 1]]
+    return rising
+
+
+@njit(cache=True)
+def sort_arcs(source: Array, target: Array, num_nodes: int) -> tuple[Array, Array, Array]:
+    """Arcs that are no self-loops by target, then source, repeated ones merged.
+
+    Parameters
+    ----------
+    source, target : int64 [E']
+    num_nodes : int
+
+    Returns
+    -------
+    order : int64 [A]
+        Positions of the arcs in the given list, sorted; equal arcs in their given order.
+    first : int64 [E + 1]
+        Bounds in `order` of each distinct arc.
+    indptr : int64 [N + 1]
+        Bounds in the distinct arcs of each target.
+    """
+    order = _without_loops(source, target)
+    if not _is_sorted(source, order):
+        order = sort_by_value(source, order, num_nodes)
+    order = sort_by_value(target, order, num_nodes)
+    first = np.empty(order.size + 1, np.int64)
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    distinct = 0
+    for item in range(order.size):
+        s, t = source[order[item]], target[order[item]]
+        if item == 0 or s != source[order[item - 1]] or t != target[order[item - 1]]:
+            first[distinct] = item
+            distinct += 1
+            indptr[t + 1] += 1
+    first[distinct] = order.size
+    for node in range(num_nodes):
+        indptr[node + 1] += indptr[node]
+    return order, first[: distinct + 1].copy(), indptr
+
+
+@njit(cache=True)
+def opposite_arcs(indptr: Array, senders: Array) -> Array:
+    """For each arc j -> i the position of the arc i -> j, or -1 where there is none; int64 [E].
+
+    Rows are visited in increasing order and each is sorted, so the arcs out of a node are met in the order in
+    which its own row lists them: one pointer per row suffices.
+    """
+    out = np.full(senders.size, -1, np.int64)
+    pointer = indptr[:-1].copy()
+    for i in range(indptr.size - 1):
+        for position in range(indptr[i], indptr[i + 1]):
+            j = senders[position]
+            while pointer[j] < indptr[j + 1] and senders[pointer[j]] < i:
+                pointer[j] += 1
+            if pointer[j] < indptr[j + 1] and senders[pointer[j]] == i:
+                out[position] = pointer[j]
+    return out
+
+
+@njit(parallel=True, cache=True)
+def find_arcs(indptr: Array, senders: Array, source: Array, target: Array) -> Array:
+    """Position of each arc source -> target in `senders`, or -1 where there is none; int64 [L]."""
+    out = np.empty(source.size, np.int64)
+    for item in prange(source.size):
+        wanted = source[item]
+        low, high = indptr[target[item]], indptr[target[item] + 1]
+        stop = high
+        while low < high:
+            middle = (low + high) // 2
+            if senders[middle] < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        out[item] = low if low < stop and senders[low] == wanted else -1
+    return out

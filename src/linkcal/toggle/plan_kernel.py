@@ -1,0 +1,111 @@
+"""Compiled preparation of a block of pairs, and of rows that list neighbours in both directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+__all__ = ["both_directions", "sort_pairs"]
+
+Array = Any
+
+
+#: Cost of a pair beside that of one step along its shorter row.
+_PAIR_COST = 40
+
+
+@njit(cache=True)
+def sort_pairs(nodes: Array, indptr: Array, parts: int) -> tuple[Array, Array, Array, Array]:
+    """Sort pairs [2, L] by their endpoint with the longer row, by counting.
+
+    Returns
+    -------
+    order : int64 [L]
+    ends : int32 [2, L]
+        Endpoint with the longer and with the shorter row, in that order of pairs.
+    swapped : bool [L]
+        Whether the longer row is that of the pair's second node, in that order of pairs.
+    cuts : int64 [parts + 1]
+        Bounds of consecutive parts of about equal cost.
+    """
+    count, num_nodes = nodes.shape[1], indptr.size - 1
+    start = np.zeros(num_nodes + 1, np.int64)
+    second = np.empty(count, np.bool_)
+    for pair in range(count):
+        u, v = nodes[0, pair], nodes[1, pair]
+        second[pair] = indptr[v + 1] - indptr[v] > indptr[u + 1] - indptr[u]
+        start[(v if second[pair] else u) + 1] += 1
+    for node in range(num_nodes):
+        start[node + 1] += start[node]
+    order, swapped = np.empty(count, np.int64), np.empty(count, np.bool_)
+    ends = np.empty((2, count), np.int32)
+    for pair in range(count):
+        side = int(second[pair])
+        item = start[nodes[side, pair]]
+        start[nodes[side, pair]] += 1
+        order[item], swapped[item] = pair, second[pair]
+        ends[0, item], ends[1, item] = nodes[side, pair], nodes[1 - side, pair]
+    return order, ends, swapped, _equal_parts(ends[1], indptr, parts)
+
+
+@njit(cache=True)
+def _equal_parts(short: Array, indptr: Array, parts: int) -> Array:
+    total = np.empty(short.size + 1, np.int64)
+    total[0] = 0
+    for item in range(short.size):
+        steps = indptr[short[item] + 1] - indptr[short[item]]
+        total[item + 1] = total[item] + _PAIR_COST + steps
+    cuts = np.empty(parts + 1, np.int64)
+    for part in range(parts + 1):
+        cuts[part] = np.searchsorted(total, total[-1] * part // parts)
+    return cuts
+
+
+@njit(cache=True)
+def both_directions(indptr: Array, senders: Array) -> tuple[Array, Array, Array, Array]:
+    """Rows that list in- and out-neighbours alike.
+
+    Returns
+    -------
+    starts : int64 [N + 1]
+    nodes : int32 [A]
+        Increasing in each row.
+    arriving, leaving : int64 [A]
+        Position of the arc from and to the neighbour in `senders`, -1 where there is none.
+    """
+    num_nodes = indptr.size - 1
+    out_start = np.zeros(num_nodes + 1, np.int64)
+    for sender in senders:
+        out_start[sender + 1] += 1
+    for node in range(num_nodes):
+        out_start[node + 1] += out_start[node]
+    fill = out_start[:-1].copy()
+    receiver, arc = np.empty_like(senders), np.empty_like(senders)
+    for node in range(num_nodes):
+        for position in range(indptr[node], indptr[node + 1]):
+            sender = senders[position]
+            receiver[fill[sender]] = node
+            arc[fill[sender]] = position
+            fill[sender] += 1
+    starts = np.zeros(num_nodes + 1, np.int64)
+    nodes = np.empty(2 * senders.size, np.int32)
+    arriving = np.full(2 * senders.size, -1, np.int64)
+    leaving = np.full(2 * senders.size, -1, np.int64)
+    at = 0
+    for node in range(num_nodes):
+        i, j = indptr[node], out_start[node]
+        while i < indptr[node + 1] or j < out_start[node + 1]:
+            sender = senders[i] if i < indptr[node + 1] else num_nodes
+            target = receiver[j] if j < out_start[node + 1] else num_nodes
+            nodes[at] = min(sender, target)
+            if sender <= target:
+                arriving[at] = i
+                i += 1
+            if target <= sender:
+                leaving[at] = arc[j]
+                j += 1
+            at += 1
+        starts[node + 1] = at
+    return starts, nodes[:at].copy(), arriving[:at].copy(), leaving[:at].copy()

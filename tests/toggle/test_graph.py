@@ -1,0 +1,77 @@
+"""Compressed rows: the compiled sort and torch's give the same graph, and arcs are found."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linkcal.toggle.graph import ToggleGraph, _sort_by_torch, _sort_compiled
+from linkcal.toggle.plan_kernel import both_directions, sort_pairs
+
+from .cases import toggle_cases
+
+
+@given(toggle_cases())
+def test_both_sorts_agree(case):
+    source, target = case.edge_index
+    for ours, theirs in zip(
+        _sort_compiled(source, target, case.num_nodes),
+        _sort_by_torch(source, target, case.num_nodes),
+        strict=True,
+    ):
+        assert torch.equal(ours, theirs)
+
+
+@given(toggle_cases())
+def test_rows_against_sets(case):
+    """Senders, multiplicities, weights, opposite arcs and look-ups, against dictionaries."""
+    weight = torch.arange(case.edge_index.size(1), dtype=torch.float64)
+    graph = ToggleGraph.from_edge_index(
+        case.edge_index, case.num_nodes, undirected=case.undirected, edge_weight=weight
+    )
+    counts: dict[tuple[int, int], list[float]] = {}
+    for (s, t), w in zip(case.edge_index.T.tolist(), weight.tolist(), strict=True):
+        if s != t:
+            counts.setdefault((t, s), []).append(w)
+    arcs = list(zip(graph.receivers.tolist(), graph.senders.tolist(), strict=True))
+    assert arcs == sorted(counts)
+    assert graph.weight.tolist() == [sum(counts[arc]) for arc in arcs]
+    repeated = [len(counts[arc]) for arc in arcs]
+    assert graph.multiplicity is None or graph.multiplicity.tolist() == repeated
+    assert graph.multiplicity is not None or set(repeated) <= {1}
+    where = {arc: position for position, arc in enumerate(arcs)}
+    assert graph.opposite().tolist() == [where.get((s, t), -1) for t, s in arcs]
+    every = torch.cartesian_prod(torch.arange(case.num_nodes), torch.arange(case.num_nodes)).T
+    expected = [(t, s) in counts for s, t in every.T.tolist()] if case.num_nodes > 1 else [False]
+    assert graph.contains(every.reshape(2, -1)).tolist() == expected
+
+
+@given(toggle_cases())
+def test_rows_in_both_directions(case):
+    graph = ToggleGraph.from_edge_index(case.edge_index, case.num_nodes, undirected=case.undirected)
+    arcs = list(zip(graph.receivers.tolist(), graph.senders.tolist(), strict=True))
+    where = {arc: position for position, arc in enumerate(arcs)}
+    starts, nodes, arriving, leaving = both_directions(graph.indptr.numpy(), graph.senders.numpy())
+    for node in range(case.num_nodes):
+        row = slice(starts[node], starts[node + 1])
+        near = sorted({s for t, s in arcs if t == node} | {t for t, s in arcs if s == node})
+        assert nodes[row].tolist() == near
+        assert arriving[row].tolist() == [where.get((node, w), -1) for w in near]
+        assert leaving[row].tolist() == [where.get((w, node), -1) for w in near]
+
+
+@given(toggle_cases(), st.integers(0, 99), st.integers(1, 4))
+def test_pairs_sorted_by_longer_row(case, seed, parts):
+    graph = ToggleGraph.from_edge_index(case.edge_index, case.num_nodes, undirected=case.undirected)
+    shuffled = torch.randperm(case.pairs.size(1), generator=torch.Generator().manual_seed(seed))
+    pairs, length = case.pairs[:, shuffled].int().numpy(), graph.indptr.diff().tolist()
+    order, ends, swapped, cuts = sort_pairs(pairs, graph.indptr.numpy(), parts)
+    assert sorted(order.tolist()) == list(range(pairs.shape[1]))
+    assert ends[0].tolist() == sorted(ends[0])
+    for pair, long, short, second in zip(order, *ends, swapped, strict=True):
+        assert pairs[:, pair].tolist() == ([short, long] if second else [long, short])
+        assert length[long] >= length[short]
+    assert cuts[0] == 0
+    assert cuts[-1] == order.size
+    assert cuts.tolist() == sorted(cuts)
