@@ -33,9 +33,10 @@ from linkcal.toggle.naive import toggle_edge_index
 THREADS, HIDDEN, OUT, LAYERS = 2, 32, 16, 2
 #: Sampled pairs for naive, for both k_hop_subgraph and the fallback, and how often the fallback gets its own:
 #: its set-up, once per graph, then weighs no more than it does for all pairs.
-SAMPLES = {"cora": (50, 400, 10), "pubmed": (20, 400, 10), "ogbl-ddi": (2, 2, 2)}
+SAMPLES = {"cora": (200, 400, 10), "pubmed": (60, 400, 10), "ogbl-ddi": (2, 2, 2)}
 SAMPLES |= {"simulated-1m": (2, 40, 40), "simulated-10m": (1, 5, 100)}
 GRAPHS = tuple(SAMPLES)
+FORWARD = "forward pass"
 MIB = 1 << 20
 
 
@@ -165,6 +166,26 @@ def kernel_bytes(graph: Graph, pairs: torch.Tensor) -> float:
     return pairs.size(1) * per_pair + steps * 8 + common * (width + 4) + base
 
 
+def alternating(
+    first: Callable[[], Any], second: Callable[[], Any], repeats: int
+) -> tuple[float, float, float]:
+    """Median seconds of two runs, and the largest extra MiB of the second.
+
+    They take turns, so that a change of the machine's pace meets both.
+    """
+    first()
+    second()
+    seconds: tuple[list[float], list[float]] = ([], [])
+    highest = 0.0
+    for _ in range(repeats):
+        spent, _ = timed(first, 1)
+        seconds[0].append(spent)
+        spent, peak = timed(second, 1)
+        seconds[1].append(spent)
+        highest = max(highest, peak)
+    return median(seconds[0]), median(seconds[1]), highest
+
+
 def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repeats: int) -> list[Row]:
     """All methods on one graph."""
     model = build_model(model_name, graph)
@@ -172,44 +193,41 @@ def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repea
     order = torch.randperm(number, generator=torch_stream(0, "benchmark sample"))
     naive_size, khop_size, copies = SAMPLES[name]
     naive, khop = pairs[:, order[:naive_size]], pairs[:, order[:khop_size]]
-    rows: list[Row] = []
+    fallback = khop.repeat(1, copies)
     with torch.no_grad():
-        forward, peak = timed(lambda: model.encode(x, edges), repeats)
-
-        def add(method: str, chosen: torch.Tensor, run: Callable[[], Any], count: int, **extra: Any) -> None:
-            seconds, highest = timed(run, count)
-            whole = seconds * number / chosen.size(1)
-            rows.append(
-                Row(
-                    name,
-                    model_name,
-                    method,
-                    number,
-                    chosen.size(1),
-                    whole,
-                    number / whole,
-                    whole / forward,
-                    highest,
-                    extra,
-                )
-            )
-            print(f"{name} {model_name} {method}: {whole:.3g} s, {whole / forward:.1f} passes", flush=True)
-
-        rows.append(Row(name, model_name, "forward pass", number, number, forward, 0.0, 1.0, peak))
-        fallback = khop.repeat(1, copies)
-        add("naive", naive, lambda: toggle_edges(model, x, edges, naive, method="naive"), 1)
-        add("k_hop_subgraph", khop, lambda: subgraphs_by_pyg(model, graph, khop), 1)
-        add("khop", fallback, lambda: toggle_edges(model, x, edges, fallback, method="khop"), min(repeats, 3))
         used = toggle_edges(model, x, edges, pairs[:, :1]).method
-        moved = {"bytes_moved": kernel_bytes(graph, pairs)} if used == "kernel" else {}
-        add(
-            used,
-            pairs,
+        forward, seconds, peak = alternating(
+            lambda: model.encode(x, edges),
             lambda: stream(model, graph, pairs),
-            min(repeats, 5 if number < 10**6 else 1),
-            **moved,
+            repeats if number < 10**5 else min(repeats, 3),
         )
-    return rows
+
+        def row(method: str, timed_pairs: int, whole: float, highest: float, **extra: Any) -> Row:
+            print(f"{name} {model_name} {method}: {whole:.3g} s, {whole / forward:.1f} passes", flush=True)
+            per_second = 0.0 if method == FORWARD else number / whole
+            passes = whole / forward
+            return Row(
+                name, model_name, method, number, timed_pairs, whole, per_second, passes, highest, extra
+            )  # fmt: skip
+
+        def sampled(method: str, chosen: torch.Tensor, run: Callable[[], Any], count: int) -> Row:
+            spent, highest = timed(run, count)
+            return row(method, chosen.size(1), spent * number / chosen.size(1), highest)
+
+        _, forward_peak = timed(lambda: model.encode(x, edges), 1)
+        moved = {"bytes_moved": kernel_bytes(graph, pairs)} if used == "kernel" else {}
+        return [
+            row(FORWARD, number, forward, forward_peak),
+            sampled("naive", naive, lambda: toggle_edges(model, x, edges, naive, method="naive"), 1),
+            sampled("k_hop_subgraph", khop, lambda: subgraphs_by_pyg(model, graph, khop), 1),
+            sampled(
+                "khop",
+                fallback,
+                lambda: toggle_edges(model, x, edges, fallback, method="khop"),
+                min(repeats, 3),
+            ),
+            row(used, number, seconds, peak, **moved),
+        ]
 
 
 def machine() -> dict[str, Any]:
@@ -235,7 +253,7 @@ def table(rows: list[Row], about: dict[str, Any]) -> str:
         "",
         "Written by `make bench-toggle`. All edges and as many non-edges; "
         f"{LAYERS} layers, hidden {HIDDEN}, out {OUT}, float32. "
-        "~ marks times extrapolated from a sample of pairs.",
+        "~ marks times extrapolated from a sample of pairs. Medians; forward pass and kernel take turns.",
         "",
         "Machine: " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in about.items()) + ".",
         "",
@@ -247,9 +265,9 @@ def table(rows: list[Row], about: dict[str, Any]) -> str:
     for row in rows:
         sampled = "~" if row.pairs_timed < row.pairs else ""
         speedup = naive.get((row.graph, row.model), float("nan")) / row.seconds_all_pairs
-        per_second = "" if row.method == "forward pass" else f"{row.pairs_per_second:,.0f}"
-        timed_on = "" if row.method == "forward pass" else f"{row.pairs_timed:,}"
-        compared = "" if row.method == "forward pass" else f"{speedup:,.0f}"
+        per_second = "" if row.method == FORWARD else f"{row.pairs_per_second:,.0f}"
+        timed_on = "" if row.method == FORWARD else f"{row.pairs_timed:,}"
+        compared = "" if row.method == FORWARD else f"{speedup:,.0f}"
         lines.append(
             f"| {row.graph} | {row.model} | {row.method} | {timed_on} | {sampled}{row.seconds_all_pairs:.4g} "
             f"| {per_second} | {row.forward_passes:,.1f} | {compared} | {row.peak_extra_mib:,.0f} |"
