@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
 from linkcal.calibrators import Histogram, certified_threshold, conformal_p_values
-from linkcal.data import LinkPairs, pair_keys
+from linkcal.data import LinkPairs, pair_keys, split_links
 from linkcal.evidence import Evidence, gather_evidence
 from linkcal.exceptions import ArtifactError, InputError, NotFittedError
 from linkcal.features import LinkScorer
@@ -125,6 +125,25 @@ def test_null_pairs_are_fresh(small_graph, small_split):
     taken = pair_keys(torch.cat(used, dim=1), 300, directed=False).unique().numel()
     assert spared.null_pairs.size(1) == every - taken
     assert torch.equal(spared.calibration.edge_label_index, small_split.train.edge_label_index)
+
+
+@pytest.mark.parametrize("kind", ["degree", "two-hop"])
+def test_null_pairs_are_of_the_kind_of_the_calibration_non_links(small_graph, kind):
+    split = split_links(small_graph, negatives=kind, seed=0)
+    null = gather_evidence(split, "val", num_null=10**6, seed=0, spare_test=True).null_pairs
+    assert 0 < null.size(1) < 10**6
+    assert not bool(small_graph.has_pairs(null).any())
+    known = torch.cat([part.edge_label_index for part in (split.train, split.val, split.test)], dim=1)
+    keys = {frozenset(pair) for pair in known.T.tolist()}
+    assert not any(frozenset(pair) in keys for pair in null.T.tolist())
+    neighbours = [set() for _ in range(small_graph.num_nodes)]
+    for u, v in small_graph.pairs.T.tolist():
+        neighbours[u].add(v)
+        neighbours[v].add(u)
+    if kind == "two-hop":
+        assert all(neighbours[u] & neighbours[v] for u, v in null.T.tolist())
+    else:
+        assert all(neighbours[u] and neighbours[v] for u, v in null.T.tolist())
 
 
 def test_threshold_on_asked_pairs_and_on_calibration_links(fitted, small_split):

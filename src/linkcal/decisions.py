@@ -112,9 +112,10 @@ class DecisionMethods(ABC):
             Bound on the false discovery rate.
         null_pairs : Tensor [2, m], int, optional
             Pairs without a link, drawn as the non-links among the asked pairs were. By default those of
-            ``evidence_``: uniform over all pairs that are no known edge, which is right if the asked
-            non-links are uniform too. Whoever asks about pairs at distance 2, say, must give null pairs at
-            distance 2: uniform ones are easier, and the rate would be exceeded.
+            ``evidence_``, which are of the kind of the calibration non-links: by default uniform over all
+            pairs that are no known edge, right if the asked non-links are uniform too. Whoever asks about
+            pairs at distance 2, say, must calibrate with such non-links or give such null pairs: uniform ones
+            are easier, and the rate would be exceeded.
 
         Returns
         -------

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from linkcal._random import numpy_stream
 from linkcal._validation import check_choice, check_positive_int
-from linkcal.data import LinkPairs, LinkSplit, NegativeSampler
+from linkcal.data import Graph, LinkPairs, LinkSplit, sample_negatives
+from linkcal.exceptions import ShortageError
 from linkcal.features import FIT_ON
 
 __all__ = ["NUM_NULL_PAIRS", "Evidence", "gather_evidence"]
@@ -28,7 +30,8 @@ class Evidence:
     calibration : LinkPairs
         The links that the calibrators were fitted on.
     null_pairs : Tensor [2, m], int64
-        Drawn uniformly from the pairs that are no known edge and no non-link of training or calibration.
+        Of the kind of the split's non-links (uniform unless it says otherwise), among the pairs that are no
+        known edge and no non-link of training or calibration.
     """
 
     calibration: LinkPairs
@@ -72,7 +75,20 @@ def gather_evidence(
     calibration = split.val if fit_on == "val" else split.train
     parts = [split.train, split.val] + ([split.test] if spare_test else [])
     taken = torch.cat([part.edge_label_index for part in parts], dim=1)
-    sampler = NegativeSampler(split.graph, exclude=taken)
-    stream = numpy_stream((split.seed or 0) if seed is None else seed, "null pairs")
-    null_pairs = sampler.sample(min(num_null, sampler.num_available), stream)
+    # Degrees and common neighbours of all edges that may be read, as for the split's own non-links.
+    links = [part.edge_label_index[:, part.edge_label == 1] for part in parts]
+    known = Graph.from_edges(
+        torch.cat([split.graph.pairs, *links], dim=1), split.graph.num_nodes, directed=split.graph.directed
+    )
+    draw = partial(
+        sample_negatives,
+        known,
+        generator=numpy_stream((split.seed or 0) if seed is None else seed, "null pairs"),
+        kind=split.negatives or "uniform",  # type: ignore[arg-type]
+        exclude=taken,
+    )
+    try:
+        null_pairs = draw(num_null)
+    except ShortageError as shortage:
+        null_pairs = draw(shortage.available)
     return Evidence(replace(calibration, positive_rate=None, negative_rate=None), null_pairs)

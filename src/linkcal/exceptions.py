@@ -37,7 +37,17 @@ class InputError(LinkcalError, ValueError):
 
 
 class ShortageError(InputError):
-    """More distinct non-edges were asked for than the graph has."""
+    """More distinct non-edges were asked for than the graph has.
+
+    Attributes
+    ----------
+    available : int
+        How many could have been drawn.
+    """
+
+    def __init__(self, message: str, available: int = 0) -> None:
+        super().__init__(message)
+        self.available = available
 
 
 class TrainingDivergedError(InputError):

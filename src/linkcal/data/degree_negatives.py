@@ -60,7 +60,8 @@ def degree_negatives(
     if num > available:
         raise ShortageError(
             f"num must be at most the number of non-edges between nodes that have edges, {available}, "
-            f"got {num}"
+            f"got {num}",
+            available,
         )
     if len(sources) * len(targets) <= max(8 * num, listed):
         keys, row, column = _free_pairs(graph, sources, targets, taken)

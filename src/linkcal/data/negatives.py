@@ -96,7 +96,8 @@ class NegativeSampler:
         if num > self._num_available:
             raise ShortageError(
                 f"num must be at most the number of non-edges that can be drawn, "
-                f"{self._num_available}, got {num}"
+                f"{self._num_available}, got {num}",
+                self._num_available,
             )
         ranks = distinct_ranks(self._num_available, num, generator)
         numbers = ranks + np.searchsorted(self._free_before, ranks, side="right")

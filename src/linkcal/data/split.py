@@ -149,12 +149,13 @@ def _draw_negatives(graph: Graph, sizes: dict[str, int], kind: NegativeKind, see
     if asked > available:
         raise ShortageError(
             f"negatives_per_positive must ask for at most the {available} non-edges that the graph has, "
-            f"got {asked} ({detail})"
+            f"got {asked} ({detail})",
+            available,
         )
     try:
         pairs = sample_negatives(graph, asked, numpy_stream(seed, "negatives"), kind=kind)
     except ShortageError as error:
-        raise ShortageError(f"negatives = {kind!r} ({detail}): {error}") from None
+        raise ShortageError(f"negatives = {kind!r} ({detail}): {error}", error.available) from None
     return _cut(pairs, sizes)
 
 

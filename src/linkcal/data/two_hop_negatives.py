@@ -132,7 +132,8 @@ def _walked(
     available = int(upto[-1])
     if num > available:
         raise ShortageError(
-            f"num must be at most the number of non-edges with a common neighbour, {available}, got {num}"
+            f"num must be at most the number of non-edges with a common neighbour, {available}, got {num}",
+            available,
         )
     ranks = distinct_ranks(available, num, generator)
     order = np.argsort(ranks)
