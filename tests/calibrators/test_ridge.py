@@ -7,7 +7,8 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from linkcal.calibrators._ridge import RidgeProblem, cross_validated_nll, fit_ridge
+from linkcal._math import bernoulli_nll
+from linkcal.calibrators._ridge import RidgeProblem, cross_validated, fit_ridge
 
 
 def problem(n=300, m=4, seed=0, lower=-np.inf, centre=0.0) -> RidgeProblem:
@@ -72,7 +73,10 @@ def test_cross_validation_equals_separate_fits():
     p = problem(n=120)
     fold = np.arange(120) % 3
     penalties = [np.r_[0.0, np.full(4, s)] for s in (100.0, 10.0, 1.0)]
-    losses = cross_validated_nll(p, penalties, fold, np.zeros(5))
+    path = cross_validated(p, penalties, fold, np.zeros(5))
+    losses = path.losses
+    assert path.best == np.argmin(losses)
+    assert p.weight @ bernoulli_nll(path.logit, p.y) == pytest.approx(losses[path.best], rel=1e-12)
     for loss, penalty in zip(losses, penalties, strict=True):
         expected = sum(
             p.take(np.flatnonzero(fold == k)).nll(
@@ -90,7 +94,7 @@ def test_path_ends_once_the_loss_rises():
     y = (np.arange(40) % 2).astype(float)  # noise: the weaker the penalty, the worse
     p = RidgeProblem(design, y, np.ones(40), np.full(16, -np.inf), np.zeros(16))
     penalties = [np.r_[0.0, np.full(15, 10.0**-e)] for e in range(-3, 6)]
-    losses = cross_validated_nll(p, penalties, np.arange(40) // 2 % 4, np.zeros(16))
+    losses = cross_validated(p, penalties, np.arange(40) // 2 % 4, np.zeros(16)).losses
     finite = np.isfinite(losses)
     assert 3 <= finite.sum() < len(penalties)
     assert not finite[finite.sum() :].any()

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
+from linkcal._math import bernoulli_nll
 from linkcal.calibrators import Histogram, Isotonic, Platt, StructuralCalibrator
 from linkcal.calibrators._additive import merged_links, weighted_quantile
 from linkcal.exceptions import InputError
@@ -210,6 +211,27 @@ def test_one_link_of_a_class_takes_the_strongest_penalty():
     fitted = StructuralCalibrator().fit(X, y)
     assert fitted.penalty_ == 1000.0
     assert fitted.predict_proba(X)[:, 1].mean() == pytest.approx(1 / 40, abs=1e-9)
+
+
+def test_slope_answers_for_a_penalty_too_weak_or_too_strong():
+    X, y = structural_links(300)
+    test, y_test = structural_links(20_000, seed=1)
+    weak = StructuralCalibrator(penalty=0.01, n_knots=8).fit(X, y)
+    strong = StructuralCalibrator(penalty=1000.0).fit(X, y)
+    assert weak.slope_ < 0.9
+    assert strong.slope_ > 1.1
+    for fitted in (weak, strong):
+        z = fitted.decision_function(test)
+        before = (z - fitted.intercept_) / fitted.slope_ + fitted.intercept_
+        assert bernoulli_nll(z, y_test).mean() < bernoulli_nll(before, y_test).mean()
+
+
+def test_labels_without_a_cause_keep_the_order_of_the_fit():
+    X, _ = structural_links(200)
+    y = (np.arange(200) % 2).astype(float)
+    fitted = StructuralCalibrator(penalty=0.01).fit(X, y)
+    assert 0.01 <= fitted.slope_ < 0.5
+    assert len(np.unique(fitted.decision_function(X))) > 150
 
 
 def test_ranks_better_than_the_logit_where_the_graph_knows_more():

@@ -11,7 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from linkcal._math import bernoulli_nll, sigmoid
 
-__all__ = ["RidgeProblem", "RidgeSolution", "cross_validated_nll", "fit_ridge"]
+__all__ = ["HeldOutPath", "RidgeProblem", "RidgeSolution", "cross_validated", "fit_ridge"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -119,10 +119,28 @@ def fit_ridge(
     return RidgeSolution(theta, _MAX_ITER, False)
 
 
-def cross_validated_nll(
+@dataclass(frozen=True)
+class HeldOutPath:
+    """Summed held-out loss of each penalty, and what was held out at the best.
+
+    Parameters
+    ----------
+    losses : ndarray of shape (number of penalties,)
+        Infinite where the path had ended.
+    best : int
+    logit : ndarray of shape (n,)
+        Of each row, by the fit at ``best`` that had not seen it.
+    """
+
+    losses: FloatArray
+    best: int
+    logit: FloatArray
+
+
+def cross_validated(
     problem: RidgeProblem, penalties: Sequence[FloatArray], fold: IntArray, start: FloatArray
-) -> FloatArray:
-    """Held-out loss, summed over the folds, of each penalty of a path from strong to weak.
+) -> HeldOutPath:
+    """Held-out losses and logits along a path of penalties, from strong to weak.
 
     Parameters
     ----------
@@ -134,23 +152,26 @@ def cross_validated_nll(
 
     Returns
     -------
-    ndarray of shape (len(penalties),)
+    HeldOutPath
 
     Notes
     -----
-    Each fit starts at the solution for the stronger penalty before it. A path ends early, with infinite
-    losses, once the summed loss has risen for two penalties in a row: it has one minimum in practice.
+    Each fit starts at the solution for the stronger penalty before it. A path ends early once the summed loss
+    has risen for two penalties in a row: it has one minimum in practice.
     """
-    folds = np.unique(fold)
-    inside = [problem.take(np.flatnonzero(fold != k)) for k in folds]
-    outside = [problem.take(np.flatnonzero(fold == k)) for k in folds]
-    theta = [start] * len(folds)
+    rows = [np.flatnonzero(fold == k) for k in np.unique(fold)]
+    inside = [problem.take(np.setdiff1d(np.arange(len(fold)), outside)) for outside in rows]
+    theta = [start] * len(rows)
     losses = np.full(len(penalties), np.inf)
+    best, best_logit = 0, np.zeros(len(fold))
     for i, penalty in enumerate(penalties):
-        losses[i] = 0.0
-        for k in range(len(folds)):
+        logit = np.empty(len(fold))
+        for k, outside in enumerate(rows):
             theta[k] = fit_ridge(inside[k], penalty, theta[k], tolerance=PATH_TOLERANCE).theta
-            losses[i] += outside[k].nll(theta[k])
+            logit[outside] = problem.design[outside] @ theta[k]
+        losses[i] = problem.weight @ bernoulli_nll(logit, problem.y)
+        if i == 0 or losses[i] < losses[best]:
+            best, best_logit = i, logit
         if i >= 2 and losses[i] > losses[i - 1] > losses[i - 2]:
             break
-    return losses
+    return HeldOutPath(losses, best, best_logit)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from linkcal._columns import STRUCTURAL_COLUMNS, TOGGLE_COLUMNS
 from linkcal._validation import check_choice, check_positive_float, check_positive_int
 from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, Term, merged_links
-from linkcal.calibrators._ridge import RidgeProblem, RidgeSolution, cross_validated_nll, fit_ridge
+from linkcal.calibrators._held_out import choose_held_out
+from linkcal.calibrators._offset import fit_offset
+from linkcal.calibrators._ridge import RidgeProblem, RidgeSolution, fit_ridge
 from linkcal.calibrators.base import Calibrator, FloatArray, LinkFeatures, StateKind
 from linkcal.exceptions import ConvergenceWarning, InputError
 
@@ -20,15 +20,6 @@ __all__ = ["StructuralCalibrator"]
 
 FeatureSet = Literal["all", "toggle", "structure", "logit"]
 _FEATURE_SETS: tuple[str, ...] = ("all", "toggle", "structure", "logit")
-
-# Candidates for the penalty, from strong to weak: each solution starts the next.
-_PENALTIES = tuple(float(f"{10.0**e:.3g}") for e in np.arange(3.0, -2.25, -0.5))
-
-_FOLDS = 5
-
-# Rows that choose the penalty. It is the precision of a prior, the same for more rows, so that more of them
-# would cost time and change little.
-_SELECTION_ROWS = 10_000
 
 
 @final
@@ -71,6 +62,8 @@ class StructuralCalibrator(Calibrator):
     products_ : ndarray of shape (2, c)
         Slopes of ``max(t_logit, 0) z`` and ``min(t_logit, 0) z`` for each standardised column z.
     penalty_ : float
+    slope_ : float
+        Slope of the final map, already in the values of the terms.
     n_iter_ : int
         Newton steps of the final fit.
     converged_ : bool
@@ -90,14 +83,16 @@ class StructuralCalibrator(Calibrator):
     at 0 for the logit); products with both sides of the logit play the part of the paper's two networks. The
     sum of negative log-likelihoods plus ``penalty / 2`` times the squared coefficients (of columns scaled to
     unit deviation; straight lines count 0.1, bends 1, products 3) is minimised by damped Newton steps in
-    float64. With ``monotone=True`` the logit's curve rises between its knots and products are built of
-    factors that keep the sign, all with coefficients >= 0.
+    float64. The fit has seen its own links, so a last step asks 5 held-out folds: the slope of Platt scaling
+    on their logits at the chosen penalty, within 0.01 and 2, multiplies all terms, and the intercept then
+    makes the mean probability the share of links. With ``monotone=True`` the logit's curve rises between its
+    knots and products are built of factors that keep the sign, all with coefficients >= 0.
 
     With a single column, or ``features="logit"``, it is a smooth one-dimensional map. If X has not the seven
     columns of the feature kind ``"structural"``, every column after the logit is a feature of its own, and
     only ``"all"`` and ``"logit"`` can be asked for. With a single link of a class nothing can be held out and
-    the strongest penalty is taken. Beyond 10,000 links, so many of them choose the penalty; all of them are
-    fitted.
+    the strongest penalty is taken, with slope 1. Beyond 10,000 links, so many of them choose the penalty and
+    the slope; all of them are fitted.
 
     The form, the relative penalties and the number of knots were chosen by cross-validation inside the
     validation links of Cora, CiteSeer, Bitcoin Alpha and Chameleon; no test link was read.
@@ -132,6 +127,7 @@ class StructuralCalibrator(Calibrator):
         "starts_": 1,
         "products_": 2,
         "penalty_": float,
+        "slope_": float,
         "n_iter_": int,
         "converged_": bool,
     }
@@ -147,6 +143,7 @@ class StructuralCalibrator(Calibrator):
     starts_: FloatArray
     products_: FloatArray
     penalty_: float
+    slope_: float
     n_iter_: int
     converged_: bool
 
@@ -191,11 +188,14 @@ class StructuralCalibrator(Calibrator):
         terms = basis.terms(basis.columns(X), monotone=bool(self.monotone))
         design, deviation = _standardised(terms, weight)
         problem, strength, start = _problem(design, terms, y, weight)
-        self.penalty_ = self._chosen_penalty(problem, strength, start)
-        solution = fit_ridge(problem, self.penalty_ * strength, start)
-        self._keep(
-            AdditiveModel.from_coefficients(basis, terms, solution.theta[1:] / deviation, X, weight), solution
-        )
+        given = None if self.penalty is None else check_positive_float(self.penalty, "penalty")
+        choice = choose_held_out(problem, strength, start, given)
+        solution = fit_ridge(problem, choice.penalty * strength, start)
+        theta = choice.slope * solution.theta[1:]
+        self.penalty_, self.slope_ = choice.penalty, choice.slope
+        # After the slope, so that the mean probability is the share of links.
+        self.intercept_ = fit_offset(design[:, 1:] @ theta, y, weight)[0]
+        self._keep(AdditiveModel.from_coefficients(basis, terms, theta / deviation, X, weight), solution)
 
     def _named_columns(self, n_columns: int) -> tuple[list[str], list[int]]:
         """Names of the terms and their columns in X."""
@@ -216,20 +216,8 @@ class StructuralCalibrator(Calibrator):
         columns = [0, *(j for j, name in enumerate(names, start=1) if name in wanted)]
         return ["logit", *(name for name in names if name in wanted)], columns
 
-    def _chosen_penalty(self, problem: RidgeProblem, strength: FloatArray, start: FloatArray) -> float:
-        if self.penalty is not None:
-            return check_positive_float(self.penalty, "penalty")
-        held_out = _held_out(problem)
-        if held_out is None:
-            return _PENALTIES[0]
-        losses = cross_validated_nll(
-            held_out[0], [value * strength for value in _PENALTIES], held_out[1], start
-        )
-        return _PENALTIES[int(np.argmin(losses))]
-
     def _keep(self, model: AdditiveModel, solution: RidgeSolution) -> None:
         basis = model.basis
-        self.intercept_ = float(solution.theta[0])
         self.scale_, self.mean_, self.deviation_ = basis.scale, basis.mean, basis.deviation
         self.knots_, self.values_ = np.concatenate(basis.knots), np.concatenate(model.curves)
         self.starts_ = np.cumsum([0.0, *map(len, basis.knots)])
@@ -278,29 +266,3 @@ def _problem(
     start = np.zeros(design.shape[1])
     start[0] = np.log(share) - np.log1p(-share)
     return RidgeProblem(design, y, weight, lower, np.zeros_like(start)), strength, start
-
-
-def _held_out(problem: RidgeProblem) -> tuple[RidgeProblem, NDArray[np.intp]] | None:
-    """Links that choose the penalty and their stratified folds; None if a class has a single link.
-
-    A link of weight w > 1 is split into up to five equal parts in different folds, as its copies would be.
-    """
-    y = problem.y
-    parts = np.clip(np.ceil(problem.weight - 1e-9), 1, _FOLDS).astype(np.intp)
-    n_folds = min(_FOLDS, int(parts[y == 0.0].sum()), int(parts[y == 1.0].sum()))
-    if n_folds < 2:
-        return None
-    # A fixed seed: the links come sorted, so that the folds depend on nothing but the links.
-    order = np.random.default_rng(0).permutation(len(y))
-    first_fold, chosen = np.zeros(len(y), dtype=np.intp), []
-    for value in (0.0, 1.0):
-        rows = order[y[order] == value]
-        rows = rows[: max(n_folds, round(len(rows) * min(1.0, _SELECTION_ROWS / len(y))))]
-        first_fold[rows] = np.arange(len(rows)) % n_folds
-        chosen.append(rows)
-    rows = np.sort(np.concatenate(chosen))
-    parts = np.minimum(parts[rows], n_folds)
-    copies = problem.take(np.repeat(rows, parts))
-    number = np.arange(len(copies.y)) - np.repeat(np.cumsum(parts) - parts, parts)
-    fold = (np.repeat(first_fold[rows], parts) + number) % n_folds
-    return replace(copies, weight=copies.weight / np.repeat(parts, parts)), fold
