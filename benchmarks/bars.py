@@ -107,7 +107,7 @@ def main() -> None:
         f"# in-n-out-plus against the best of all others, fitted on {arguments.fit_on}",
         "",
         f"{len(rows)} trainings: a data set, a model and a training seed each; calibration seeds averaged.",
-        "Best other: the best on the test links among all other calibrators, for each metric on its own. Gains:",
+        "Best other: the best on the test links among all others, for each metric on its own. Gains:",
         "NLL in nats over the best other; AUC and Hits@20 in points over the uncalibrated model.",
         "",
         *summary(rows),
