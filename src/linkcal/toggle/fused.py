@@ -66,15 +66,13 @@ class CompiledToggle:
     Parameters
     ----------
     caches : sequence of one or two LayerCache
-    hidden : Tensor [N, k]
-        The first layer's output; not read for gcn.
     graph : ToggleGraph
     insert_weight : float
         Weight of inserted edges.
     """
 
     def __init__(
-        self, caches: Sequence[LayerCache], hidden: Tensor, graph: ToggleGraph, insert_weight: float = 1.0
+        self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0
     ) -> None:
         self.caches, self.graph, self.insert_weight = list(caches), graph, insert_weight
         first = caches[0]
@@ -86,7 +84,7 @@ class CompiledToggle:
         )
         # One more entry, 0, for arcs that are not there.
         self.arc_weight = [np.append(self._arc_weight(cache), 0.0) for cache in caches if self.weighted]
-        self.kernel = self._kernel(hidden)
+        self.kernel = self._kernel()
         # Changes of degree whose base sums are kept: an edge of weight 1 removed, one inserted, none.
         self.changes = (-1.0, 1.0 if first.layer.kind == "mean" else insert_weight, 0.0)
         self.has_base = np.zeros((3, graph.num_nodes), dtype=np.bool_)
@@ -94,7 +92,7 @@ class CompiledToggle:
         self.caches = [_slim(cache) for cache in caches]
         self.marks = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
 
-    def _kernel(self, hidden: Tensor) -> Kernel:
+    def _kernel(self) -> Kernel:
         first, last = self.caches[0], self.caches[-1]
         kind, depth = first.layer.kind, len(self.caches)
         assert first.layer.steps is not None
@@ -115,8 +113,9 @@ class CompiledToggle:
         middle = packed.steps(first.layer.steps[1:])
         packed.steps(tail)
         moving = kind == "gcn"
-        seen = first.pre * head.scale + head.shift if moving else hidden
-        widths = [first.pre.size(1), hidden.size(1), last.layer.update(last.pre[:0]).size(1)]
+        # Neighbours' hidden values move for gcn alone: there they are kept as they are before the activation.
+        seen = torch.addcmul(head.shift, first.pre, head.scale) if moving else first.layer.update(first.pre)
+        widths = [first.pre.size(1), seen.size(1), last.layer.update(last.pre[:0]).size(1)]
         widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
         number = first.pre.numpy().dtype.type
         return Kernel(
@@ -157,13 +156,13 @@ class CompiledToggle:
         if first.layer.kind != "gcn":
             bases = min(bases, 1)
         rows = BASE + bases + (first.root is not None)
-        record = np.empty((self.graph.num_nodes, rows, channels), first.pre.numpy().dtype)
+        record = first.pre.new_empty(self.graph.num_nodes, rows, channels)
         width = first.pre.size(1)
-        record[:, MESSAGE, :width] = (first.message * scale).numpy()
-        record[:, AGGREGATE, :width] = (first.aggregate * scale).numpy()
+        torch.mul(first.message, scale, out=record[:, MESSAGE, :width])
+        torch.mul(first.aggregate, scale, out=record[:, AGGREGATE, :width])
         if first.root is not None:
-            record[:, -1, :width] = (first.root * scale).numpy()
-        return record
+            torch.mul(first.root, scale, out=record[:, -1, :width])
+        return _array(record)
 
     def _rows(self) -> tuple[Array, Array, Array, Array]:
         """Rows of neighbours and, with weights, what arrives from (layer 2) and leaves to (layer 1) each."""
@@ -186,11 +185,10 @@ class CompiledToggle:
         weight = weight.to(cache.pre.dtype)
         return _array(weight if cache.arc_factor is None else weight * cache.arc_factor)
 
-    def endpoints(self, pairs: Tensor, insert: Tensor) -> Tensor:
-        """Output of the last layer [2 L, d] after the toggle: at all first nodes, then at all second ones."""
+    def endpoints(self, pairs: Tensor, insert: Tensor, out: Tensor) -> None:
+        """Write the last layer's output after the toggle into `out` [2 L, d]: first nodes, then second ones."""
         nodes = pairs.to(torch.int32).numpy()
         inserted = insert.numpy()
-        out = np.empty((2, nodes.shape[1], int(self.kernel.width[2])), self.kernel.seen.dtype)
         order, ends, swapped, cuts = sort_pairs(nodes, self.kernel.indptr, self.marks.shape[0])
         base = np.empty((2, 0), dtype=np.int8)
         weights = np.empty((0, 5, 2))
@@ -202,8 +200,7 @@ class CompiledToggle:
         with numba_threads(self.marks.shape[0]):
             self._need_bases(nodes, base if self.weighted else inserted.astype(np.int8)[None].repeat(2, 0))
             block = Pairs(order, ends, swapped, cuts, inserted, base, weights)
-            toggle_pairs(self.kernel, block, self.marks, out)
-        return torch.from_numpy(out.reshape(-1, out.shape[2]))
+            toggle_pairs(self.kernel, block, self.marks, out.view(2, -1, out.size(1)).numpy())
 
     def _pair_weights(self, pairs: Tensor, insert: Tensor) -> tuple[Array, Array]:
         """Columns of a pair's weights [L, 5, 2], and the change of either node's degree [2, L]."""
