@@ -29,15 +29,16 @@ from linkcal.toggle.watching import evaluating, is_plain, watching_messages
 __all__ = ["METHODS", "Method", "ToggleEngine"]
 
 #: Bytes of one layer's messages above which a known encoder is not run as it is: PyG writes the message of
-#: each arc down, twice, where sums over rows of neighbours need none.
-LARGE_MESSAGES = 1 << 28
+#: each arc down, twice, where sums over rows of neighbours need none. Below, a whole pass costs no more than
+#: the check on subgraphs, and says more.
+LARGE_MESSAGES = 1 << 22
 
 Method = Literal["auto", "naive", "fast", "delta", "khop"]
 #: Values of the argument `method`.
 METHODS: tuple[str, ...] = get_args(Method)
 
-#: Writes node embeddings [2 L, d] after the toggle, of the first nodes of pairs [2, L], then of the second ones,
-#: into its third argument; the second one says which edges are inserted.
+#: Writes node embeddings [2 L, d] after the toggle into its third argument: those of the first nodes of pairs
+#: [2, L], then those of the second ones. The second argument says which edges are inserted.
 ToggleFunction = Callable[[Tensor, Tensor, Tensor], None]
 
 
@@ -168,7 +169,9 @@ class ToggleEngine:
     def _by_layers(self, caches: list[LayerCache], *, compiled: bool) -> tuple[str, ToggleFunction]:
         if compiled:
             return "kernel", CompiledToggle(caches, self.graph, self.insert_weight).endpoints
-        return "delta", _joined(partial(delta_endpoints, caches, self.graph, insert_weight=self.insert_weight))
+        return "delta", _joined(
+            partial(delta_endpoints, caches, self.graph, insert_weight=self.insert_weight)
+        )
 
     def _known_and_large(self, method: Method, sample: Tensor) -> bool:
         """Get ready without running ``encode`` on a large graph; False where that is not possible.
@@ -189,9 +192,11 @@ class ToggleEngine:
         positions = None if known.positions is None else known.positions(self.x)
         self.z, caches = forward_with_cache(known.layers, self.graph, features, positions)
         self.num_hops = len(known.layers)
-        extractor = SubgraphExtractor(self.graph, self.num_hops, self.max_batch_nodes)
+        # The check costs less than the pass that it replaces: no more nodes than half the graph, or one pair.
+        most = min(self.max_batch_nodes, max(1, self.graph.num_nodes // 2))
+        extractor = SubgraphExtractor(self.graph, self.num_hops, most)
         try:
-            verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z))
+            verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z), one_batch=True)
         except UnsupportedModelError:
             return False
         compiled = method != "delta" and kernel_applies(known.layers, features)

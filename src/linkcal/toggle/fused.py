@@ -14,21 +14,11 @@ from torch import Tensor
 from linkcal._threads import numba_threads
 from linkcal.toggle.algebra import Elementwise, Layer, Step, receiver_factor, sender_factor
 from linkcal.toggle.cache import LayerCache
-from linkcal.toggle.delta import arc_change
-from linkcal.toggle.dense_kernel import MATRIX, STEP
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.kernel import (
-    AGGREGATE,
-    BASE,
-    GCN,
-    MEAN,
-    MESSAGE,
-    SUM,
-    Kernel,
-    Pairs,
-    base_sums,
-    toggle_pairs,
-)
+from linkcal.toggle.kernel import base_sums, toggle_pairs
+from linkcal.toggle.kernel_arrays import AGGREGATE, BASE, GCN, MEAN, MESSAGE, SUM, Kernel, Pairs
+from linkcal.toggle.packing import PackedSteps, after_shift, as_array
+from linkcal.toggle.pair_rows import arc_change
 from linkcal.toggle.plan_kernel import both_directions, sort_pairs
 
 __all__ = ["CompiledToggle", "kernel_applies"]
@@ -71,9 +61,7 @@ class CompiledToggle:
         Weight of inserted edges.
     """
 
-    def __init__(
-        self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0
-    ) -> None:
+    def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
         self.caches, self.graph, self.insert_weight = list(caches), graph, insert_weight
         first = caches[0]
         self.weighted = (
@@ -98,7 +86,7 @@ class CompiledToggle:
         assert first.layer.steps is not None
         head = first.layer.steps[0]
         assert isinstance(head, Elementwise)
-        packed = _Packed()
+        packed = PackedSteps()
         start = head.shift[:0]
         tail: tuple[Step, ...] = ()
         if depth == 2:
@@ -106,7 +94,7 @@ class CompiledToggle:
             assert last.layer.message_weight is not None
             second = last.layer.steps[0]
             assert isinstance(second, Elementwise)
-            start, tail = second.shift, (*_after_shift(second), *last.layer.steps[1:])
+            start, tail = second.shift, (*after_shift(second), *last.layer.steps[1:])
             packed.matrix(last.layer.message_weight * second.scale[:, None])
             if last.layer.root_weight is not None:
                 packed.matrix(last.layer.root_weight * second.scale[:, None])
@@ -123,8 +111,8 @@ class CompiledToggle:
             depth,
             self.weighted,
             *self._rows(),
-            degree=_array(first.degree),
-            factors=_array(
+            degree=as_array(first.degree),
+            factors=as_array(
                 torch.stack(
                     [
                         receiver_factor(kind, first.degree, seen.dtype),
@@ -135,11 +123,11 @@ class CompiledToggle:
                     dim=1,
                 )
             ),
-            seen=_array(seen),
+            seen=as_array(seen),
             seen_slope=number(head.slope if moving else 1.0),
             record=self._record(head.scale, max(widths[:2])),
             rooted=first.root is not None,
-            shift=_array(head.shift),
+            shift=as_array(head.shift),
             slope=number(head.slope),
             width=np.array([*widths, widest], dtype=np.int64),
             steps=np.array(packed.table, dtype=np.int64).reshape(-1, 4),
@@ -147,7 +135,7 @@ class CompiledToggle:
             matrices=packed.padded_matrices(widest, seen.dtype),
             affine=packed.padded_affine(widest, seen.dtype),
             root=depth == 2 and last.layer.root_weight is not None,
-            start=_array(start.to(seen.dtype)),
+            start=as_array(start.to(seen.dtype)),
         )
 
     def _record(self, scale: Tensor, channels: int) -> Array:
@@ -162,7 +150,7 @@ class CompiledToggle:
         torch.mul(first.aggregate, scale, out=record[:, AGGREGATE, :width])
         if first.root is not None:
             torch.mul(first.root, scale, out=record[:, -1, :width])
-        return _array(record)
+        return as_array(record)
 
     def _rows(self) -> tuple[Array, Array, Array, Array]:
         """Rows of neighbours and, with weights, what arrives from (layer 2) and leaves to (layer 1) each."""
@@ -183,10 +171,10 @@ class CompiledToggle:
         given = self.graph.arc_weights()
         weight = torch.ones(self.graph.senders.numel()) if given is None else given
         weight = weight.to(cache.pre.dtype)
-        return _array(weight if cache.arc_factor is None else weight * cache.arc_factor)
+        return as_array(weight if cache.arc_factor is None else weight * cache.arc_factor)
 
     def endpoints(self, pairs: Tensor, insert: Tensor, out: Tensor) -> None:
-        """Write the last layer's output after the toggle into `out` [2 L, d]: first nodes, then second ones."""
+        """Write the last layer's output after the toggle to `out` [2 L, d]: first nodes, then second ones."""
         nodes = pairs.to(torch.int32).numpy()
         inserted = insert.numpy()
         order, ends, swapped, cuts = sort_pairs(nodes, self.kernel.indptr, self.marks.shape[0])
@@ -257,51 +245,6 @@ class CompiledToggle:
                 self.has_base[index] |= asked
 
 
-class _Packed:
-    """Matrices and steps in the form of :func:`.dense_kernel.apply_steps`."""
-
-    def __init__(self) -> None:
-        self.matrices: list[Tensor] = []
-        self.affine: list[Elementwise] = []
-        self.table: list[tuple[int, int, int, int]] = []
-
-    def matrix(self, weight: Tensor) -> int:
-        """Store a matrix [k', k] of ``value @ weight.T``; its number."""
-        self.matrices.append(weight.detach().T)
-        return len(self.matrices) - 1
-
-    def steps(self, steps: Sequence[Step]) -> int:
-        """Store the steps; how many there are in all by now."""
-        for step in steps:
-            if isinstance(step, Elementwise):
-                width = step.scale.numel()
-                self.table.append((STEP, len(self.affine), width, width))
-                self.affine.append(step)
-            else:
-                self.table.append((MATRIX, self.matrix(step), step.size(1), step.size(0)))
-        return len(self.table)
-
-    def padded_matrices(self, widest: int, dtype: torch.dtype) -> Array:
-        out = torch.zeros(len(self.matrices), widest, widest, dtype=dtype)
-        for place, matrix in zip(out, self.matrices, strict=True):
-            place[: matrix.size(0), : matrix.size(1)] = matrix
-        return _array(out)
-
-    def padded_affine(self, widest: int, dtype: torch.dtype) -> Array:
-        out = torch.zeros(len(self.affine), 3, widest, dtype=dtype)
-        for place, step in zip(out, self.affine, strict=True):
-            width = step.scale.numel()
-            place[0, :width], place[1, :width], place[2, :width] = step.scale, step.shift, step.slope
-        return _array(out.detach())
-
-
-def _after_shift(step: Elementwise) -> tuple[Step, ...]:
-    """What is left of a step once scale and shift are done: its activation, if any."""
-    if step.slope == 1.0:
-        return ()
-    return (Elementwise(torch.ones_like(step.scale), torch.zeros_like(step.shift), step.slope),)
-
-
 def _slim(cache: LayerCache) -> LayerCache:
     nothing = cache.pre.new_empty(0)
     return replace(cache, message=nothing, aggregate=nothing, root=None, pre=nothing)
@@ -309,7 +252,3 @@ def _slim(cache: LayerCache) -> LayerCache:
 
 def _looped(cache: LayerCache) -> Tensor:
     return cache.self_loop if cache.loop_factor is None else cache.self_loop * cache.loop_factor
-
-
-def _array(values: Tensor) -> Array:
-    return values.detach().contiguous().numpy()
