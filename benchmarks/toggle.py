@@ -34,7 +34,7 @@ THREADS, HIDDEN, OUT, LAYERS = 2, 32, 16, 2
 #: Sampled pairs for naive, for both k_hop_subgraph and the fallback, and how often the fallback gets its own:
 #: its set-up, once per graph, then weighs no more than it does for all pairs.
 SAMPLES = {"cora": (200, 400, 10), "pubmed": (60, 400, 10), "ogbl-ddi": (2, 2, 8)}
-SAMPLES |= {"simulated-1m": (2, 40, 40), "simulated-10m": (1, 5, 100)}
+SAMPLES |= {"simulated-1m": (2, 20, 20), "simulated-10m": (1, 5, 100)}
 GRAPHS = tuple(SAMPLES)
 TITLE = f"{LAYERS} layers, hidden {HIDDEN}, out {OUT}, float32, {THREADS} threads"
 MIB = 1 << 20

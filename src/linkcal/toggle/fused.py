@@ -102,7 +102,11 @@ class CompiledToggle:
         packed.steps(tail)
         moving = kind == "gcn"
         # Neighbours' hidden values move for gcn alone: there they are kept as they are before the activation.
-        seen = torch.addcmul(head.shift, first.pre, head.scale) if moving else first.layer.update(first.pre)
+        if not moving:
+            seen = first.layer.update(first.pre)
+        else:
+            seen = torch.from_numpy(np.empty(first.pre.shape, first.pre.numpy().dtype))
+            torch.addcmul(head.shift, first.pre, head.scale, out=seen)
         widths = [first.pre.size(1), seen.size(1), last.layer.update(last.pre[:0]).size(1)]
         widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
         number = first.pre.numpy().dtype.type
@@ -144,13 +148,16 @@ class CompiledToggle:
         if first.layer.kind != "gcn":
             bases = min(bases, 1)
         rows = BASE + bases + (first.root is not None)
-        record = first.pre.new_empty(self.graph.num_nodes, rows, channels)
+        # NumPy asks the system for huge pages, torch does not. Rows are read in no order: with ordinary pages
+        # most reads of a large record would have to look up their page in memory, too.
+        empty = np.empty((self.graph.num_nodes, rows, channels), first.pre.numpy().dtype)
+        record = torch.from_numpy(empty)
         width = first.pre.size(1)
         torch.mul(first.message, scale, out=record[:, MESSAGE, :width])
         torch.mul(first.aggregate, scale, out=record[:, AGGREGATE, :width])
         if first.root is not None:
             torch.mul(first.root, scale, out=record[:, -1, :width])
-        return as_array(record)
+        return empty
 
     def _rows(self) -> tuple[Array, Array, Array, Array]:
         """Rows of neighbours and, with weights, what arrives from (layer 2) and leaves to (layer 1) each."""
