@@ -97,6 +97,8 @@ class ToggleEngine:
             edge_index, x.size(0), undirected=undirected, edge_weight=edge_weight
         )
         self.max_batch_nodes = max_batch_nodes
+        self.z: Tensor  # [N, d], the graph as given
+        self._table: Tensor
         with torch.no_grad(), evaluating(predictor):
             if method in ("auto", "fast", "delta") and self._known_and_large(method, sample):
                 self._table = self.z
