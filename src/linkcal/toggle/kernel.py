@@ -155,11 +155,13 @@ def _common_neighbours(
 
 
 @njit(cache=True, forceinline=True)
-def _fetch(t: int, indptr: Array, degree: Array, factors: Array, record: Array) -> None:
+def _fetch(t: int, indptr: Array, degree: Array, factors: Array, seen: Array, record: Array) -> None:
     """Ask for what a pair reads of its node t."""
-    size = record.shape[1] * record.shape[2]
-    for c in range(0, size, CACHE_LINE // record.itemsize):
+    size, width, line = record.shape[1] * record.shape[2], seen.shape[1], CACHE_LINE // record.itemsize
+    for c in range(0, size, line):
         prefetch(record, np.int64(t) * size + c)
+    for c in range(0, width, line):
+        prefetch(seen, np.int64(t) * width + c)
     prefetch(indptr, np.int64(t))
     prefetch(degree, np.int64(t))
     prefetch(factors, np.int64(t) * 4)
@@ -167,15 +169,16 @@ def _fetch(t: int, indptr: Array, degree: Array, factors: Array, record: Array) 
 
 @njit(cache=True, forceinline=True)
 def _look_ahead(
-    item: int, ends: Array, indptr: Array, nodes: Array, degree: Array, factors: Array, record: Array
-) -> None:
+    item: int, ends: Array, indptr: Array, nodes: Array, degree: Array, factors: Array, seen: Array,
+    record: Array,
+) -> None:  # fmt: skip
     """Ask for what later pairs read: records two pairs ahead, the row that is walked one ahead."""
     if item + 1 < ends.shape[1]:
         prefetch(nodes, indptr[ends[1, item + 1]])
     if item + 2 < ends.shape[1]:
-        _fetch(ends[1, item + 2], indptr, degree, factors, record)
+        _fetch(ends[1, item + 2], indptr, degree, factors, seen, record)
         if ends[0, item + 2] != ends[0, item + 1]:
-            _fetch(ends[0, item + 2], indptr, degree, factors, record)
+            _fetch(ends[0, item + 2], indptr, degree, factors, seen, record)
 
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
@@ -227,7 +230,7 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
     rows = np.zeros((NUM_ROWS, width[3]), seen.dtype)
     mark, marked = marks[thread], -1
     for item in range(cuts[thread], cuts[thread + 1]):
-        _look_ahead(item, ends, indptr, nodes, degree, factors, record)
+        _look_ahead(item, ends, indptr, nodes, degree, factors, seen, record)
         long, short, pair, side = ends[0, item], ends[1, item], order[item], int(swapped[item])
         inserted, other = insert[pair], 1 - side
         if kind == GCN and depth == 2 and long != marked:
