@@ -1,27 +1,27 @@
 """Speed of toggling every pair: one forward pass, naive, PyG's k_hop_subgraph, the fallback and the kernel.
 
 All methods run in one process on the same graph and pairs (all edges and as many non-edges). Slow methods run
-on a sample of the pairs and are extrapolated; the table marks them with ~. Run ``make bench-toggle``.
+on a sample of the pairs and are extrapolated; the table marks them with ~. Run ``make bench-toggle``; with
+``BENCH_ARGS="--graphs cora"`` one graph is measured anew and the others' results stay, each with the machine
+and the load of its own measurement.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import ctypes
 import os
-import platform
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
-import torch_geometric
+from _toggle_report import FORWARD, Row, machine, render, store
 from torch_geometric.utils import k_hop_subgraph
 
 from linkcal._random import numpy_stream, torch_stream, torch_streams_forked
@@ -33,27 +33,11 @@ from linkcal.toggle.naive import toggle_edge_index
 THREADS, HIDDEN, OUT, LAYERS = 2, 32, 16, 2
 #: Sampled pairs for naive, for both k_hop_subgraph and the fallback, and how often the fallback gets its own:
 #: its set-up, once per graph, then weighs no more than it does for all pairs.
-SAMPLES = {"cora": (200, 400, 10), "pubmed": (60, 400, 10), "ogbl-ddi": (2, 2, 2)}
-SAMPLES |= {"simulated-1m": (2, 40, 40), "simulated-10m": (1, 5, 100)}
+SAMPLES = {"cora": (200, 400, 10), "pubmed": (60, 400, 10), "ogbl-ddi": (2, 2, 8)}
+SAMPLES |= {"simulated-1m": (2, 20, 20), "simulated-10m": (1, 5, 100)}
 GRAPHS = tuple(SAMPLES)
-FORWARD = "forward pass"
+TITLE = f"{LAYERS} layers, hidden {HIDDEN}, out {OUT}, float32, {THREADS} threads"
 MIB = 1 << 20
-
-
-@dataclass
-class Row:
-    """One method on one graph."""
-
-    graph: str
-    model: str
-    method: str
-    pairs: int
-    pairs_timed: int
-    seconds_all_pairs: float
-    pairs_per_second: float
-    forward_passes: float
-    peak_extra_mib: float
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 def load(name: str, root: Path | None) -> Graph:
@@ -84,12 +68,16 @@ def build_model(name: str, graph: Graph) -> torch.nn.Module:
 
 @contextmanager
 def peak_memory() -> Iterator[Callable[[], float]]:
-    """Largest resident memory inside the block above that before it, in MiB, sampled every 2 ms."""
+    """Largest resident memory inside the block above that before it, in MiB, sampled every 2 ms.
+
+    What earlier blocks freed is first given back to the system: memory that is used again counts.
+    """
     page = os.sysconf("SC_PAGE_SIZE")
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * page
 
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
     start, highest, done = resident(), [0], threading.Event()
 
     def watch() -> None:
@@ -151,8 +139,11 @@ def copy_bandwidth() -> float:
     return 2 * source.numel() * 4 / seconds / 1e9
 
 
-def kernel_bytes(graph: Graph, pairs: torch.Tensor) -> float:
-    """Bytes that the GCN kernel moves if nothing stays in cache; common neighbours from a sample of pairs."""
+def kernel_work(graph: Graph, pairs: torch.Tensor) -> dict[str, float]:
+    """What the GCN kernel does for all pairs: bytes if nothing stays in cache, operations, look-ups.
+
+    Common neighbours are counted for a sample of the pairs.
+    """
     degree = torch.bincount(graph.edge_index[0], minlength=graph.num_nodes)
     steps = float(torch.minimum(degree[pairs[0]], degree[pairs[1]]).sum())
     start = torch.cat([torch.zeros(1, dtype=torch.int64), degree.cumsum(0)]).numpy()
@@ -160,10 +151,16 @@ def kernel_bytes(graph: Graph, pairs: torch.Tensor) -> float:
     some = pairs[:, torch.randint(pairs.size(1), (2000,), generator=torch_stream(0, "sample"))].T.tolist()
     rows = ((column[start[u] : start[u + 1]], column[start[v] : start[v + 1]]) for u, v in some)
     common = sum(np.intersect1d(a, b, assume_unique=True).size for a, b in rows) / len(some) * pairs.size(1)
-    width = 4 * HIDDEN
-    per_pair = 2 * 3 * width + 2 * width + 2 * 4 * OUT
-    base = 2 * graph.edge_index.size(1) * (4 + 4 + width)
-    return pairs.size(1) * per_pair + steps * 8 + common * (width + 4) + base
+    number, arcs, row = pairs.size(1), 2 * graph.edge_index.size(1), 4 * HIDDEN
+    return {
+        "bytes_pairs": number * (2 * 3 * row + 2 * row + 2 * 4 * OUT),
+        "bytes_look_ups": steps * 8,
+        "bytes_common": common * (row + 8),
+        "bytes_bases": arcs * (4 + 8 + row),
+        "operations": number * (30 * HIDDEN + 4 * HIDDEN * OUT) + common * 14 * HIDDEN + arcs * 5 * HIDDEN,
+        "look_ups": steps,
+        "common_neighbours": common,
+    }
 
 
 def alternating(
@@ -215,7 +212,7 @@ def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repea
             return row(method, chosen.size(1), spent * number / chosen.size(1), highest)
 
         _, forward_peak = timed(lambda: model.encode(x, edges), 1)
-        moved = {"bytes_moved": kernel_bytes(graph, pairs)} if used == "kernel" else {}
+        work = kernel_work(graph, pairs) if used == "kernel" and model_name == "gcn" else {}
         return [
             row(FORWARD, number, forward, forward_peak),
             sampled("naive", naive, lambda: toggle_edges(model, x, edges, naive, method="naive"), 1),
@@ -224,67 +221,10 @@ def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repea
                 "khop",
                 fallback,
                 lambda: toggle_edges(model, x, edges, fallback, method="khop"),
-                min(repeats, 3),
+                min(repeats, 3) if number < 10**5 else 1,
             ),
-            row(used, number, seconds, peak, **moved),
+            row(used, number, seconds, peak, **work),
         ]
-
-
-def machine() -> dict[str, Any]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "threads_used": THREADS,
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
-        "copy_bandwidth_gb_s": round(copy_bandwidth(), 1),
-        "load_average_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "torch_geometric": torch_geometric.__version__,
-    }
-
-
-def table(rows: list[Row], about: dict[str, Any]) -> str:
-    """Markdown."""
-    lines = [
-        "# Toggling every pair",
-        "",
-        "Written by `make bench-toggle`. All edges and as many non-edges; "
-        f"{LAYERS} layers, hidden {HIDDEN}, out {OUT}, float32. "
-        "~ marks times extrapolated from a sample of pairs. Medians; forward pass and kernel take turns.",
-        "",
-        "Machine: " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in about.items()) + ".",
-        "",
-        "| graph | model | method | pairs timed | all pairs, s | pairs/s | forward passes | times naive "
-        "| peak extra MiB |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    naive = {(row.graph, row.model): row.seconds_all_pairs for row in rows if row.method == "naive"}
-    for row in rows:
-        sampled = "~" if row.pairs_timed < row.pairs else ""
-        speedup = naive.get((row.graph, row.model), float("nan")) / row.seconds_all_pairs
-        per_second = "" if row.method == FORWARD else f"{row.pairs_per_second:,.0f}"
-        timed_on = "" if row.method == FORWARD else f"{row.pairs_timed:,}"
-        compared = "" if row.method == FORWARD else f"{speedup:,.0f}"
-        lines.append(
-            f"| {row.graph} | {row.model} | {row.method} | {timed_on} | {sampled}{row.seconds_all_pairs:.4g} "
-            f"| {per_second} | {row.forward_passes:,.1f} | {compared} | {row.peak_extra_mib:,.0f} |"
-        )
-    lines += [
-        "",
-        "| graph | model | kernel moves, GB | at copy bandwidth, s | measured, s |",
-        "| --- | --- | ---: | ---: | ---: |",
-    ]
-    for row in rows:
-        if "bytes_moved" in row.extra:
-            moved = row.extra["bytes_moved"] / 1e9
-            ideal = moved / about["copy_bandwidth_gb_s"]
-            lines.append(
-                f"| {row.graph} | {row.model} | {moved:.3g} | {ideal:.3g} | {row.seconds_all_pairs:.3g} |"
-            )
-    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -296,19 +236,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     torch.set_num_threads(THREADS)
-    about = machine()
-    rows: list[Row] = []
     for name in options.graphs:
-        root = None if options.data_root is None else Path(options.data_root)
-        graph = load(name, root)
+        about = machine(THREADS, copy_bandwidth())
+        graph = load(name, None if options.data_root is None else Path(options.data_root))
         pairs = all_pairs(graph)
         for model in options.models:
-            rows += measure(name, model, graph, pairs, options.repeats)
-    options.out.mkdir(parents=True, exist_ok=True)
-    result = {"machine": about, "rows": [asdict(row) for row in rows]}
-    (options.out / "toggle.json").write_text(json.dumps(result, indent=2) + "\n")
-    (options.out / "toggle.md").write_text(table(rows, about))
-    print(table(rows, about))
+            store(options.out, name, model, about, measure(name, model, graph, pairs, options.repeats))
+    report = render(options.out, TITLE)
+    print(report)
 
 
 if __name__ == "__main__":

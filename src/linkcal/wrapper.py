@@ -21,7 +21,7 @@ from linkcal.evidence import NUM_NULL_PAIRS, Evidence, gather_evidence
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.features import FitOn, LinkScorer, LinkScores, calibration_links, score_links
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
-from linkcal.toggle.engine import evaluating
+from linkcal.toggle.watching import evaluating
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor"]
 

@@ -13,7 +13,6 @@ graph.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,68 +20,20 @@ from torch import Tensor
 from linkcal.toggle.algebra import receiver_factor, sender_factor
 from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
+from linkcal.toggle.pair_rows import (
+    Block,
+    PairRows,
+    arcs_per_pair,
+    expand,
+    make_block,
+    rows_per_layer,
+    split_by_cost,
+)
 
-__all__ = ["arc_change", "delta_endpoints"]
+__all__ = ["delta_endpoints"]
 
 #: Rows (pair, node) and arcs that one block may hold; with k = 32 in float32 about 0.5 GB at the peak.
 MAX_BLOCK_ARCS = 1 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """A sorted set of (pair, node) rows."""
-
-    key: Tensor  # [R] pair * N + node, increasing
-    num_nodes: int
-
-    @classmethod
-    def of(cls, key: Tensor, num_nodes: int) -> _Rows:
-        return cls(torch.unique(key), num_nodes)
-
-    @property
-    def pair(self) -> Tensor:
-        return torch.div(self.key, self.num_nodes, rounding_mode="floor")
-
-    @property
-    def node(self) -> Tensor:
-        return self.key % self.num_nodes
-
-    def find(self, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether each key is in the set, and its row (clamped where not)."""
-        if not self.key.numel():
-            return torch.zeros_like(key, dtype=torch.bool), torch.zeros_like(key)
-        row = torch.searchsorted(self.key, key).clamp(max=self.key.numel() - 1)
-        return self.key[row] == key, row
-
-    def within(self, other: _Rows) -> _Rows:
-        """The rows that are in `other` too."""
-        return _Rows(self.key[other.find(self.key)[0]], self.num_nodes)
-
-
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """A block of P pairs and the A arcs that toggle.
-
-    Arc a belongs to pair `pair`, runs `source` -> `target` and changes its weight by `change` and the number
-    of arcs by `count`.
-    """
-
-    graph: ToggleGraph  # rows list senders
-    receivers: ToggleGraph  # rows list receivers
-    endpoints: _Rows
-    pair: Tensor  # [A]
-    source: Tensor  # [A]
-    target: Tensor  # [A]
-    change: Tensor  # [A], float64: weight inserted, minus the weight removed
-    count: Tensor  # [A], float64: +1 inserted, -multiplicity removed
-
-    @property
-    def source_key(self) -> Tensor:
-        return self.pair * self.graph.num_nodes + self.source
-
-    @property
-    def target_key(self) -> Tensor:
-        return self.pair * self.graph.num_nodes + self.target
 
 
 def delta_endpoints(
@@ -114,18 +65,18 @@ def delta_endpoints(
     """
     receivers = graph.transposed()
     sources, targets = [], []
-    for block in _split_by_cost(_arcs_per_pair(graph, receivers, pairs, len(caches)), max_block_arcs):
-        toggled = _make_block(graph, receivers, pairs[:, block], insert[block], insert_weight)
+    for block in split_by_cost(arcs_per_pair(graph, receivers, pairs, len(caches)), max_block_arcs):
+        toggled = make_block(graph, receivers, pairs[:, block], insert[block], insert_weight)
         z_source, z_target = _toggle_block(caches, toggled, pairs[:, block])
         sources.append(z_source)
         targets.append(z_target)
     return torch.cat(sources), torch.cat(targets)
 
 
-def _toggle_block(caches: Sequence[LayerCache], block: _Block, pairs: Tensor) -> tuple[Tensor, Tensor]:
+def _toggle_block(caches: Sequence[LayerCache], block: Block, pairs: Tensor) -> tuple[Tensor, Tensor]:
     num_nodes = block.graph.num_nodes
-    changed, hidden = _Rows(block.endpoints.key[:0], num_nodes), None
-    for index, rows in enumerate(_rows_per_layer(block, caches)):
+    changed, hidden = PairRows(block.endpoints.key[:0], num_nodes), None
+    for index, rows in enumerate(rows_per_layer(block, caches)):
         hidden = _advance(caches[index], block, changed, hidden, rows)
         changed = rows
     assert hidden is not None
@@ -133,74 +84,9 @@ def _toggle_block(caches: Sequence[LayerCache], block: _Block, pairs: Tensor) ->
     return hidden[changed.find(number + pairs[0])[1]], hidden[changed.find(number + pairs[1])[1]]
 
 
-def _make_block(
-    graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, insert: Tensor, insert_weight: float
-) -> _Block:
-    number = torch.arange(pairs.size(1), device=pairs.device)
-    source, target = pairs
-    if graph.undirected:
-        source, target = torch.cat([pairs[0], pairs[1]]), torch.cat([pairs[1], pairs[0]])
-        number, insert = number.repeat(2), insert.repeat(2)
-    base = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes
-    endpoints = _Rows.of(torch.cat([base + pairs[0], base + pairs[1]]), graph.num_nodes)
-    change, count = arc_change(graph, source, target, insert, insert_weight)
-    return _Block(graph, receivers, endpoints, number, source, target, change, count)
-
-
-def arc_change(
-    graph: ToggleGraph, source: Tensor, target: Tensor, insert: Tensor, insert_weight: float
-) -> tuple[Tensor, Tensor]:
-    """Change of the weight and of the number of each toggled arc, [A], float64."""
-    position = graph.find(source, target)[1]
-    changes = []
-    for values, inserted in ((graph.arc_weights(), insert_weight), (graph.multiplicity, 1.0)):
-        present = torch.ones_like(position, dtype=torch.float64)
-        if values is not None and values.numel():
-            present = values[position].double()
-        changes.append(torch.where(insert, inserted, -present))
-    return changes[0], changes[1]
-
-
-def _rows_per_layer(block: _Block, caches: Sequence[LayerCache]) -> list[_Rows]:
-    """Rows to recompute at each layer: those that can change and that the endpoints' output can see."""
-    seen = [block.endpoints]  # by the number of layers that follow; grown only where it is needed
-    touched = block.endpoints
-    out = []
-    for index, cache in enumerate(caches[:-1]):
-        if index == 0 and cache.layer.kind != "gcn":
-            out.append(touched)  # endpoints alone, and every later layer sees those
-            continue
-        if index > 0:
-            touched = _grow(touched, block.receivers)
-        else:
-            # The degree of a toggled arc's target moves what that node sends to all its receivers.
-            targets = _grow(_Rows.of(block.target_key, touched.num_nodes), block.receivers)
-            touched = _Rows.of(torch.cat([targets.key, touched.key]), touched.num_nodes)
-        while len(seen) < len(caches) - index:
-            seen.append(_grow(seen[-1], block.graph))
-        touched = touched.within(seen[len(caches) - 1 - index])
-        out.append(touched)
-    return [*out, block.endpoints]
-
-
-def _grow(rows: _Rows, graph: ToggleGraph) -> _Rows:
-    """The rows and every node in their compressed row of `graph`."""
-    owner, position = _expand(graph.indptr, rows.node)
-    key = rows.pair[owner] * rows.num_nodes + graph.senders[position]
-    return _Rows.of(torch.cat([rows.key, key]), rows.num_nodes)
-
-
-def _expand(indptr: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """For each entry of the nodes' compressed rows: which node of the list owns it, and its position."""
-    start = indptr[nodes]
-    count = indptr[nodes + 1] - start
-    owner = torch.repeat_interleave(torch.arange(nodes.numel(), device=nodes.device), count)
-    first = torch.cumsum(count, 0) - count
-    position = torch.arange(owner.numel(), device=nodes.device) + (start - first)[owner]
-    return owner, position
-
-
-def _advance(cache: LayerCache, block: _Block, changed: _Rows, hidden: Tensor | None, rows: _Rows) -> Tensor:
+def _advance(
+    cache: LayerCache, block: Block, changed: PairRows, hidden: Tensor | None, rows: PairRows
+) -> Tensor:
     """Output [R, c'] of one layer at `rows`, from the changed rows of the layer before."""
     layer = cache.layer
     senders, before, after = _sender_values(cache, block, changed, hidden)
@@ -229,13 +115,13 @@ def _advance(cache: LayerCache, block: _Block, changed: _Rows, hidden: Tensor | 
 
 
 def _sender_values(
-    cache: LayerCache, block: _Block, changed: _Rows, hidden: Tensor | None
-) -> tuple[_Rows, Tensor, Tensor]:
+    cache: LayerCache, block: Block, changed: PairRows, hidden: Tensor | None
+) -> tuple[PairRows, Tensor, Tensor]:
     """Senders whose value ``b m`` moves, with their values before and after, [S, k] each."""
     key = changed.key
     if cache.layer.kind == "gcn":
         key = torch.cat([key, block.target_key])
-    senders = _Rows.of(key, block.graph.num_nodes)
+    senders = PairRows.of(key, block.graph.num_nodes)
     node = senders.node
     message = cache.message[node]
     before = sender_factor(cache.layer.kind, cache.degree[node], message.dtype)[:, None] * message
@@ -245,7 +131,7 @@ def _sender_values(
     return senders, before, sender_factor(cache.layer.kind, degree, message.dtype)[:, None] * message
 
 
-def _toggled_degree(cache: LayerCache, block: _Block, rows: _Rows) -> Tensor:
+def _toggled_degree(cache: LayerCache, block: Block, rows: PairRows) -> Tensor:
     """In-degree after the toggle at each row, [R], float64."""
     found, row = rows.find(block.target_key)
     change = (block.count if cache.layer.kind == "mean" else block.change)[found]
@@ -260,7 +146,7 @@ def _toggled_degree(cache: LayerCache, block: _Block, rows: _Rows) -> Tensor:
 
 
 def _add_moved(
-    aggregate: Tensor, moved: Tensor, cache: LayerCache, block: _Block, senders: _Rows, rows: _Rows
+    aggregate: Tensor, moved: Tensor, cache: LayerCache, block: Block, senders: PairRows, rows: PairRows
 ) -> None:
     """Add ``q_ij xi_ij moved_j`` over the arcs of the graph as given, from `senders` to `rows`, in place.
 
@@ -272,15 +158,15 @@ def _add_moved(
     start = torch.searchsorted(senders.pair, torch.arange(int(rows.pair[-1]) + 2, device=moved.device))
     join = _listed(start, rows.pair)
     if join <= min(push, pull):
-        row, sender = _expand(start, rows.pair)
+        row, sender = expand(start, rows.pair)
         found, position = block.graph.find(senders.node[sender], rows.node[row])
         weight = _taken(block.graph.arc_weights(), position[found])
     elif push < pull:
-        sender, position = _expand(block.receivers.indptr, senders.node)
+        sender, position = expand(block.receivers.indptr, senders.node)
         found, row = rows.find(senders.pair[sender] * rows.num_nodes + block.receivers.senders[position])
         weight = _taken(block.receivers.arc_weights(), position[found])
     else:
-        row, position = _expand(block.graph.indptr, rows.node)
+        row, position = expand(block.graph.indptr, rows.node)
         found, sender = senders.find(rows.pair[row] * rows.num_nodes + block.graph.senders[position])
         weight = _taken(block.graph.arc_weights(), position[found])
     contribution = moved[sender[found]]
@@ -302,7 +188,7 @@ def _taken(values: Tensor | None, position: Tensor) -> Tensor | None:
 
 
 def _add_toggled_arcs(
-    aggregate: Tensor, cache: LayerCache, block: _Block, senders: _Rows, after: Tensor, rows: _Rows
+    aggregate: Tensor, cache: LayerCache, block: Block, senders: PairRows, after: Tensor, rows: PairRows
 ) -> None:
     """Add each toggled arc's own term ``change * xi * b'_source m'_source`` at its target, in place."""
     found, row = rows.find(block.target_key)
@@ -316,26 +202,3 @@ def _add_toggled_arcs(
     if factor is not None:
         value = value * factor[:, None]
     aggregate.index_add_(0, row[found], value * block.change[found].to(value.dtype)[:, None])
-
-
-def _arcs_per_pair(graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, depth: int) -> Tensor:
-    """Upper bound on the arcs that one pair lists in any layer, [L], int64."""
-    degree = torch.maximum(graph.indptr.diff(), receivers.indptr.diff())
-    reach = degree
-    for _ in range(depth - 2):
-        # In floats: the bound may exceed int64 long before it is used as one.
-        reach = reach + torch.zeros_like(reach).index_add_(0, graph.receivers, reach[graph.senders])
-    return 2 + reach[pairs[0]] + reach[pairs[1]]
-
-
-def _split_by_cost(cost: Tensor, budget: int) -> list[slice]:
-    """Consecutive blocks whose cost stays within the budget; each holds at least one pair."""
-    total = torch.cumsum(cost, 0)
-    blocks, start = [], 0
-    while start < cost.numel():
-        spent = int(total[start - 1]) if start else 0
-        stop = int(torch.searchsorted(total, spent + budget, right=True))
-        stop = max(stop, start + 1)
-        blocks.append(slice(start, stop))
-        start = stop
-    return blocks

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MessagePassing
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import LinkPredictor, link_embedding_of, unwrap_link_predictor
@@ -25,20 +24,22 @@ from linkcal.toggle.khop import (
 from linkcal.toggle.naive import encode, naive_endpoints
 from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse_stateful
 from linkcal.toggle.result import ToggledEmbeddings
+from linkcal.toggle.watching import evaluating, is_plain, watching_messages
 
 __all__ = ["METHODS", "Method", "ToggleEngine"]
 
 #: Bytes of one layer's messages above which a known encoder is not run as it is: PyG writes the message of
-#: each arc down, twice, where sums over rows of neighbours need none.
-LARGE_MESSAGES = 1 << 28
+#: each arc down, twice, where sums over rows of neighbours need none. Below, a whole pass costs no more than
+#: the check on subgraphs, and says more.
+LARGE_MESSAGES = 1 << 22
 
 Method = Literal["auto", "naive", "fast", "delta", "khop"]
 #: Values of the argument `method`.
 METHODS: tuple[str, ...] = get_args(Method)
 
-#: Node embeddings [2 L, d] of the first nodes of pairs [2, L], then of the second ones, after the toggle; the
-#: second argument says which edges are inserted.
-ToggleFunction = Callable[[Tensor, Tensor], Tensor]
+#: Writes node embeddings [2 L, d] after the toggle into its third argument: those of the first nodes of pairs
+#: [2, L], then those of the second ones. The second argument says which edges are inserted.
+ToggleFunction = Callable[[Tensor, Tensor, Tensor], None]
 
 
 class ToggleEngine:
@@ -96,30 +97,45 @@ class ToggleEngine:
             edge_index, x.size(0), undirected=undirected, edge_weight=edge_weight
         )
         self.max_batch_nodes = max_batch_nodes
+        self.z: Tensor  # [N, d], the graph as given
+        self._table: Tensor
         with torch.no_grad(), evaluating(predictor):
             if method in ("auto", "fast", "delta") and self._known_and_large(method, sample):
+                self._table = self.z
                 return
             with watching_messages(predictor) as watched:
                 self.z = encode(predictor, x, edge_index, edge_weight)
             self.sent = watched.sent()
             self.num_hops = watched.count if num_hops is None else num_hops
             self.method, self._toggled = self._choose(method, sample)
+            self._table = self.z
 
     def toggle(self, pairs: Tensor) -> ToggledEmbeddings:
         """Both states of pairs [2, L]; the model's mode is restored before this returns."""
         in_graph = self.graph.contains(pairs)
+        number = self.z.size(0) + torch.arange(pairs.size(1), device=pairs.device)
+        changed = torch.stack([number, number + pairs.size(1)])
         with torch.no_grad(), evaluating(self.predictor):
-            untouched = embed_and_score(self.predictor, self.z, pairs)
-            toggled = untouched
+            table = self._table_for(pairs.size(1))
             if pairs.size(1):
-                rows = self._toggled(pairs, ~in_graph)
-                number = torch.arange(pairs.size(1), device=pairs.device)
-                toggled = embed_and_score(self.predictor, rows, torch.stack([number, number + pairs.size(1)]))
-        (h_absent, h_present), (logit_absent, logit_present) = (
-            _sorted_by_state(in_graph, given, changed)
-            for given, changed in zip(untouched, toggled, strict=True)
-        )
+                self._toggled(pairs, ~in_graph, table[self.z.size(0) :])
+            (h_absent, logit_absent), (h_present, logit_present) = (
+                embed_and_score(self.predictor, table, index)
+                for index in (torch.where(in_graph, changed, pairs), torch.where(in_graph, pairs, changed))
+            )
         return ToggledEmbeddings(h_absent, h_present, logit_absent, logit_present, in_graph, self.method)
+
+    def _table_for(self, number: int) -> Tensor:
+        """Rows [N + 2 L, d] that a block of L pairs is embedded from: z, then room for what is toggled.
+
+        Kept from block to block, so that a state of a pair is two row numbers and no embedding is moved.
+        """
+        num_nodes = self.z.size(0)
+        if self._table.size(0) < num_nodes + 2 * number:
+            self._table = self.z.new_empty(num_nodes + 2 * number, self.z.size(1))
+            self._table[:num_nodes] = self.z
+            self.z = self._table[:num_nodes]
+        return self._table[: num_nodes + 2 * number]
 
     def _choose(self, method: Method, sample: Tensor) -> tuple[str, ToggleFunction]:
         """Name and function of the method that is exact for the model."""
@@ -137,7 +153,7 @@ class ToggleEngine:
             except UnsupportedModelError:
                 if method == "khop":
                     raise
-        return "naive", self._naive
+        return "naive", self._pair_by_pair()
 
     def _recognised(self, *, compiled: bool) -> tuple[str, ToggleFunction] | Unrecognised:
         known = recognise(unwrap_link_predictor(self.predictor), weighted=self.edge_weight is not None)
@@ -154,10 +170,9 @@ class ToggleEngine:
 
     def _by_layers(self, caches: list[LayerCache], *, compiled: bool) -> tuple[str, ToggleFunction]:
         if compiled:
-            hidden = caches[0].layer.update(caches[0].pre)
-            return "kernel", CompiledToggle(caches, hidden, self.graph, self.insert_weight).endpoints
-        return "delta", lambda pairs, insert: torch.cat(
-            delta_endpoints(caches, self.graph, pairs, insert, insert_weight=self.insert_weight)
+            return "kernel", CompiledToggle(caches, self.graph, self.insert_weight).endpoints
+        return "delta", _joined(
+            partial(delta_endpoints, caches, self.graph, insert_weight=self.insert_weight)
         )
 
     def _known_and_large(self, method: Method, sample: Tensor) -> bool:
@@ -170,7 +185,7 @@ class ToggleEngine:
         if not isinstance(known, Recognised) or self.edge_weight is not None or not sample.size(1):
             return False
         features = known.node_features(self.x)
-        if features.dtype not in (torch.float32, torch.float64) or not _is_plain(self.predictor):
+        if features.dtype not in (torch.float32, torch.float64) or not is_plain(self.predictor):
             return False
         # The first layer's message of one node tells how wide they are.
         width = known.layers[0].message(features[:1]).size(1) * features.element_size()
@@ -179,9 +194,11 @@ class ToggleEngine:
         positions = None if known.positions is None else known.positions(self.x)
         self.z, caches = forward_with_cache(known.layers, self.graph, features, positions)
         self.num_hops = len(known.layers)
-        extractor = SubgraphExtractor(self.graph, self.num_hops, self.max_batch_nodes)
+        # The check costs far less than the pass that it replaces: an eighth of the nodes, or one pair.
+        most = min(self.max_batch_nodes, max(1, self.graph.num_nodes // 8))
+        extractor = SubgraphExtractor(self.graph, self.num_hops, most)
         try:
-            verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z))
+            verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z), one_batch=True)
         except UnsupportedModelError:
             return False
         compiled = method != "delta" and kernel_applies(known.layers, features)
@@ -202,82 +219,20 @@ class ToggleEngine:
         extractor = SubgraphExtractor(self.graph, self.num_hops, self.max_batch_nodes)
         if sample.size(1):
             verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z))
-        return lambda pairs, insert: torch.cat(
-            khop_endpoints(self.predictor, self.x, extractor, pairs, insert)
-        )
+        return _joined(partial(khop_endpoints, self.predictor, self.x, extractor))
 
-    def _naive(self, pairs: Tensor, insert: Tensor) -> Tensor:
-        return torch.cat(
-            naive_endpoints(
+    def _pair_by_pair(self) -> ToggleFunction:
+        return _joined(
+            partial(
+                naive_endpoints,
                 self.predictor,
                 self.x,
                 self.edge_index,
-                pairs,
-                insert,
                 undirected=self.graph.undirected,
                 edge_weight=self.edge_weight,
                 insert_weight=self.insert_weight,
             )
         )
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a block; every submodule's own mode is put back."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-
-
-class _Watched:
-    """What was seen of the messages in one ``encode``."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._seen: dict[nn.Module, list[Any]] = {}
-
-    def __call__(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        self.count += 1
-        self._seen.setdefault(module, []).append(arguments[-1].get("x"))
-
-    def sent(self) -> dict[nn.Module, Tensor]:
-        """Rows that a module passed as messages, where it did so once and to all nodes alike."""
-        return {
-            module: seen[0]
-            for module, seen in self._seen.items()
-            if len(seen) == 1 and isinstance(seen[0], Tensor)
-        }
-
-
-@contextmanager
-def watching_messages(model: nn.Module) -> Iterator[_Watched]:
-    """Watch PyG's message passing in a block: how often it ran, and from which rows.
-
-    Layers used twice count twice, parallel ones too: an upper bound on the hops that the model sees, which is
-    all that exactness needs.
-    """
-    watched = _Watched()
-    passing = [module for module in model.modules() if isinstance(module, MessagePassing)]
-    handles = [module.register_propagate_forward_pre_hook(watched) for module in passing]
-    try:
-        yield watched
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _is_plain(model: nn.Module) -> bool:
-    """Whether no module has hooks or a method replaced on the instance."""
-    for module in model.modules():
-        state = vars(module)
-        hooked = any(value for name, value in state.items() if name.endswith("_hooks"))
-        if hooked or any(callable(getattr(type(module), name, None)) for name in state):
-            return False
-    return True
 
 
 def _tolerance(z: Tensor) -> float:
@@ -293,10 +248,14 @@ def _agree(ours: Tensor, theirs: Tensor) -> bool:
     return not theirs.numel() or bool((ours - theirs).abs().max() <= _tolerance(theirs))
 
 
-def _sorted_by_state(in_graph: Tensor, given: Tensor, changed: Tensor) -> tuple[Tensor, Tensor]:
-    """Values with the own edge absent and present, from those of the graph as given and as toggled."""
-    chosen = in_graph if given.ndim == 1 else in_graph[:, None]
-    return torch.where(chosen, changed, given), torch.where(chosen, given, changed)
+def _joined(endpoints: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> ToggleFunction:
+    """Write the two parts that `endpoints` gives, of first and of second nodes, one after the other."""
+
+    def write(pairs: Tensor, insert: Tensor, out: Tensor) -> None:
+        first, second = endpoints(pairs, insert)
+        out[: first.size(0)], out[first.size(0) :] = first, second
+
+    return write
 
 
 def embed_and_score(model: nn.Module, rows: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,21 +14,11 @@ from torch import Tensor
 from linkcal._threads import numba_threads
 from linkcal.toggle.algebra import Elementwise, Layer, Step, receiver_factor, sender_factor
 from linkcal.toggle.cache import LayerCache
-from linkcal.toggle.delta import arc_change
-from linkcal.toggle.dense_kernel import MATRIX, STEP
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.kernel import (
-    AGGREGATE,
-    BASE,
-    GCN,
-    MEAN,
-    MESSAGE,
-    SUM,
-    Kernel,
-    Pairs,
-    base_sums,
-    toggle_pairs,
-)
+from linkcal.toggle.kernel import base_sums, toggle_pairs
+from linkcal.toggle.kernel_arrays import AGGREGATE, BASE, GCN, MEAN, MESSAGE, SUM, Kernel, Pairs
+from linkcal.toggle.packing import PackedSteps, after_shift, as_array
+from linkcal.toggle.pair_rows import arc_change
 from linkcal.toggle.plan_kernel import both_directions, sort_pairs
 
 __all__ = ["CompiledToggle", "kernel_applies"]
@@ -66,16 +56,12 @@ class CompiledToggle:
     Parameters
     ----------
     caches : sequence of one or two LayerCache
-    hidden : Tensor [N, k]
-        The first layer's output; not read for gcn.
     graph : ToggleGraph
     insert_weight : float
         Weight of inserted edges.
     """
 
-    def __init__(
-        self, caches: Sequence[LayerCache], hidden: Tensor, graph: ToggleGraph, insert_weight: float = 1.0
-    ) -> None:
+    def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
         self.caches, self.graph, self.insert_weight = list(caches), graph, insert_weight
         first = caches[0]
         self.weighted = (
@@ -86,7 +72,7 @@ class CompiledToggle:
         )
         # One more entry, 0, for arcs that are not there.
         self.arc_weight = [np.append(self._arc_weight(cache), 0.0) for cache in caches if self.weighted]
-        self.kernel = self._kernel(hidden)
+        self.kernel = self._kernel()
         # Changes of degree whose base sums are kept: an edge of weight 1 removed, one inserted, none.
         self.changes = (-1.0, 1.0 if first.layer.kind == "mean" else insert_weight, 0.0)
         self.has_base = np.zeros((3, graph.num_nodes), dtype=np.bool_)
@@ -94,13 +80,13 @@ class CompiledToggle:
         self.caches = [_slim(cache) for cache in caches]
         self.marks = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
 
-    def _kernel(self, hidden: Tensor) -> Kernel:
+    def _kernel(self) -> Kernel:
         first, last = self.caches[0], self.caches[-1]
         kind, depth = first.layer.kind, len(self.caches)
         assert first.layer.steps is not None
         head = first.layer.steps[0]
         assert isinstance(head, Elementwise)
-        packed = _Packed()
+        packed = PackedSteps()
         start = head.shift[:0]
         tail: tuple[Step, ...] = ()
         if depth == 2:
@@ -108,15 +94,20 @@ class CompiledToggle:
             assert last.layer.message_weight is not None
             second = last.layer.steps[0]
             assert isinstance(second, Elementwise)
-            start, tail = second.shift, (*_after_shift(second), *last.layer.steps[1:])
+            start, tail = second.shift, (*after_shift(second), *last.layer.steps[1:])
             packed.matrix(last.layer.message_weight * second.scale[:, None])
             if last.layer.root_weight is not None:
                 packed.matrix(last.layer.root_weight * second.scale[:, None])
         middle = packed.steps(first.layer.steps[1:])
         packed.steps(tail)
         moving = kind == "gcn"
-        seen = first.pre * head.scale + head.shift if moving else hidden
-        widths = [first.pre.size(1), hidden.size(1), last.layer.update(last.pre[:0]).size(1)]
+        # Neighbours' hidden values move for gcn alone: there they are kept as they are before the activation.
+        if not moving:
+            seen = first.layer.update(first.pre)
+        else:
+            seen = torch.from_numpy(np.empty(first.pre.shape, first.pre.numpy().dtype))
+            torch.addcmul(head.shift, first.pre, head.scale, out=seen)
+        widths = [first.pre.size(1), seen.size(1), last.layer.update(last.pre[:0]).size(1)]
         widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
         number = first.pre.numpy().dtype.type
         return Kernel(
@@ -124,8 +115,8 @@ class CompiledToggle:
             depth,
             self.weighted,
             *self._rows(),
-            degree=_array(first.degree),
-            factors=_array(
+            degree=as_array(first.degree),
+            factors=as_array(
                 torch.stack(
                     [
                         receiver_factor(kind, first.degree, seen.dtype),
@@ -136,11 +127,11 @@ class CompiledToggle:
                     dim=1,
                 )
             ),
-            seen=_array(seen),
+            seen=as_array(seen),
             seen_slope=number(head.slope if moving else 1.0),
             record=self._record(head.scale, max(widths[:2])),
             rooted=first.root is not None,
-            shift=_array(head.shift),
+            shift=as_array(head.shift),
             slope=number(head.slope),
             width=np.array([*widths, widest], dtype=np.int64),
             steps=np.array(packed.table, dtype=np.int64).reshape(-1, 4),
@@ -148,7 +139,7 @@ class CompiledToggle:
             matrices=packed.padded_matrices(widest, seen.dtype),
             affine=packed.padded_affine(widest, seen.dtype),
             root=depth == 2 and last.layer.root_weight is not None,
-            start=_array(start.to(seen.dtype)),
+            start=as_array(start.to(seen.dtype)),
         )
 
     def _record(self, scale: Tensor, channels: int) -> Array:
@@ -157,13 +148,16 @@ class CompiledToggle:
         if first.layer.kind != "gcn":
             bases = min(bases, 1)
         rows = BASE + bases + (first.root is not None)
-        record = np.empty((self.graph.num_nodes, rows, channels), first.pre.numpy().dtype)
+        # NumPy asks the system for huge pages, torch does not. Rows are read in no order: with ordinary pages
+        # most reads of a large record would have to look up their page in memory, too.
+        empty = np.empty((self.graph.num_nodes, rows, channels), first.pre.numpy().dtype)
+        record = torch.from_numpy(empty)
         width = first.pre.size(1)
-        record[:, MESSAGE, :width] = (first.message * scale).numpy()
-        record[:, AGGREGATE, :width] = (first.aggregate * scale).numpy()
+        torch.mul(first.message, scale, out=record[:, MESSAGE, :width])
+        torch.mul(first.aggregate, scale, out=record[:, AGGREGATE, :width])
         if first.root is not None:
-            record[:, -1, :width] = (first.root * scale).numpy()
-        return record
+            torch.mul(first.root, scale, out=record[:, -1, :width])
+        return empty
 
     def _rows(self) -> tuple[Array, Array, Array, Array]:
         """Rows of neighbours and, with weights, what arrives from (layer 2) and leaves to (layer 1) each."""
@@ -184,13 +178,12 @@ class CompiledToggle:
         given = self.graph.arc_weights()
         weight = torch.ones(self.graph.senders.numel()) if given is None else given
         weight = weight.to(cache.pre.dtype)
-        return _array(weight if cache.arc_factor is None else weight * cache.arc_factor)
+        return as_array(weight if cache.arc_factor is None else weight * cache.arc_factor)
 
-    def endpoints(self, pairs: Tensor, insert: Tensor) -> Tensor:
-        """Output of the last layer [2 L, d] after the toggle: at all first nodes, then at all second ones."""
+    def endpoints(self, pairs: Tensor, insert: Tensor, out: Tensor) -> None:
+        """Write the last layer's output after the toggle to `out` [2 L, d]: first nodes, then second ones."""
         nodes = pairs.to(torch.int32).numpy()
         inserted = insert.numpy()
-        out = np.empty((2, nodes.shape[1], int(self.kernel.width[2])), self.kernel.seen.dtype)
         order, ends, swapped, cuts = sort_pairs(nodes, self.kernel.indptr, self.marks.shape[0])
         base = np.empty((2, 0), dtype=np.int8)
         weights = np.empty((0, 5, 2))
@@ -202,8 +195,7 @@ class CompiledToggle:
         with numba_threads(self.marks.shape[0]):
             self._need_bases(nodes, base if self.weighted else inserted.astype(np.int8)[None].repeat(2, 0))
             block = Pairs(order, ends, swapped, cuts, inserted, base, weights)
-            toggle_pairs(self.kernel, block, self.marks, out)
-        return torch.from_numpy(out.reshape(-1, out.shape[2]))
+            toggle_pairs(self.kernel, block, self.marks, out.view(2, -1, out.size(1)).numpy())
 
     def _pair_weights(self, pairs: Tensor, insert: Tensor) -> tuple[Array, Array]:
         """Columns of a pair's weights [L, 5, 2], and the change of either node's degree [2, L]."""
@@ -260,51 +252,6 @@ class CompiledToggle:
                 self.has_base[index] |= asked
 
 
-class _Packed:
-    """Matrices and steps in the form of :func:`.dense_kernel.apply_steps`."""
-
-    def __init__(self) -> None:
-        self.matrices: list[Tensor] = []
-        self.affine: list[Elementwise] = []
-        self.table: list[tuple[int, int, int, int]] = []
-
-    def matrix(self, weight: Tensor) -> int:
-        """Store a matrix [k', k] of ``value @ weight.T``; its number."""
-        self.matrices.append(weight.detach().T)
-        return len(self.matrices) - 1
-
-    def steps(self, steps: Sequence[Step]) -> int:
-        """Store the steps; how many there are in all by now."""
-        for step in steps:
-            if isinstance(step, Elementwise):
-                width = step.scale.numel()
-                self.table.append((STEP, len(self.affine), width, width))
-                self.affine.append(step)
-            else:
-                self.table.append((MATRIX, self.matrix(step), step.size(1), step.size(0)))
-        return len(self.table)
-
-    def padded_matrices(self, widest: int, dtype: torch.dtype) -> Array:
-        out = torch.zeros(len(self.matrices), widest, widest, dtype=dtype)
-        for place, matrix in zip(out, self.matrices, strict=True):
-            place[: matrix.size(0), : matrix.size(1)] = matrix
-        return _array(out)
-
-    def padded_affine(self, widest: int, dtype: torch.dtype) -> Array:
-        out = torch.zeros(len(self.affine), 3, widest, dtype=dtype)
-        for place, step in zip(out, self.affine, strict=True):
-            width = step.scale.numel()
-            place[0, :width], place[1, :width], place[2, :width] = step.scale, step.shift, step.slope
-        return _array(out.detach())
-
-
-def _after_shift(step: Elementwise) -> tuple[Step, ...]:
-    """What is left of a step once scale and shift are done: its activation, if any."""
-    if step.slope == 1.0:
-        return ()
-    return (Elementwise(torch.ones_like(step.scale), torch.zeros_like(step.shift), step.slope),)
-
-
 def _slim(cache: LayerCache) -> LayerCache:
     nothing = cache.pre.new_empty(0)
     return replace(cache, message=nothing, aggregate=nothing, root=None, pre=nothing)
@@ -312,7 +259,3 @@ def _slim(cache: LayerCache) -> LayerCache:
 
 def _looped(cache: LayerCache) -> Tensor:
     return cache.self_loop if cache.loop_factor is None else cache.self_loop * cache.loop_factor
-
-
-def _array(values: Tensor) -> Array:
-    return values.detach().contiguous().numpy()

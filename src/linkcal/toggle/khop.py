@@ -137,6 +137,11 @@ class SubgraphExtractor:
                     sizes[:, part],
                 )
 
+    def fitting(self, pairs: Tensor) -> int:
+        """How many of the first pairs share one batch; at least one, where there is one."""
+        sources, targets = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
+        return next(self._split(self._sizes(sources, targets)), slice(0, 0)).stop
+
     def _sizes(self, sources: IntArray, targets: IntArray) -> IntArray:
         """Nodes, arcs (two spare ones for insertion) and outside neighbours of each pair, [3, P]."""
         sizes = np.empty((3, sources.size), dtype=np.int64)
@@ -253,9 +258,18 @@ def khop_endpoints(
 
 
 def verify_khop(
-    model: nn.Module, x: Tensor, z: Tensor, extractor: SubgraphExtractor, pairs: Tensor, tolerance: float
+    model: nn.Module,
+    x: Tensor,
+    z: Tensor,
+    extractor: SubgraphExtractor,
+    pairs: Tensor,
+    tolerance: float,
+    *,
+    one_batch: bool = False,
 ) -> None:
     """Check on some pairs that the subgraphs of the untouched graph reproduce ``z = encode(x, edge_index)``.
+
+    With `one_batch` on as many of them as share a batch of the extractor.
 
     Raises
     ------
@@ -264,6 +278,8 @@ def verify_khop(
     """
     step = max(1, pairs.size(1) // _NUM_VERIFIED)
     some = pairs[:, ::step][:, :_NUM_VERIFIED]
+    if one_batch:
+        some = some[:, : extractor.fitting(some)]
     nothing = torch.zeros(some.size(1), dtype=torch.bool, device=some.device)
     try:
         found = torch.cat(khop_endpoints(model, x, extractor, some, nothing, toggle=False))

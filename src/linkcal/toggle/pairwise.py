@@ -7,9 +7,9 @@ from torch import Tensor
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import PairPredictor
-from linkcal.toggle.engine import evaluating
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.result import ToggledEmbeddings
+from linkcal.toggle.watching import evaluating
 
 __all__ = ["PairwiseToggle"]
 

@@ -31,7 +31,7 @@ def sort_pairs(nodes: Array, indptr: Array, parts: int) -> tuple[Array, Array, A
         Bounds of consecutive parts of about equal cost.
     """
     count, num_nodes = nodes.shape[1], indptr.size - 1
-    start = np.zeros(num_nodes + 1, np.int64)
+    start = np.zeros(num_nodes + 1, np.int32)
     second = np.empty(count, np.bool_)
     for pair in range(count):
         u, v = nodes[0, pair], nodes[1, pair]

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch_geometric import nn as pyg
@@ -21,7 +20,8 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN, GIN, PEG, SAGE, VGAE, PEGConv
-from linkcal.toggle.algebra import Elementwise, Layer, Step
+from linkcal.toggle.algebra import Layer
+from linkcal.toggle.steps import AddBias, bias_step, followed_by_step, mlp_steps
 
 __all__ = ["Recognised", "Unrecognised", "recognise", "refuse_stateful"]
 
@@ -120,10 +120,10 @@ def _recognise_peg(model: PEG) -> Recognised:
         layer = Layer(
             kind="gcn",
             message=conv.lin,
-            update=_AddBias(conv.bias),
+            update=AddBias(conv.bias),
             self_loop_fill=1.0,
             message_weight=conv.lin.weight,
-            steps=_bias_step(conv.bias, conv.lin.weight),
+            steps=bias_step(conv.bias, conv.lin.weight),
             arc_factor=conv.arc_factor,
             conv=conv,
         )
@@ -206,11 +206,11 @@ def _gin_layer(conv: GINConv) -> Layer:
     """GIN with its MLP's first linear map moved before the sum, where it runs once per node, not per pair."""
     mlp = copy.deepcopy(conv.nn)
     if isinstance(mlp, pyg.MLP) and len(mlp.lins) > 0:
-        first, mlp.lins[0] = mlp.lins[0], _AddBias(mlp.lins[0].bias)
+        first, mlp.lins[0] = mlp.lins[0], AddBias(mlp.lins[0].bias)
     elif isinstance(mlp, nn.Sequential) and isinstance(mlp[0], nn.Linear):
-        first, mlp[0] = mlp[0], _AddBias(mlp[0].bias)
+        first, mlp[0] = mlp[0], AddBias(mlp[0].bias)
     elif isinstance(mlp, nn.Linear):
-        first, mlp = mlp, _AddBias(mlp.bias)
+        first, mlp = mlp, AddBias(mlp.bias)
     else:
         raise _NotKnownError(f"GINConv around {type(mlp).__name__} is not known to be row-wise")
     _require_row_wise(mlp)
@@ -224,38 +224,8 @@ def _gin_layer(conv: GINConv) -> Layer:
         root=lambda x: factor * message(x),
         message_weight=first.weight,
         root_weight=factor * first.weight,
-        steps=_mlp_steps(mlp, first),
+        steps=mlp_steps(mlp, first),
     )
-
-
-def _mlp_steps(mlp: nn.Module, first: Any) -> tuple[Step, ...] | None:
-    """A GIN's MLP step by step, its first matrix left out; None where it cannot be written so."""
-    steps = _bias_step(first.bias, first.weight)
-    modules: list[nn.Module]
-    if isinstance(mlp, pyg.MLP):
-        modules, last = [], len(mlp.lins) - 1
-        for index, linear in enumerate(mlp.lins):
-            modules.append(linear)
-            if index < last or not mlp.plain_last:
-                activation = [] if mlp.act is None else [mlp.act]
-                norm = [mlp.norms[index]]
-                modules += activation + norm if mlp.act_first else norm + activation
-    else:
-        modules = list(mlp) if isinstance(mlp, nn.Sequential) else [mlp]
-    for module in modules[1:]:
-        steps = _step(steps, module)
-    return steps
-
-
-class _AddBias(nn.Module):
-    """What is left of a linear map once its matrix was applied before the sum."""
-
-    def __init__(self, bias: Tensor | None) -> None:
-        super().__init__()
-        self.bias = bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x if self.bias is None else x + self.bias
 
 
 def _weight_of(linear: Any) -> Callable[[Tensor], Tensor]:
@@ -269,13 +239,7 @@ def _normalised(x: Tensor) -> Tensor:
 
 def _additive(bias: Tensor | None, weight: Tensor) -> Layer:
     """A layer whose update only adds a bias; kind and message are filled in by the caller."""
-    return Layer(kind="sum", message=lambda x: x, update=_AddBias(bias), steps=_bias_step(bias, weight))
-
-
-def _bias_step(bias: Tensor | None, weight: Tensor) -> tuple[Step, ...] | None:
-    """The bias as an elementwise step on the rows that `weight` [k, c] made."""
-    shift = weight.new_zeros(weight.size(0)) if bias is None else bias
-    return (Elementwise(torch.ones_like(shift), shift.detach(), slope=1.0),)
+    return Layer(kind="sum", message=lambda x: x, update=AddBias(bias), steps=bias_step(bias, weight))
 
 
 def _compose(*maps: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -291,7 +255,7 @@ def _compose(*maps: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 _ROW_WISE = (
     nn.Identity, nn.Linear, nn.Dropout, nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU,
     nn.Tanh, nn.Sigmoid, nn.Softplus, nn.LayerNorm, nn.BatchNorm1d, pyg.BatchNorm, pyg.MLP, nn.Sequential,
-    nn.ModuleList, pyg.Linear, pyg.LayerNorm, _AddBias,
+    nn.ModuleList, pyg.Linear, pyg.LayerNorm, AddBias,
 )  # fmt: skip
 _RELU: tuple[nn.Module, ...] = (nn.ReLU(),)
 
@@ -313,42 +277,6 @@ def _followed_by(layer: Layer, modules: tuple[nn.Module, ...]) -> Layer:
         layer = replace(
             layer,
             update=_compose(layer.update, module),
-            steps=_step(layer.steps, module),
+            steps=followed_by_step(layer.steps, module),
         )
     return layer
-
-
-def _step(before: tuple[Step, ...] | None, module: nn.Module) -> tuple[Step, ...] | None:
-    """The steps with one more module; None where compiled code has no form for it."""
-    if before is None or isinstance(module, nn.Identity | nn.Dropout):
-        return before
-    if isinstance(module, nn.Linear | pyg.Linear):
-        bias = _bias_step(module.bias, module.weight)
-        assert bias is not None
-        return (*before, module.weight.detach(), *bias)
-    last = before[-1]
-    assert isinstance(last, Elementwise)
-    affine = _affine(module)
-    if affine is not None:
-        if last.slope == 1.0:
-            scale, shift = affine
-            return (*before[:-1], Elementwise(last.scale * scale, last.shift * scale + shift, 1.0))
-        return (*before, Elementwise(*affine, 1.0))
-    slope = 0.0 if isinstance(module, nn.ReLU) else getattr(module, "negative_slope", None)
-    if not isinstance(module, nn.ReLU | nn.LeakyReLU) or slope is None or not 0.0 <= slope <= 1.0:
-        return None
-    if last.slope == 1.0:
-        return (*before[:-1], replace(last, slope=float(slope)))
-    return (*before, Elementwise(torch.ones_like(last.scale), torch.zeros_like(last.scale), float(slope)))
-
-
-def _affine(module: nn.Module) -> tuple[Tensor, Tensor] | None:
-    """Scale and shift of a batch norm in evaluation mode; None for other modules."""
-    norm = module.module if isinstance(module, pyg.BatchNorm) else module
-    if not isinstance(norm, nn.BatchNorm1d) or norm.running_var is None or norm.running_mean is None:
-        return None
-    scale = (norm.running_var + norm.eps).rsqrt()
-    if not norm.affine:
-        return scale, -norm.running_mean * scale
-    scale = scale * norm.weight.detach()
-    return scale, norm.bias.detach() - norm.running_mean * scale

@@ -1,0 +1,89 @@
+"""What :mod:`.kernel` reads: the arrays of a model on a graph and of a block of pairs, and their columns."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+__all__ = [
+    "AGGREGATE",
+    "BASE",
+    "DEGREE",
+    "GCN",
+    "HIDDEN",
+    "LOOP_1",
+    "LOOP_2",
+    "MEAN",
+    "MESSAGE",
+    "NOW_1",
+    "NOW_2",
+    "NUM_ROWS",
+    "RECEIVE",
+    "SEND",
+    "SPARE",
+    "SUM",
+    "SUMS",
+    "WAS_1",
+    "WAS_2",
+    "Kernel",
+    "Pairs",
+]
+
+Array = Any  # numpy arrays; those of floats have one dtype, on which Numba specialises the code
+
+#: Kinds of layer, and the rows of a node's record: m, aggregate, from BASE on its base sums, the first
+#: layer's root last if it has one. The record keeps together what a pair reads of its endpoints; what it
+#: reads of neighbours is packed apart.
+GCN, MEAN, SUM = 0, 1, 2
+MESSAGE, AGGREGATE, BASE = 0, 1, 2
+#: Columns of a pair's weights: those of the arc into either endpoint in the two layers, before and after, and
+#: the endpoint's degree after.
+WAS_1, WAS_2, NOW_1, NOW_2, DEGREE = 0, 1, 2, 3, 4
+#: Columns of a node's factors.
+RECEIVE, SEND, LOOP_1, LOOP_2 = 0, 1, 2, 3
+#: Rows of a thread's workspace, in twos: sums, hidden values, spare.
+SUMS, HIDDEN, SPARE, NUM_ROWS = 0, 2, 4, 6
+
+
+class Kernel(NamedTuple):
+    """Arrays of one model on one graph; N nodes, A entries of rows, K channels of the widest row.
+
+    Rows list in- and out-neighbours in increasing order. The first layer's elementwise scale is folded into
+    messages, aggregates, roots and `seen`.
+    """
+
+    kind: int
+    depth: int  # layers: 1 or 2
+    weighted: bool  # False: every arc has weight 1 in both directions; `arrive`, `leave` are not read
+    indptr: Array  # int64 [N + 1]
+    nodes: Array  # int32 [A]
+    arrive: Array  # float [A]: second layer's weight of the arc from the neighbour
+    leave: Array  # float [A]: first layer's weight of the arc to the neighbour
+    degree: Array  # float64 [N]
+    factors: Array  # float [N, 4]: a(d), b(d), the self-loop's weight in either layer
+    seen: Array  # float [N, K]: what neighbours hold, before the activation of slope `seen_slope`
+    seen_slope: Any
+    record: Array  # float [N, S, K]
+    rooted: bool  # whether the first layer has a root
+    shift: Array  # float [K]: of the first layer's first step
+    slope: Any
+    width: Array  # int64 [4]: first layer's pre-activations, hidden values, output, widest of all
+    # int64 [n, 4], see apply_steps: what follows the first layer's first step, and from `middle` on what
+    # follows the second layer's shift
+    steps: Array
+    middle: int
+    matrices: Array  # float [M, W, W], W widest of all: the second layer's for messages, for roots if `root`
+    affine: Array  # float [n', 3, W]: scale, shift and slope
+    root: bool  # whether the second layer has a root
+    start: Array  # float [k']: shift of the second layer's first step; its scale is folded into the matrices
+
+
+class Pairs(NamedTuple):
+    """A block of L pairs."""
+
+    order: Array  # int64 [L]: pairs sorted by their longer row
+    ends: Array  # int32 [2, L]: endpoint with the longer, the shorter row, in that order
+    swapped: Array  # bool [L]: whether the longer row is that of the second node, in that order
+    cuts: Array  # int64 [T + 1]: bounds of each thread's share of `order`
+    insert: Array  # bool [L]
+    base: Array  # int8 [2, L]: base sum of either node, -1: to be computed; read if weighted
+    weights: Array  # float64 [L, 5, 2]; read if weighted
