@@ -24,6 +24,13 @@ from linkcal.experiments.cells import Cell, TrainingJob
 from linkcal.experiments.fitting_links import fitting_links
 from linkcal.experiments.measure import Usage, measured
 from linkcal.experiments.outputs import environment, to_json
+from linkcal.experiments.predictions import (
+    MEASURED_PARTS,
+    PREDICTIONS_FILE,
+    Predictions,
+    read_predictions,
+    write_predictions,
+)
 from linkcal.experiments.run import configured_calibrator, split_for_run
 from linkcal.experiments.score_files import join_scores, with_own_edge
 from linkcal.experiments.store import CONFIG_FILE, Store
@@ -34,10 +41,7 @@ from linkcal.metrics import METRICS, evaluate_links
 __all__ = ["METRIC_COLUMNS", "Calibration", "calibrate_and_store", "measure", "remeasure_cell"]
 
 METRICS_FILE = "metrics.csv"
-PREDICTIONS_FILE = "predictions.npz"
 METRIC_COLUMNS = ("calibrator", "part", "metric", "value")
-#: Parts of the split that every calibrator is measured on.
-MEASURED_PARTS = ("val", "test")
 
 FloatArray = NDArray[np.float64]
 
@@ -242,21 +246,20 @@ def _write_cell(
     }
     with store.new_folder(store.new_cell_folder(job, cell)) as folder:
         _write_metrics({r.calibrator: r.metrics for r in results}, folder / METRICS_FILE)
-        _write_predictions(results, calibration.stored, folder / PREDICTIONS_FILE)
+        write_predictions(_predictions(results, calibration.stored), folder / PREDICTIONS_FILE)
         (folder / CONFIG_FILE).write_text(to_json(record) + "\n", encoding="utf-8")
     store.clear_failure(job, cell.name)
 
 
-def _write_predictions(results: list[_Result], stored: StoredTraining, path: Path) -> None:
-    """Labels (L,) of each part, and logits and probabilities (C, L) of C calibrators, float64."""
-    arrays: dict[str, NDArray[Any]] = {"calibrator": np.array([result.calibrator for result in results])}
-    for part in MEASURED_PARTS:
-        arrays[f"{part}_label"] = stored.scores[part].to_arrays()[1].astype(np.int8)
-        arrays[f"{part}_logit"] = np.stack([result.answers[part][0] for result in results])
-        arrays[f"{part}_probability"] = np.stack([result.answers[part][1] for result in results])
-    if stored.truth is not None:
-        arrays["test_truth"] = stored.truth
-    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+def _predictions(results: list[_Result], stored: StoredTraining) -> Predictions:
+    answers = {part: [result.answers[part] for result in results] for part in MEASURED_PARTS}
+    return Predictions(
+        calibrators=tuple(result.calibrator for result in results),
+        label={part: stored.scores[part].to_arrays()[1].astype(np.int8) for part in MEASURED_PARTS},
+        logit={part: np.stack([logit for logit, _ in rows]) for part, rows in answers.items()},
+        probability={part: np.stack([prob for _, prob in rows]) for part, rows in answers.items()},
+        truth={} if stored.truth is None else {"test": stored.truth},
+    )
 
 
 def _write_metrics(metrics: Mapping[str, Mapping[str, Mapping[str, float]]], path: Path) -> None:
@@ -274,20 +277,25 @@ def remeasure_cell(folder: Path) -> None:
     """Compute all metrics of a finished cell anew from its stored predictions: nothing is trained or fitted.
 
     For metrics that linkcal did not have when the cell was made. ``metrics.csv`` is replaced whole.
+
+    Raises
+    ------
+    InputError
+        If the predictions are not there or are damaged; the metrics stay as they were.
     """
-    with np.load(folder / PREDICTIONS_FILE, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    metrics: dict[str, dict[str, dict[str, float]]] = {}
-    for number, name in enumerate(arrays["calibrator"].tolist()):
-        metrics[name] = {
+    stored = read_predictions(folder / PREDICTIONS_FILE)
+    metrics = {
+        name: {
             part: measure(
-                arrays[f"{part}_label"].astype(np.float64),
-                arrays[f"{part}_probability"][number],
-                arrays[f"{part}_logit"][number],
-                arrays.get(f"{part}_truth"),
+                stored.label[part].astype(np.float64),
+                stored.probability[part][number],
+                stored.logit[part][number],
+                stored.truth.get(part),
             )
             for part in MEASURED_PARTS
         }
+        for number, name in enumerate(stored.calibrators)
+    }
     with written_whole(folder / METRICS_FILE) as path:
         _write_metrics(metrics, path)
 
