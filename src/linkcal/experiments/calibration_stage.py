@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from linkcal._files import written_whole
-from linkcal._threads import blas_threads
+from linkcal._threads import blas_threads, torch_threads
 from linkcal._validation import check_device
 from linkcal.calibrators import Calibrator, fit_together
 from linkcal.data import Graph, LinkPairs, LinkSplit
@@ -86,7 +86,8 @@ class Calibration:
             model, split = self._scorer
             pairs = draw_calibration_negatives(split, part, self.job.config.seed, calibration_seed)
             label = torch.zeros(pairs.size(1), device=pairs.device)
-            scores = score_links(model, split.graph, LinkPairs(pairs, label))
+            with torch_threads(1):  # as the stored scores
+                scores = score_links(model, split.graph, LinkPairs(pairs, label))
             self._negatives[key] = _on_cpu(scores)
         return self._negatives[key]
 

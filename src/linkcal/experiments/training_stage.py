@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from linkcal._threads import torch_threads
 from linkcal._validation import check_device
 from linkcal.data import Graph, LinkSplit
 from linkcal.experiments.cells import TrainingJob
@@ -78,7 +79,9 @@ def train_and_store(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with measured() as usage:
+        # Torch cuts sums such as those of batch normalisation over its threads, so that their last bits hang
+        # on them: one thread gives equal numbers for any number of jobs. More jobs use more cores.
+        with measured() as usage, torch_threads(1):
             made = _train_and_score(job, load, device, usage)
     record = {
         **made.record,
