@@ -98,8 +98,8 @@ def run_jobs(
             yield from parallel(joblib.delayed(function)(job) for job in jobs)
         except _deaths(engine) as error:
             raise WorkerDiedError(
-                "a worker process must live until its job is done, got one that was killed, perhaps for want of "
-                "memory; what was finished stays: run again, with fewer jobs if it was memory"
+                "a worker process must live until its job is done, got one that was killed, perhaps for want "
+                "of memory; what was finished stays: run again, with fewer jobs if it was memory"
             ) from error
 
 

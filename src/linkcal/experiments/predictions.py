@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linkcal.exceptions import InputError
+from linkcal.experiments.npz import read_arrays
 
 __all__ = ["MEASURED_PARTS", "PREDICTIONS_FILE", "Predictions", "read_predictions", "write_predictions"]
 
@@ -20,8 +19,6 @@ PREDICTIONS_FILE = "predictions.npz"
 MEASURED_PARTS = ("val", "test")
 
 FloatArray = NDArray[np.float64]
-#: numpy and zipfile tell of a damaged file by any of these.
-_DAMAGED = (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +45,7 @@ class Predictions:
 
 
 def write_predictions(predictions: Predictions, path: Path) -> None:
-    """Write an npz file with the arrays ``calibrator`` and ``<part>_label``, ``_logit``, ``_probability``,
-    and ``_truth`` where there is one.
+    """Write ``calibrator`` and, by part, ``<part>_label``, ``_logit``, ``_probability`` and any ``_truth``.
 
     Examples
     --------
@@ -78,18 +74,14 @@ def read_predictions(path: Path) -> Predictions:
     InputError
         If the file is not there, is damaged, lacks an array, or its arrays do not fit together.
     """
-    try:
-        # numpy leaves a damaged file open if it opened it itself.
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            names = tuple(file["calibrator"].tolist())
-            label, logit, probability = (
-                {part: file[f"{part}_{kind}"] for part in MEASURED_PARTS}
-                for kind in ("label", "logit", "probability")
-            )
-            truth = {part: file[f"{part}_truth"] for part in MEASURED_PARTS if f"{part}_truth" in file}
-    except _DAMAGED as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} must hold a cell's predictions, got {reason}") from error
+    kinds = ("label", "logit", "probability")
+    required = ("calibrator", *(f"{part}_{kind}" for kind in kinds for part in MEASURED_PARTS))
+    arrays = read_arrays(path, required, [f"{part}_truth" for part in MEASURED_PARTS])
+    names = tuple(arrays["calibrator"].tolist())
+    label, logit, probability, truth = (
+        {part: arrays[f"{part}_{kind}"] for part in MEASURED_PARTS if f"{part}_{kind}" in arrays}
+        for kind in (*kinds, "truth")
+    )
     for part in MEASURED_PARTS:
         expected = (len(names), label[part].size)
         for rows in (logit[part], probability[part]):

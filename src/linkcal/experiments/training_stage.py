@@ -20,7 +20,7 @@ from linkcal.experiments.measure import Usage, measured
 from linkcal.experiments.outputs import environment, to_json
 from linkcal.experiments.run import split_for_run, train_for_run, true_probability, warn_of_limits
 from linkcal.experiments.score_files import load_scores, save_scores
-from linkcal.experiments.store import CONFIG_FILE, Store, read_json
+from linkcal.experiments.store import CONFIG_FILE, Store, read_record
 from linkcal.features import LinkScores, score_links
 from linkcal.models import GraphModel, load_model, save_model
 
@@ -100,13 +100,19 @@ def train_and_store(
 
 
 def load_training(folder: Path) -> StoredTraining:
-    """Read what :func:`train_and_store` wrote."""
+    """Read what :func:`train_and_store` wrote.
+
+    Raises
+    ------
+    InputError
+        If a file of scores is damaged.
+    """
     scores = {name: load_scores(folder / f"scores-{name}.npz")[0] for name in PARTS}
     truth = None
     if (folder / _TRUTH).exists():
         with np.load(folder / _TRUTH, allow_pickle=False) as file:
             truth = file["test"]
-    return StoredTraining(folder, scores, truth, read_json(folder / CONFIG_FILE))
+    return StoredTraining(folder, scores, truth, read_record(folder))
 
 
 def message_texts(caught: list[warnings.WarningMessage]) -> list[str]:

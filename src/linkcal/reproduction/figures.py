@@ -19,7 +19,14 @@ from linkcal.experiments.predictions import PREDICTIONS_FILE, read_predictions
 from linkcal.plots import reliability_figure, save_figure
 from linkcal.reproduction.aggregate import base_model, in_order, row_order_of
 
-__all__ = ["BEFORE_AND_AFTER", "FIGURE_FORMATS", "CellPredictions", "cell_predictions", "draw_figures", "find_predictions"]
+__all__ = [
+    "BEFORE_AND_AFTER",
+    "FIGURE_FORMATS",
+    "CellPredictions",
+    "cell_predictions",
+    "draw_figures",
+    "find_predictions",
+]
 
 #: File formats of figures.
 FIGURE_FORMATS = ("svg", "png")
