@@ -1,11 +1,12 @@
 """Equal numbers from one process, two processes and a Ray cluster."""
 
 import os
+import signal
 
 import pytest
 
 from linkcal.data import simulate_graph
-from linkcal.exceptions import InputError
+from linkcal.exceptions import InputError, WorkerDiedError
 from linkcal.experiments import SweepOptions, SweepPlan, run_sweep
 from linkcal.experiments import sweep as sweeping
 from linkcal.experiments.engines import run_jobs, threads_per_job
@@ -51,6 +52,18 @@ def test_any_number_of_threads(tmp_path, monkeypatch):
         (metrics,) = (tmp_path / str(threads)).rglob("metrics.csv")
         found.append((weights.read_bytes(), metrics.read_bytes()))
     assert found[0] == found[1]
+
+
+def _kill_worker(number):
+    if number:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_told(tmp_path):
+    with pytest.raises(WorkerDiedError, match="a worker process must live until its job is done"):
+        list(run_jobs(_kill_worker, [0, 1], num_processes=2))
 
 
 def test_unknown_engine():

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from linkcal._files import written_whole
 from linkcal._threads import blas_threads, torch_threads
 from linkcal._validation import check_device
 from linkcal.calibrators import Calibrator, fit_together
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.experiments.calibration_links import draw_calibration_negatives
+from linkcal.experiments.cell_metrics import METRICS_FILE, measure, write_metrics
 from linkcal.experiments.cells import Cell, TrainingJob
 from linkcal.experiments.fitting_links import fitting_links
 from linkcal.experiments.measure import Usage, measured
@@ -28,20 +26,16 @@ from linkcal.experiments.predictions import (
     MEASURED_PARTS,
     PREDICTIONS_FILE,
     Predictions,
-    read_predictions,
     write_predictions,
 )
-from linkcal.experiments.run import configured_calibrator, split_for_run
 from linkcal.experiments.score_files import join_scores, with_own_edge
+from linkcal.experiments.steps import configured_calibrator, split_for_run
 from linkcal.experiments.store import CONFIG_FILE, Store
 from linkcal.experiments.training_stage import StoredTraining, message_texts
 from linkcal.features import LinkScores, score_links
-from linkcal.metrics import METRICS, evaluate_links
 
-__all__ = ["METRIC_COLUMNS", "Calibration", "calibrate_and_store", "measure", "remeasure_cell"]
+__all__ = ["Calibration", "calibrate_and_store"]
 
-METRICS_FILE = "metrics.csv"
-METRIC_COLUMNS = ("calibrator", "part", "metric", "value")
 
 FloatArray = NDArray[np.float64]
 
@@ -192,47 +186,6 @@ def _result(name: str, calibrator: Calibrator, stored: StoredTraining) -> _Resul
     return _Result(name, calibrator.get_params(), answers, metrics)
 
 
-def measure(
-    label: FloatArray, probability: FloatArray, logit: FloatArray, truth: FloatArray | None = None
-) -> dict[str, float]:
-    """Every metric that linkcal has, and what it was measured on.
-
-    Parameters
-    ----------
-    label : ndarray (L,), values 0 and 1
-    probability : ndarray (L,), in [0, 1]
-    logit : ndarray (L,)
-        For the ranking metrics.
-    truth : ndarray (L,), optional
-        Known probabilities: adds ``true_error``, the mean absolute distance.
-
-    Returns
-    -------
-    dict of str to float
-        Those of :func:`linkcal.metrics.evaluate_links` (extended), then the rest of ``METRICS``, then
-        ``positives`` and ``negatives``: an ECE says nothing without the number of links and their ratio, and
-        Hits@K is 1 whenever there are fewer than K non-links.
-
-    Examples
-    --------
-    >>> y = np.repeat([1.0, 0.0], 60)
-    >>> result = measure(y, np.full(120, 0.5), np.zeros(120))
-    >>> result["ece"], result["positives"], result["negatives"]
-    (0.0, 60.0, 60.0)
-    """
-    result = evaluate_links(label, probability, logit, extended=True)
-    for name, spec in METRICS.items():
-        if name not in result:
-            one_class = spec.input == "score" and label.min() == label.max()
-            values = logit if spec.input == "score" else probability
-            result[name] = float("nan") if one_class else float(spec.function(label, values))
-    result["positives"] = float(label.sum())
-    result["negatives"] = float(len(label) - label.sum())
-    if truth is not None:
-        result["true_error"] = float(np.abs(probability - truth).mean())
-    return result
-
-
 def _write_cell(
     store: Store, calibration: Calibration, cell: Cell, results: list[_Result], common: dict[str, Any]
 ) -> None:
@@ -246,7 +199,7 @@ def _write_cell(
         **common,
     }
     with store.new_folder(store.new_cell_folder(job, cell)) as folder:
-        _write_metrics({r.calibrator: r.metrics for r in results}, folder / METRICS_FILE)
+        write_metrics({r.calibrator: r.metrics for r in results}, folder / METRICS_FILE)
         write_predictions(_predictions(results, calibration.stored), folder / PREDICTIONS_FILE)
         (folder / CONFIG_FILE).write_text(to_json(record) + "\n", encoding="utf-8")
     store.clear_failure(job, cell.name)
@@ -261,44 +214,6 @@ def _predictions(results: list[_Result], stored: StoredTraining) -> Predictions:
         probability={part: np.stack([prob for _, prob in rows]) for part, rows in answers.items()},
         truth={} if stored.truth is None else {"test": stored.truth},
     )
-
-
-def _write_metrics(metrics: Mapping[str, Mapping[str, Mapping[str, float]]], path: Path) -> None:
-    """Long form of values by calibrator, part and metric."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(METRIC_COLUMNS)
-        for calibrator, parts in metrics.items():
-            for part, row in parts.items():
-                # repr gives the shortest text that reads back as the same float.
-                writer.writerows((calibrator, part, metric, repr(value)) for metric, value in row.items())
-
-
-def remeasure_cell(folder: Path) -> None:
-    """Compute all metrics of a finished cell anew from its stored predictions: nothing is trained or fitted.
-
-    For metrics that linkcal did not have when the cell was made. ``metrics.csv`` is replaced whole.
-
-    Raises
-    ------
-    InputError
-        If the predictions are not there or are damaged; the metrics stay as they were.
-    """
-    stored = read_predictions(folder / PREDICTIONS_FILE)
-    metrics = {
-        name: {
-            part: measure(
-                stored.label[part].astype(np.float64),
-                stored.probability[part][number],
-                stored.logit[part][number],
-                stored.truth.get(part),
-            )
-            for part in MEASURED_PARTS
-        }
-        for number, name in enumerate(stored.calibrators)
-    }
-    with written_whole(folder / METRICS_FILE) as path:
-        _write_metrics(metrics, path)
 
 
 def _on_cpu(scores: LinkScores) -> LinkScores:

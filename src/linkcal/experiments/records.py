@@ -14,7 +14,7 @@ import pandas as pd
 
 from linkcal._files import written_whole
 from linkcal.exceptions import InputError
-from linkcal.experiments.calibration_stage import METRIC_COLUMNS, METRICS_FILE
+from linkcal.experiments.cell_metrics import METRIC_COLUMNS, METRICS_FILE
 from linkcal.experiments.cells import settings_suffix
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.store import Store, read_record

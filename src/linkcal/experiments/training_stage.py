@@ -18,8 +18,8 @@ from linkcal.data import Graph, LinkSplit
 from linkcal.experiments.cells import TrainingJob
 from linkcal.experiments.measure import Usage, measured
 from linkcal.experiments.outputs import environment, to_json
-from linkcal.experiments.run import split_for_run, train_for_run, true_probability, warn_of_limits
 from linkcal.experiments.score_files import load_scores, save_scores
+from linkcal.experiments.steps import split_for_run, train_for_run, true_probability, warn_of_limits
 from linkcal.experiments.store import CONFIG_FILE, Store, read_record
 from linkcal.features import LinkScores, score_links
 from linkcal.models import GraphModel, load_model, save_model

@@ -41,7 +41,9 @@ _MIXED_NOTE = (
 _LINKS_NOTE = "Links: test links + non-links (least-most over seeds) that the entries rest on."
 #: Published tables with a column for In-n-Out and columns for others.
 _MIXED_SHEETS = ("table1_ece", "table3_ablation_ece")
-_ONE_TRAINING_NOTE = "With one training seed the spread is that of calibration seeds alone, and nothing can be tested: one seed."
+_ONE_TRAINING_NOTE = (
+    "With one training seed the spread is that of calibration seeds, and there is nothing to test: one seed."
+)
 _TWO_TABLES_NOTE = "The paper's Tables 2 and 9 disagree on the same rows; both stand as printed."
 #: What does not fit together inside the paper.
 _ODDITIES = {"table2_hits20": _TWO_TABLES_NOTE, "table9_hits20_all": _TWO_TABLES_NOTE}
