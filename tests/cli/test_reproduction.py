@@ -1,4 +1,4 @@
-"""From a sweep to its tables and figures through the command line: the files that one writes, the other reads."""
+"""From a sweep to its tables and figures by commands: what one writes, the next one reads."""
 
 import pytest
 from tests.reproduction.sample import frame, record
