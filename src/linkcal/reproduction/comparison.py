@@ -146,11 +146,13 @@ def _test_links(records: pd.DataFrame, fit_on: str) -> dict[tuple[str, str], str
     here = records[(records["part"] == "test") & (records["fit_on"] == fit_on)]
     texts: dict[tuple[str, str], str] = {}
     for metric in ("positives", "negatives"):
-        groups = here[here["metric"] == metric].groupby(["dataset", "model"])["value"]
-        for (dataset, model), least, most in zip(groups.groups, groups.min(), groups.max(), strict=True):
-            row = (str(dataset), str(model))
-            count = f"{least:.0f}" if least == most else f"{least:.0f}-{most:.0f}"
-            texts[row] = f"{texts[row]} + {count}" if row in texts else count
+        numbers: dict[tuple[str, str], set[int]] = {}
+        chosen = here.loc[here["metric"] == metric, ["dataset", "model", "value"]]
+        for dataset, model, value in chosen.dropna().itertuples(index=False, name=None):
+            numbers.setdefault((str(dataset), str(model)), set()).add(round(value))
+        for row, counts in numbers.items():
+            text = "-".join(map(str, sorted({min(counts), max(counts)})))
+            texts[row] = f"{texts[row]} + {text}" if row in texts else text
     return texts
 
 
