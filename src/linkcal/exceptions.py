@@ -25,6 +25,7 @@ __all__ = [
     "SymmetricDecoderWarning",
     "TrainingDivergedError",
     "UnsupportedModelError",
+    "WorkerDiedError",
 ]
 
 
@@ -68,6 +69,10 @@ class NotFittedError(LinkcalError, SklearnNotFittedError):
 
 class UnsupportedModelError(LinkcalError, TypeError):
     """A model has state or structure with which the asked operation would be wrong."""
+
+
+class WorkerDiedError(LinkcalError, RuntimeError):
+    """A worker process of a sweep ended before its job did."""
 
 
 class LinkcalWarning(UserWarning):

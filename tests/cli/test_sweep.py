@@ -52,5 +52,20 @@ def test_a_wrong_name_is_told_at_once(cli, tmp_path):
     answer = cli(*base, "--datasets", "corra")
     assert answer.code == 1
     assert "dataset must be one of" in answer.err
+    assert not (tmp_path / "cora").exists()
+    for option, value, message in (
+        ("--train-seeds", "0", "train-seeds must be a whole number >= 1, got 0"),
+        ("--train-seeds", "1,1", "train-seeds must hold one seed or more, each once, got '1,1'"),
+        ("--fit-on", "val,val", "fit_on must hold one value or more, each once"),
+        ("--calibrators", "platt,bbq,platt", "calibrators must hold each name once, got platt, bbq, platt"),
+        ("--jobs", "0", "jobs must be a whole number >= 1, got 0"),
+        ("--engine", "cloud", "engine must be one of local, ray; got 'cloud'"),
+    ):
+        for more in ((), ("--dry-run",)):
+            answer = cli(*base, "--datasets", "cora", option, value, *more)
+            assert (answer.code, answer.err.count("\n")) == (1, 1)
+            assert message in answer.err
+    answer = cli(*base, "--datasets", "cora,corra", "--dry-run")
+    assert (answer.code, "did you mean 'cora'" in answer.err) == (1, True)
     answer = cli(*base, "--datasets", "cora", "--train-seeds", "many")
     assert (answer.code, "train-seeds must be a count" in answer.err) == (1, True)

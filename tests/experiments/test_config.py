@@ -33,6 +33,7 @@ def test_unknown_key_is_an_error():
         ({"negatives": "twohop"}, "did you mean 'two-hop'"),
         ({"calibrators": ()}, "calibrators must name one of"),
         ({"calibrators": ("plat",)}, "did you mean 'platt'"),
+        ({"calibrators": ("platt", "platt")}, "calibrators must hold each name once, got platt, platt"),
     ],
 )
 def test_bad_values(changes, message):

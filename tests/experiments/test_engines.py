@@ -1,11 +1,14 @@
 """Equal numbers from one process, two processes and a Ray cluster."""
 
 import os
+import signal
 
 import pytest
 
-from linkcal.exceptions import InputError
+from linkcal.data import simulate_graph
+from linkcal.exceptions import InputError, WorkerDiedError
 from linkcal.experiments import SweepOptions, SweepPlan, run_sweep
+from linkcal.experiments import sweep as sweeping
 from linkcal.experiments.engines import run_jobs, threads_per_job
 
 SETTINGS = {"epochs": 2, "calibrators": ("uncalibrated", "platt", "in-n-out-plus")}
@@ -35,6 +38,32 @@ def test_two_processes(one_process, small_graph, tmp_path):
 def test_ray_cluster(one_process, small_graph, tmp_path):
     pytest.importorskip("ray")
     assert sweep(small_graph, tmp_path, jobs=2, engine="ray") == one_process
+
+
+def test_any_number_of_threads(tmp_path, monkeypatch):
+    # Batch normalisation of this many nodes is cut over torch's threads.
+    graph = simulate_graph(2000, num_edges=6000, num_features=8, seed=0)
+    plan = SweepPlan(["own"], ["gin"], [0], [0], ["val"], SETTINGS | {"calibrators": ("uncalibrated",)})
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(sweeping, "threads_per_job", lambda _jobs, threads=threads: threads)
+        run_sweep(plan, tmp_path / str(threads), SweepOptions(graphs={"own": graph}))
+        (weights,) = (tmp_path / str(threads)).rglob("model.safetensors")
+        (metrics,) = (tmp_path / str(threads)).rglob("metrics.csv")
+        found.append((weights.read_bytes(), metrics.read_bytes()))
+    assert found[0] == found[1]
+
+
+def _kill_worker(number):
+    if number:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_told(tmp_path):
+    with pytest.raises(WorkerDiedError, match="a worker process must live until its job is done"):
+        list(run_jobs(_kill_worker, [0, 1], num_processes=2))
 
 
 def test_unknown_engine():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from linkcal.exceptions import FewNegativesWarning
-from linkcal.experiments.calibration_stage import measure
+from linkcal.experiments.cell_metrics import measure
 from linkcal.metrics import expected_calibration_error
 
 

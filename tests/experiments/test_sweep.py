@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 import warnings
 
 import numpy as np
@@ -15,6 +16,7 @@ from linkcal.experiments import (
     Store,
     SweepOptions,
     SweepPlan,
+    cell_metrics,
     export_records,
     read_records,
     remeasure_cell,
@@ -154,8 +156,8 @@ def test_records_of_nothing_are_an_error(tmp_path):
 def test_metrics_are_computed_anew_from_predictions(store, monkeypatch):
     cell = store / "own/gcn~epochs=3/train-0/val/cal-1"
     before = (cell / "metrics.csv").read_bytes()
-    original = calibration.evaluate_links
-    monkeypatch.setattr(calibration, "evaluate_links", lambda *a, **k: {**original(*a, **k), "new": 7.0})
+    original = cell_metrics.evaluate_links
+    monkeypatch.setattr(cell_metrics, "evaluate_links", lambda *a, **k: {**original(*a, **k), "new": 7.0})
     remeasure_cell(cell)
     changed = (cell / "metrics.csv").read_text()
     assert changed.count(",new,7.0\n") == 2 * len(CALIBRATORS)
@@ -224,6 +226,20 @@ def test_a_full_disk_ends_the_sweep_and_loses_nothing(store, options, tmp_path, 
     assert run_sweep(plan(), tmp_path, options).done == 3
     assert files(tmp_path) == files(store)
     assert metric_bytes(tmp_path) == metric_bytes(store)
+
+
+@pytest.mark.parametrize("file", ["scores-train.npz", "config.json"])
+def test_a_damaged_training_fails_its_cells_and_names_the_file(store, options, tmp_path, file):
+    place = "own/gcn~epochs=3/train-0/training"
+    shutil.copytree(store / place, tmp_path / place)
+    path = tmp_path / place / file
+    path.write_bytes(path.read_bytes()[:100])
+    result = run_sweep(plan(), tmp_path, options)
+    assert (result.done, result.failed) == (0, 6)
+    (error,) = result.errors
+    assert str(path) in error
+    (record,) = Store(tmp_path).failures()
+    assert record["error"] == "InputError"
 
 
 def test_a_training_that_another_sweep_holds_is_left_alone(options, tmp_path):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from linkcal.exceptions import InputError
+from linkcal.experiments.predictions import PREDICTIONS_FILE, Predictions, write_predictions
 from linkcal.reproduction import draw_figures
-from linkcal.reproduction.figures import _chosen, _plans, find_predictions, read_predictions
+from linkcal.reproduction.figures import _chosen, _plans, cell_predictions, find_predictions
 
 NAMES = ("uncalibrated", "in-n-out", "in-n-out-plus")
 
@@ -22,14 +23,16 @@ def write_cell(
     folder = store / place
     folder.mkdir(parents=True)
     probability = np.stack([truth ** (1 + i) for i in range(len(names))])
-    np.savez(
-        folder / "predictions.npz",
-        label=(rng.random(n) < truth).astype(np.int8),
-        calibrator=np.array(names),
-        logit=np.zeros_like(probability),
-        probability=probability,
+    label = (rng.random(n) < truth).astype(np.int8)
+    nothing = np.zeros((len(names), 0))
+    predictions = Predictions(
+        names,
+        label={"val": label[:0], "test": label},
+        logit={"val": nothing, "test": np.zeros_like(probability)},
+        probability={"val": nothing, "test": probability},
     )
-    return folder / "predictions.npz"
+    write_predictions(predictions, folder / PREDICTIONS_FILE)
+    return folder / PREDICTIONS_FILE
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ def test_added_calibrators_belong_to_their_cell(store):
         if (k.model, k.train_seed, k.calibration_seed) == ("vgae", 0, 0) and k.dataset == "cora"
     ]
     assert len(found[key]) == 2
-    assert list(read_predictions(found[key]).probability) == [
+    assert list(cell_predictions(found[key]).probability) == [
         "uncalibrated",
         "platt",
         "in-n-out",
@@ -95,11 +98,11 @@ def test_added_calibrators_belong_to_their_cell(store):
 def test_damaged_and_foreign_files(store, tmp_path):
     foreign = write_cell(tmp_path, "other", ("platt",), n=7)
     first = next(iter(find_predictions(store).values()))
-    with pytest.raises(InputError, match="must hold the cell's 7 links"):
-        read_predictions([*first, foreign])
+    with pytest.raises(InputError, match="must hold the cell's 80 test links, got 7 others"):
+        cell_predictions([*first, foreign])
     foreign.write_bytes(foreign.read_bytes()[:100])
-    with pytest.raises(InputError, match="must hold label, calibrator and probability, got"):
-        read_predictions([foreign])
+    with pytest.raises(InputError, match="must be a whole npz file with calibrator, got"):
+        cell_predictions([foreign])
 
 
 def test_settings_that_all_models_share_stand_in_the_heading(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -58,6 +60,19 @@ def test_wilcoxon_is_scipys(n, alternative):
     differences = RNG.normal(0.2, 1.0, n)
     expected = stats.wilcoxon(differences, alternative=alternative).pvalue
     assert wilcoxon_signed_rank(differences, alternative=alternative).p_value == expected
+
+
+@pytest.mark.parametrize("differences", [[0, 1, 1, -2, 3, 4], [0, 0, -1, 2, 2, 3, 5], [1, 1, 1, 1, -1, 2]])
+def test_wilcoxon_with_zeros_and_ties_counts_all_signs(differences):
+    ranked = np.array([value for value in differences if value], dtype=float)
+    ranks = stats.rankdata(np.abs(ranked))
+    seen = ranks[ranked > 0].sum()
+    sums = [ranks[list(signs)].sum() for signs in itertools.product([False, True], repeat=ranks.size)]
+    greater, less = np.mean(np.array(sums) >= seen), np.mean(np.array(sums) <= seen)
+    one = wilcoxon_signed_rank(differences, alternative="greater").p_value
+    assert one == pytest.approx(greater, rel=1e-12)
+    two = wilcoxon_signed_rank(differences).p_value
+    assert two == pytest.approx(min(1.0, 2 * min(greater, less)), rel=1e-12)
 
 
 def test_runs_in_any_order_and_of_unequal_size():

@@ -48,6 +48,9 @@ def test_every_row_of_the_paper_is_shown_measured_or_not(tables):
     assert sum(row[2].text == "ours" for row in table.rows) == 45
     assert sum(row[2].text == "paper" for row in table.rows) == 45
     assert set(cells(table, "pubmed", "gcn", "ours")) == {MISSING}
+    assert "rows mix two metrics" in table.caption
+    assert "rows mix two metrics" in tables["ablation-val"].caption
+    assert "rows mix two metrics" not in tables["hits20-val"].caption
     assert len(tables["hits20-val"].rows) == 18
     assert len(tables["ablation-val"].rows) == 30
     assert len(tables["nll-val"].rows) == 4
@@ -62,7 +65,7 @@ def test_an_entry_by_hand():
         for metric, value in (("ece", ece), ("ece_floor", 0.03))
     ]
     table = only(rows)["ece-val"]
-    line = dict(zip(table.header[3:], cells(table, "cora", "gcn", "ours"), strict=True))
+    line = dict(zip(table.header[4:], cells(table, "cora", "gcn", "ours")[1:], strict=True))
     assert line["uncalibrated"] == "32.00 \N{PLUS-MINUS SIGN} 2.00 [3.00]"
     assert line["in-n-out"] == "12.00 \N{PLUS-MINUS SIGN} 2.00 [3.00]"
     assert line["temperature"] == MISSING
@@ -93,11 +96,26 @@ def test_best_of_a_row_is_bold_and_ties_share_it():
     assert line[-1].text == "one seed"
 
 
+def test_test_links_stand_beside_each_row():
+    """Cases 06 and 14: no calibration error without the number of links and their ratio."""
+    rows = [
+        record(train_seed=i, calibrator=name, metric=metric, value=value)
+        for name in ("platt", "beta")
+        for i in range(2)
+        for metric, value in (("ece", 0.1), ("positives", 527), ("negatives", 527 + i))
+    ]
+    found = only(rows)
+    for name in ("ece-val", "ece-top-label-val", "nll-val"):
+        assert found[name].header[3] == "links"
+        line = next(row for row in found[name].rows if [c.text for c in row[:2]] == ["cora", "gcn"])
+        assert line[3].text == "527 + 527-528"
+
+
 def test_a_calibrator_that_lacks_seeds_is_named_and_not_best():
     rows = [record(train_seed=i, calibrator="platt", value=0.2 + i / 100) for i in range(3)]
     rows.append(record(train_seed=0, calibrator="beta", value=0.1))
     table = only(rows)["ece-val"]
-    line = dict(zip(table.header[3:], cells(table, "cora", "gcn", "ours"), strict=True))
+    line = dict(zip(table.header[4:], cells(table, "cora", "gcn", "ours")[1:], strict=True))
     assert line["beta"] == "10.00 (n = 1)"
     best = table.data[table.data["best"]]
     assert best["calibrator"].tolist() == ["platt"]
@@ -203,7 +221,7 @@ def test_records_without_patterns_and_floors_show_them_as_missing():
     found = only([record(calibrator="uncalibrated")])
     assert cells(found["patterns"], "val", "u-shaped") == [MISSING, "25 %"]
     assert cells(found["patterns-by-row"], "cora", "gcn") == [MISSING]
-    assert cells(found["ece-val"], "cora", "gcn", "ours")[0] == "10.00"
+    assert cells(found["ece-val"], "cora", "gcn", "ours")[:2] == [MISSING, "10.00"]
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -115,10 +115,10 @@ def _run(
     from linkcal.experiments import Store as SweepStore
     from linkcal.experiments import SweepOptions, estimate_jobs, pending_jobs, run_sweep
 
+    options = SweepOptions(jobs=jobs, engine=engine, device=device, data_root=data_root)
     pending, found = pending_jobs(plan, SweepStore(store))
     total = sum(len(job.cells()) for job in plan.jobs())
     log(f"{total:,} cells, {found:,} in the store, {len(pending):,} trainings to work on")
-    options = SweepOptions(jobs=jobs, engine=engine, device=device, data_root=data_root)
     if dry_run:
         print_estimates(estimate_jobs(plan, SweepStore(store)), jobs)
         return

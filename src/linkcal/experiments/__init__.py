@@ -1,6 +1,6 @@
 """Runs and sweeps: their settings, the work, and what they leave on disk."""
 
-from linkcal.experiments.calibration_stage import remeasure_cell
+from linkcal.experiments.cell_metrics import remeasure_cell
 from linkcal.experiments.cells import Cell, SweepPlan, TrainingJob, parse_seeds, settings_of, settings_suffix
 from linkcal.experiments.config import OF_PROTOCOL, RunConfig
 from linkcal.experiments.engines import ENGINES
@@ -18,7 +18,7 @@ from linkcal.experiments.outputs import (
 from linkcal.experiments.presets import PresetFile, preset_options, read_preset, write_preset
 from linkcal.experiments.protocols import PROTOCOLS, Protocol, SplitRule, find_protocol
 from linkcal.experiments.records import RECORD_COLUMNS, export_records, read_records
-from linkcal.experiments.run import RunOutcome, Step, run_experiment
+from linkcal.experiments.run import RunOutcome, run_experiment
 from linkcal.experiments.search import (
     SAMPLERS,
     SEARCHED,
@@ -27,6 +27,7 @@ from linkcal.experiments.search import (
     search_hyperparameters,
 )
 from linkcal.experiments.selection import CANDIDATES, select_calibrator
+from linkcal.experiments.steps import Step
 from linkcal.experiments.store import Store
 from linkcal.experiments.sweep import JobReport, SweepOptions, SweepResult, pending_jobs, run_sweep
 

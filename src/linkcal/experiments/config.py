@@ -126,6 +126,8 @@ class RunConfig:
             raise InputError(f"calibrators must name one of {', '.join(CALIBRATORS)}, got none")
         for name in self.calibrators:
             check_choice(name, "calibrators", CALIBRATORS)
+        if len(set(self.calibrators)) < len(self.calibrators):
+            raise InputError(f"calibrators must hold each name once, got {', '.join(self.calibrators)}")
 
     def protocol_record(self) -> Protocol:
         """The protocol by its name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, TypeVar, get_args
 
@@ -12,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from linkcal._threads import numba_threads, torch_threads
 from linkcal._validation import check_choice, check_positive_int
-from linkcal.exceptions import InputError
+from linkcal.exceptions import InputError, WorkerDiedError
 
 __all__ = ["ENGINES", "Engine", "run_jobs", "threads_limited", "threads_per_job"]
 
@@ -77,6 +78,8 @@ def run_jobs(
     ------
     InputError
         If the engine is unknown, or Ray is not installed.
+    WorkerDiedError
+        If a worker process was killed, by the system or by somebody.
     """
     check_choice(engine, "engine", ENGINES)
     threads = threads_per_job(num_processes)
@@ -91,7 +94,22 @@ def run_jobs(
             )
             stack.enter_context(config)
         parallel = joblib.Parallel(n_jobs=num_processes, return_as="generator_unordered", pre_dispatch="all")
-        yield from parallel(joblib.delayed(function)(job) for job in jobs)
+        try:
+            yield from parallel(joblib.delayed(function)(job) for job in jobs)
+        except _deaths(engine) as error:
+            raise WorkerDiedError(
+                "a worker process must live until its job is done, got one that was killed, perhaps for want "
+                "of memory; what was finished stays: run again, with fewer jobs if it was memory"
+            ) from error
+
+
+def _deaths(engine: str) -> tuple[type[BaseException], ...]:
+    """Errors by which an engine tells that a process died, and not that a job failed."""
+    if engine != "ray":
+        return (BrokenProcessPool,)
+    from ray.exceptions import ActorDiedError, NodeDiedError, OutOfMemoryError, WorkerCrashedError
+
+    return (ActorDiedError, NodeDiedError, OutOfMemoryError, WorkerCrashedError)
 
 
 @contextmanager

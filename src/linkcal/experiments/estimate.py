@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 from linkcal.data import DATASETS
 from linkcal.experiments.cells import SweepPlan, TrainingJob, settings_suffix
 from linkcal.experiments.config import RunConfig
-from linkcal.experiments.store import CONFIG_FILE, Store, read_json
+from linkcal.experiments.store import Store, read_record
 
 __all__ = ["Basis", "JobEstimate", "Timings", "estimate_jobs", "read_timings", "wall_seconds"]
 
@@ -137,13 +137,13 @@ def read_timings(store: Store) -> Timings:
     """Collect the seconds that every finished training and cell took."""
     timings = Timings()
     for folder in store.trainings():
-        record = read_json(folder / CONFIG_FILE)
+        record = read_record(folder, "config", "counts", "seconds")
         config, edges = _setting(record), int(record["counts"]["edges"])
         timings.edges[config.dataset] = edges
         key = (config.dataset, config.model, settings_suffix(config))
         timings.training.add(key, record["seconds"]["total"], edges)
     for folder in store.cells():
-        record = read_json(folder / CONFIG_FILE)
+        record = read_record(folder, "config", "calibrators", "seconds")
         config = _setting(record)
         edges = timings.edges_of(config.dataset)
         # Evaluation is recorded for all calibrators of the cell together.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,10 @@ import pandas as pd
 
 from linkcal._files import written_whole
 from linkcal.exceptions import InputError
-from linkcal.experiments.calibration_stage import METRIC_COLUMNS, METRICS_FILE
+from linkcal.experiments.cell_metrics import METRIC_COLUMNS, METRICS_FILE
 from linkcal.experiments.cells import settings_suffix
 from linkcal.experiments.config import RunConfig
-from linkcal.experiments.store import CONFIG_FILE, Store, read_json
+from linkcal.experiments.store import Store, read_record
 
 __all__ = ["RECORD_COLUMNS", "export_records", "read_records"]
 
@@ -24,6 +26,7 @@ RECORD_COLUMNS = (
     "calibrator", "part", "metric", "value",
 )  # fmt: skip
 
+_KEYS = list(RECORD_COLUMNS[:-1])
 _INTEGERS = ("train_seed", "calibration_seed")
 #: Settings with a column of their own, and what they are where RunConfig has no such field.
 _OWN_COLUMN = {"protocol": "default", "negatives": "uniform"}
@@ -48,7 +51,8 @@ def read_records(store: str | os.PathLike[str]) -> pd.DataFrame:
     Raises
     ------
     InputError
-        If there is no such store or file, or it holds no finished cell, or the file has other columns.
+        If there is no such store or file, or it holds no finished cell, or a file in it was damaged, or a
+        value is there twice.
     """
     path = Path(store)
     if path.is_file():
@@ -57,14 +61,12 @@ def read_records(store: str | os.PathLike[str]) -> pd.DataFrame:
         cells = Store(path).cells()
         if not cells:
             raise InputError(f"store must hold a finished cell, got none in {path}")
-        frame = pd.concat([_cell_records(folder) for folder in cells], ignore_index=True)
+        frame = _unique(pd.concat([_cell_records(folder) for folder in cells], ignore_index=True))
     else:
         raise InputError(
             f"store must be a sweep's folder or an exported file, got {path}, which is not there"
         )
-    keys = list(RECORD_COLUMNS[:-1])
-    # Two sweeps that ran at once may both have made a calibrator's values; they are equal.
-    frame = frame.drop_duplicates(keys).sort_values(keys, kind="stable", ignore_index=True)
+    frame = frame.sort_values(_KEYS, kind="stable", ignore_index=True)
     return frame[list(RECORD_COLUMNS)]
 
 
@@ -103,13 +105,15 @@ def export_records(store: str | os.PathLike[str], path: str | os.PathLike[str]) 
 
 
 def _cell_records(folder: Path) -> pd.DataFrame:
-    record = read_json(folder / CONFIG_FILE)
+    record = read_record(folder, "config", "calibration_seed", "calibrators")
     config = RunConfig.from_dict(record["config"])
-    frame = _read_csv(folder / METRICS_FILE)
-    if tuple(frame.columns) != METRIC_COLUMNS:
+    path = folder / METRICS_FILE
+    frame = _read_csv(path, METRIC_COLUMNS)
+    measured = frame.groupby("calibrator")["metric"].count()
+    if set(measured.index) != set(record["calibrators"]) or measured.nunique() != 1:
         raise InputError(
-            f"{folder / METRICS_FILE} must have the columns {', '.join(METRIC_COLUMNS)}, "
-            f"got {', '.join(frame.columns)}"
+            f"{path} must have as many values for each of {', '.join(record['calibrators'])}, "
+            f"got {', '.join(f'{n} for {name}' for name, n in measured.items()) or 'none'}"
         )
     values: dict[str, Any] = {
         "dataset": config.dataset,
@@ -129,21 +133,34 @@ def _settings_text(config: RunConfig) -> str:
 
 
 def _read_export(path: Path) -> pd.DataFrame:
+    frame = _read_csv(path, RECORD_COLUMNS)
     try:
-        frame = _read_csv(path)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} must be a file of exported records, got {reason}") from error
-    if tuple(frame.columns) != RECORD_COLUMNS:
-        raise InputError(
-            f"{path} must have the columns {', '.join(RECORD_COLUMNS)}, got {', '.join(frame.columns)}"
-        )
-    return frame.astype(dict.fromkeys(_INTEGERS, "int64"))
+        return _unique(frame.astype(dict.fromkeys(_INTEGERS, "int64")))
+    except ValueError as error:
+        raise InputError(f"{path} must have whole numbers as {', '.join(_INTEGERS)}, got {error}") from error
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
+def _read_csv(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     """Text columns as they are, ``value`` as the exact float; ``nan`` is the only name of a missing value."""
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    if "value" in frame:
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+        if tuple(frame.columns) != tuple(columns):
+            raise InputError(
+                f"{path} must have the columns {', '.join(columns)}, got {', '.join(frame.columns)}"
+            )
         frame["value"] = frame["value"].map(float).astype("float64")
+    except InputError:
+        raise
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} must be a whole file of measured values, got {reason}") from error
+    return frame
+
+
+def _unique(frame: pd.DataFrame) -> pd.DataFrame:
+    """Records as they are, if none names a value twice: a mean would count it twice."""
+    twice = frame.duplicated(_KEYS)
+    if twice.any():
+        first = ", ".join(str(value) for value in frame.loc[twice, _KEYS].iloc[0])
+        raise InputError(f"records must hold each value once, got {int(twice.sum())} again, first {first}")
     return frame

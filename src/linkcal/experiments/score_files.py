@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from linkcal.experiments.npz import read_arrays
 from linkcal.features import LinkScores, OwnEdge
 from linkcal.toggle import ToggledEmbeddings
 
@@ -38,10 +39,16 @@ def save_scores(scores: LinkScores, edge_label_index: Tensor, path: Path) -> Non
 
 
 def load_scores(path: Path, own_edge: OwnEdge = "absent") -> tuple[LinkScores, Tensor]:
-    """Read what :func:`save_scores` wrote: bit-equal scores, and the pairs [2, L]."""
-    with np.load(path, allow_pickle=False) as file:
-        tensors = {name: torch.from_numpy(file[name]) for name in file.files if name != "method"}
-        method = str(file["method"])
+    """Read what :func:`save_scores` wrote: bit-equal scores, and the pairs [2, L].
+
+    Raises
+    ------
+    InputError
+        If the file is not there, is damaged or lacks an array.
+    """
+    arrays = read_arrays(path, (*_TENSORS, "label", "structure", "edge_label_index", "method"))
+    method = str(arrays.pop("method"))
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     toggled = ToggledEmbeddings(**{name: tensors[name] for name in _TENSORS}, method=method)
     scores = LinkScores(toggled, own_edge, tensors["label"], tensors["structure"])
     return scores, tensors["edge_label_index"]

@@ -16,7 +16,7 @@ from linkcal.experiments._study import next_trial, open_study
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.graphs import split_graph
 from linkcal.experiments.presets import PresetFile
-from linkcal.experiments.run import Step, build_model
+from linkcal.experiments.steps import Step, build_model
 from linkcal.models import MODELS, TrainingResult, train_link_predictor
 
 __all__ = ["SAMPLERS", "SEARCHED", "SearchResult", "SearchTrial", "search_hyperparameters"]

@@ -28,7 +28,7 @@ from linkcal._files import written_whole
 from linkcal.exceptions import InputError
 from linkcal.experiments.cells import Cell, TrainingJob
 
-__all__ = ["BusyError", "Store", "is_disk_full", "read_json"]
+__all__ = ["BusyError", "Store", "is_disk_full", "read_json", "read_record"]
 
 CONFIG_FILE = "config.json"
 _LOCK = ".lock"
@@ -84,7 +84,7 @@ class Store:
         """Calibrators of `job` that no folder of the cell has."""
         done: set[str] = set()
         for folder in self.cell_folders(job, cell):
-            done |= set(read_json(folder / CONFIG_FILE)["calibrators"])
+            done |= set(read_record(folder, "calibrators")["calibrators"])
         return tuple(name for name in job.config.calibrators if name not in done)
 
     @contextmanager
@@ -178,6 +178,25 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{path} must be a JSON file, got {' '.join(str(error).split())}") from error
+
+
+def read_record(folder: Path, *keys: str) -> dict[str, Any]:
+    """``config.json`` of a finished training or cell, which must have `keys`.
+
+    Raises
+    ------
+    InputError
+        If the file is not there, is no JSON object, or lacks a key: somebody changed it.
+    """
+    path = folder / CONFIG_FILE
+    remedy = "remove its folder, which is made anew then"
+    if not path.is_file():
+        raise InputError(f"{path} must be there, got a folder without it; {remedy}")
+    record = read_json(path)
+    absent = [key for key in keys if not isinstance(record, dict) or key not in record]
+    if absent:
+        raise InputError(f"{path} must have {', '.join(keys)}, got no {absent[0]}; {remedy}")
+    return dict(record)
 
 
 def is_disk_full(error: BaseException) -> bool:

@@ -10,11 +10,12 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from linkcal._validation import check_choice, check_device, check_positive_int
 from linkcal.data import OFFICIAL_SPLITS, Graph, LinkSplit
 from linkcal.experiments.calibration_stage import Calibration, calibrate_and_store
 from linkcal.experiments.cells import Cell, SweepPlan, TrainingJob
 from linkcal.experiments.config import RunConfig
-from linkcal.experiments.engines import run_jobs, threads_limited, threads_per_job
+from linkcal.experiments.engines import ENGINES, run_jobs, threads_limited, threads_per_job
 from linkcal.experiments.graphs import load_graph
 from linkcal.experiments.store import BusyError, Store, is_disk_full
 from linkcal.experiments.training_stage import load_training, train_and_store
@@ -24,7 +25,7 @@ __all__ = ["JobReport", "SweepOptions", "SweepResult", "pending_jobs", "run_swee
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """How a sweep runs; nothing here changes its numbers.
+    """How a sweep runs; nothing here changes its numbers, but for the device.
 
     Parameters
     ----------
@@ -32,10 +33,17 @@ class SweepOptions:
         Processes.
     engine : {"local", "ray"}
     device : str
+        Where models are trained and links scored. Another kind of device rounds otherwise; ``config.json`` of
+        the training names it.
     data_root : str, optional
         As for :func:`linkcal.data.load_dataset`.
     graphs : mapping of str to Graph or LinkSplit, optional
         Own graphs, taken before named data sets.
+
+    Raises
+    ------
+    InputError
+        If `jobs` is no whole number above 0 or the engine is unknown.
     """
 
     jobs: int = 1
@@ -43,6 +51,10 @@ class SweepOptions:
     device: str = "cpu"
     data_root: str | None = None
     graphs: Mapping[str, Graph | LinkSplit] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_positive_int(self.jobs, "jobs")
+        check_choice(self.engine, "engine", ENGINES)
 
 
 @dataclass(frozen=True)
@@ -127,6 +139,11 @@ def run_sweep(
 
     Raises
     ------
+    InputError
+        If the device is not there (on another machine of a Ray cluster it may be), or a file of the store was
+        damaged from outside.
+    WorkerDiedError
+        If a process of the sweep was killed; everything that was finished stays.
     OSError
         If the disk is full; everything that was finished stays.
 
@@ -152,6 +169,8 @@ def run_sweep(
     (2, ['platt', 'uncalibrated'])
     """
     options = options or SweepOptions()
+    if options.engine == "local":
+        check_device(options.device)
     place = Store(store)
     jobs = pending_jobs(plan, place)[0]
     work = partial(_run_job, root=place.root.resolve(), options=options)

@@ -12,14 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from linkcal._threads import torch_threads
 from linkcal._validation import check_device
 from linkcal.data import Graph, LinkSplit
 from linkcal.experiments.cells import TrainingJob
 from linkcal.experiments.measure import Usage, measured
 from linkcal.experiments.outputs import environment, to_json
-from linkcal.experiments.run import split_for_run, train_for_run, true_probability, warn_of_limits
 from linkcal.experiments.score_files import load_scores, save_scores
-from linkcal.experiments.store import CONFIG_FILE, Store, read_json
+from linkcal.experiments.steps import split_for_run, train_for_run, true_probability, warn_of_limits
+from linkcal.experiments.store import CONFIG_FILE, Store, read_record
 from linkcal.features import LinkScores, score_links
 from linkcal.models import GraphModel, load_model, save_model
 
@@ -78,7 +79,9 @@ def train_and_store(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with measured() as usage:
+        # Torch cuts sums such as those of batch normalisation over its threads, so that their last bits hang
+        # on them: one thread gives equal numbers for any number of jobs. More jobs use more cores.
+        with measured() as usage, torch_threads(1):
             made = _train_and_score(job, load, device, usage)
     record = {
         **made.record,
@@ -97,13 +100,19 @@ def train_and_store(
 
 
 def load_training(folder: Path) -> StoredTraining:
-    """Read what :func:`train_and_store` wrote."""
+    """Read what :func:`train_and_store` wrote.
+
+    Raises
+    ------
+    InputError
+        If a file of scores is damaged.
+    """
     scores = {name: load_scores(folder / f"scores-{name}.npz")[0] for name in PARTS}
     truth = None
     if (folder / _TRUTH).exists():
         with np.load(folder / _TRUTH, allow_pickle=False) as file:
             truth = file["test"]
-    return StoredTraining(folder, scores, truth, read_json(folder / CONFIG_FILE))
+    return StoredTraining(folder, scores, truth, read_record(folder))
 
 
 def message_texts(caught: list[warnings.WarningMessage]) -> list[str]:

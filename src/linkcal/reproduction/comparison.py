@@ -34,9 +34,19 @@ _BEST_NOTE = (
     "inside each; \N{ALMOST EQUAL TO}: not distinguishable at 5 %."
 )
 _MIXED_NOTE = (
-    "The code released with the paper measures In-n-Out by the top-label ECE and all others by the "
-    "positive-class ECE; the paper's numbers stand unchanged in both tables."
+    "The paper's rows mix two metrics: the code released with it measures In-n-Out by the top-label ECE and "
+    "its baselines by the positive-class ECE. Its numbers stand here unchanged; ours have one metric in all "
+    "columns."
 )
+_LINKS_NOTE = "Links: test links + non-links (least-most over seeds) that the entries rest on."
+#: Published tables with a column for In-n-Out and columns for others.
+_MIXED_SHEETS = ("table1_ece", "table3_ablation_ece")
+_ONE_TRAINING_NOTE = (
+    "With one training seed the spread is that of calibration seeds, and there is nothing to test: one seed."
+)
+_TWO_TABLES_NOTE = "The paper's Tables 2 and 9 disagree on the same rows; both stand as printed."
+#: What does not fit together inside the paper.
+_ODDITIES = {"table2_hits20": _TWO_TABLES_NOTE, "table9_hits20_all": _TWO_TABLES_NOTE}
 
 
 @dataclass(frozen=True)
@@ -107,12 +117,13 @@ def comparison_table(records: pd.DataFrame, kind: Comparison, fit_on: str, *, sc
     summary = summarise(values)
     floors = None if kind.floor is None else summarise(seed_values(records, kind.floor, fit_on=fit_on))
     full = int(summary["n"].max()) if len(summary) else 0
+    links = _test_links(records, fit_on)
     lines: list[tuple[Cell, ...]] = []
     data: list[dict[str, object]] = []
     for dataset, model in rows:
         best, test = _best(values, (dataset, model), calibrators, METRICS[kind.metric].higher_is_better)
-        ours = [Cell(dataset), Cell(model), Cell("ours")]
-        theirs = [Cell(""), Cell(""), Cell("paper")]
+        ours = [Cell(dataset), Cell(model), Cell("ours"), Cell(links.get((dataset, model), MISSING))]
+        theirs = [Cell(""), Cell(""), Cell("paper"), Cell("")]
         for calibrator in calibrators:
             key = (dataset, model, calibrator)
             found, floor = row_at(summary, key), row_at(floors, key)
@@ -121,13 +132,28 @@ def comparison_table(records: pd.DataFrame, kind: Comparison, fit_on: str, *, sc
             theirs.append(Cell(entry(printed, None, kind.percent, None)))
             data.append(_record(key, kind, fit_on, found, floor, printed, calibrator in best, test))
         lines.append((*ours, Cell(_verdict(test))))
-        if any(cell.text != MISSING for cell in theirs[3:]):
+        if any(cell.text != MISSING for cell in theirs[4:]):
             lines.append((*theirs, Cell("")))
-    header = ("data set", "model", "source", *calibrators, "p, best vs second")
+    header = ("data set", "model", "source", "links", *calibrators, "p, best vs second")
     source = f"{published_origin(kind.published)}: " if kind.published else ""
     title = f"{source}{kind.title}, fitted on {fit_on}"
     caption = _caption(values, kind, full, scope)
-    return Table(f"{kind.name}-{fit_on}", title, caption, header, tuple(lines), pd.DataFrame(data), 3)
+    return Table(f"{kind.name}-{fit_on}", title, caption, header, tuple(lines), pd.DataFrame(data), 4)
+
+
+def _test_links(records: pd.DataFrame, fit_on: str) -> dict[tuple[str, str], str]:
+    """Test links + non-links of each row: an ECE says nothing without their number and ratio."""
+    here = records[(records["part"] == "test") & (records["fit_on"] == fit_on)]
+    texts: dict[tuple[str, str], str] = {}
+    for metric in ("positives", "negatives"):
+        numbers: dict[tuple[str, str], set[int]] = {}
+        chosen = here.loc[here["metric"] == metric, ["dataset", "model", "value"]]
+        for dataset, model, value in chosen.dropna().itertuples(index=False, name=None):
+            numbers.setdefault((str(dataset), str(model)), set()).add(round(value))
+        for row, counts in numbers.items():
+            text = "-".join(map(str, sorted({min(counts), max(counts)})))
+            texts[row] = f"{texts[row]} + {text}" if row in texts else text
+    return texts
 
 
 def _published(kind: Comparison) -> pd.DataFrame:
@@ -221,9 +247,12 @@ def _caption(values: pd.DataFrame, kind: Comparison, full: int, scope: str) -> s
         unit,
         f"Mean \N{PLUS-MINUS SIGN} standard deviation over {full} values unless an entry gives another n "
         f"(at most {levels[0]} training seeds x {levels[1]} calibration seeds).",
+        _ONE_TRAINING_NOTE if levels[0] == 1 else "",
+        _LINKS_NOTE,
         _FLOOR_NOTE if kind.floor else "",
         _BEST_NOTE,
         f"{MISSING}: no value.",
         "The paper's values are for calibrators fitted on training links." if kind.published else "",
-        _MIXED_NOTE if kind.published == "table1_ece" else "",
+        _MIXED_NOTE if kind.published in _MIXED_SHEETS else "",
+        _ODDITIES.get(kind.published or "", ""),
     )

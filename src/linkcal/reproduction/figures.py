@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +15,23 @@ from numpy.typing import NDArray
 from linkcal._validation import check_choice
 from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
+from linkcal.experiments.predictions import PREDICTIONS_FILE, read_predictions
 from linkcal.plots import reliability_figure, save_figure
 from linkcal.reproduction.aggregate import base_model, in_order, row_order_of
 
-__all__ = ["BEFORE_AND_AFTER", "FIGURE_FORMATS", "CellPredictions", "draw_figures", "find_predictions"]
+__all__ = [
+    "BEFORE_AND_AFTER",
+    "FIGURE_FORMATS",
+    "CellPredictions",
+    "cell_predictions",
+    "draw_figures",
+    "find_predictions",
+]
 
 #: File formats of figures.
 FIGURE_FORMATS = ("svg", "png")
 #: What "before and after" shows if nothing else is asked for.
 BEFORE_AND_AFTER = ("uncalibrated", "in-n-out", "in-n-out-plus")
-_FILE = "predictions.npz"
 _PLACE = re.compile(r"train-(\d+)/([^/]+)/cal-(\d+)(?:\.\d+)?")
 
 
@@ -60,7 +66,7 @@ def find_predictions(store: str | os.PathLike[str]) -> dict[_Key, list[Path]]:
     if not root.is_dir():
         raise InputError(f"store must be a sweep's folder, which holds predictions, got {root}")
     found: dict[_Key, list[Path]] = {}
-    for path in sorted(root.glob(f"*/*/train-*/*/cal-*/{_FILE}")):
+    for path in sorted(root.glob(f"*/*/train-*/*/cal-*/{PREDICTIONS_FILE}")):
         dataset, model, *rest = path.parent.relative_to(root).parts
         place = _PLACE.fullmatch("/".join(rest))
         if place is not None:
@@ -71,33 +77,28 @@ def find_predictions(store: str | os.PathLike[str]) -> dict[_Key, list[Path]]:
     return found
 
 
-def read_predictions(paths: Sequence[Path]) -> CellPredictions:
-    """Read the predictions of one cell.
+def cell_predictions(paths: Sequence[Path]) -> CellPredictions:
+    """Read the test predictions of one cell.
 
     Parameters
     ----------
     paths : sequence of Path
-        npz files with ``label`` (L,), ``calibrator`` (C,) and ``probability`` (C, L); the same links in each.
+        Files of predictions, at least one; the same test links in each.
 
     Raises
     ------
     InputError
-        If a file is damaged or lacks an array, or their links differ.
+        If a file is damaged, or their links differ.
     """
     label: NDArray[np.int8] | None = None
     probability: dict[str, NDArray[np.float64]] = {}
     for path in paths:
-        try:
-            # numpy leaves a damaged file open if it opened it itself.
-            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                here, names, rows = file["label"], file["calibrator"], file["probability"]
-        except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"{path} must hold label, calibrator and probability, got {reason}") from error
-        if rows.shape != (names.size, here.size) or (label is not None and not np.array_equal(label, here)):
-            raise InputError(f"{path} must hold the cell's {here.size} links, got probability {rows.shape}")
+        read = read_predictions(path)
+        here = read.label["test"]
+        if label is not None and not np.array_equal(label, here):
+            raise InputError(f"{path} must hold the cell's {label.size} test links, got {here.size} others")
         label = here
-        probability |= {str(name): row for name, row in zip(names, rows, strict=True)}
+        probability |= dict(zip(read.calibrators, read.probability["test"], strict=True))
     if label is None:
         raise InputError("paths must hold at least one file, got none")
     return CellPredictions(label, {name: probability[name] for name in in_order(probability, CALIBRATORS)})
@@ -183,7 +184,7 @@ def _plans(
                 continue
             yield f"{dataset}-{fit_on}", _before_and_after(cells, here, calibrators)
             for key in here if each else ():
-                read = read_predictions(cells[key])
+                read = cell_predictions(cells[key])
                 title = f"{key.model} on {key.dataset}, {_fitted([key])}"
                 options = {"y_true": read.label, "probabilities": read.probability, "title": title}
                 yield f"{dataset}-{key.model}-{fit_on}", options
@@ -217,7 +218,7 @@ def _uncalibrated(cells: dict[_Key, list[Path]], rows: list[tuple[str, str]]) ->
     probabilities: dict[str, Any] = {}
     models, settings = _shown_models(model for _, model in rows)
     for dataset, model in rows:
-        read = read_predictions(cells[first[dataset, model]])
+        read = cell_predictions(cells[first[dataset, model]])
         name = f"{dataset} / {models[model]}"
         labels[name], probabilities[name] = read.label, read.probability.get("uncalibrated")
     return {
@@ -235,7 +236,7 @@ def _before_and_after(
     probabilities: dict[str, Any] = {}
     models, settings = _shown_models(key.model for key in keys)
     for key in keys:
-        read = read_predictions(cells[key])
+        read = cell_predictions(cells[key])
         for calibrator in calibrators:
             name = f"{models[key.model]} / {calibrator}"
             labels[name], probabilities[name] = read.label, read.probability.get(calibrator)

@@ -63,6 +63,8 @@ def performance_table(records: pd.DataFrame, *, scope: str = "") -> Table:
         scope,
         f"Percent. Mean \N{PLUS-MINUS SIGN} standard deviation over {full} training seeds unless an entry "
         f"gives another n. {MISSING}: no value.",
+        "One training seed has no standard deviation." if full == 1 else "",
+        "The paper's accuracy of VGAE on Twitch PT is, rounded, its ECE there; it stands as printed.",
     )
     title = f"{published_origin('table8_gnn_performance')}: uncalibrated predictors"
     return Table("gnn-performance", title, caption, tuple(header), tuple(lines), pd.DataFrame(data), 2)

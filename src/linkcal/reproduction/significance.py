@@ -108,13 +108,17 @@ def _wilcoxon_row(paired: pd.DataFrame | None, method: str) -> tuple[list[Cell],
     data: list[dict[str, object]] = []
     for _, averaged, alternative in _TESTS:
         test = wilcoxon_signed_rank(difference, runs=runs if averaged else None, alternative=alternative)
+        if averaged and test.n < 2:
+            # A test needs differences between trainings; p = 1 would look like one that was made.
+            test = test._replace(p_value=float("nan"))
         verdict = "yes" if test.is_significant(_ALPHA) else "no"
         worse = " (worse)" if verdict == "yes" and means[method] > means[baseline] else ""
-        cells.append(Cell(f"{test.p_value:.3g} {verdict}{worse}"))
+        told = "one seed" if np.isnan(test.p_value) else f"{test.p_value:.3g} {verdict}{worse}"
+        cells.append(Cell(told))
         data.append(
             {"baseline": baseline, "baseline_ece": means[baseline], "method": method,
              "method_ece": means[method], "n": test.n, "nested": not averaged, "alternative": alternative,
-             "p_value": test.p_value, "significant": verdict + worse}
+             "p_value": test.p_value, "significant": "" if np.isnan(test.p_value) else verdict + worse}
         )  # fmt: skip
     return cells, data
 
@@ -127,7 +131,7 @@ def _wilcoxon_caption(method: str, scope: str) -> str:
         "ECE.",
         "Averaged: calibration seeds are averaged inside each training seed, so that the differences are "
         "independent; n of them have a two-sided p of at least 2^(1 - n) and a one-sided p of at least 2^-n, "
-        "0.0625 and 0.03125 for five.",
+        "0.0625 and 0.03125 for five; with one training seed there is nothing to test.",
         "Nested: all training x calibration seeds as if they were independent, which they are not. The "
         "alternative of the paper's test is not known.",
         "The best baseline is the one with the lowest mean ECE on test links among "

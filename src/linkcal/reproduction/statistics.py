@@ -82,9 +82,9 @@ def wilcoxon_signed_rank(
 
     Notes
     -----
-    ``scipy.stats.wilcoxon`` with its defaults: zeros are dropped, the law of the statistic is exact for small
-    n and normal for large. With n differences the smallest two-sided p is ``2 ** (1 - n)``: five runs cannot
-    be significant at 5 %, six can.
+    ``scipy.stats.wilcoxon`` with its defaults: zeros are dropped; the law of the statistic is exact up to 50
+    differences, or up to 13 if some are zero or tie, and normal (corrected for ties) beyond. With n
+    differences the smallest two-sided p is ``2 ** (1 - n)``: five runs cannot be significant at 5 %, six can.
 
     Examples
     --------

@@ -1,0 +1,69 @@
+"""Files of predictions: read back bit for bit, and nothing half is read."""
+
+import numpy as np
+import pytest
+
+from linkcal.exceptions import InputError
+from linkcal.experiments.predictions import Predictions, read_predictions, write_predictions
+
+NAMES = ("uncalibrated", "platt")
+
+
+@pytest.fixture
+def predictions():
+    rng = np.random.default_rng(0)
+    links = {"val": 30, "test": 50}
+    rows = {part: rng.normal(size=(2, n)) for part, n in links.items()}
+    return Predictions(
+        NAMES,
+        label={part: (rng.random(n) < 0.5).astype(np.int8) for part, n in links.items()},
+        logit=rows,
+        probability={part: 1 / (1 + np.exp(-values)) for part, values in rows.items()},
+        truth={"test": rng.random(50)},
+    )
+
+
+def test_what_is_read_is_what_was_written(predictions, tmp_path):
+    write_predictions(predictions, tmp_path / "p.npz")
+    again = read_predictions(tmp_path / "p.npz")
+    assert again.calibrators == NAMES
+    assert set(again.truth) == {"test"}
+    for kind in ("label", "logit", "probability", "truth"):
+        for part, values in getattr(predictions, kind).items():
+            read = getattr(again, kind)[part]
+            assert read.dtype == values.dtype
+            assert np.array_equal(read, values)
+
+
+@pytest.mark.parametrize("kept", [0, 40, 0.5, 0.99])
+def test_a_file_that_was_cut_off_is_refused(predictions, tmp_path, kept):
+    path = tmp_path / "p.npz"
+    write_predictions(predictions, path)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(kept * len(data)) if isinstance(kept, float) else kept])
+    with pytest.raises(InputError, match=r"p\.npz must be a whole npz file with calibrator, got"):
+        read_predictions(path)
+
+
+def test_a_file_with_one_wrong_byte_is_refused(predictions, tmp_path):
+    path = tmp_path / "p.npz"
+    write_predictions(predictions, path)
+    data = bytearray(path.read_bytes())
+    place = data.index(b"test_probability.npy") + 200
+    data[place] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"p\.npz must be a whole npz file with calibrator, got"):
+        read_predictions(path)
+
+
+def test_missing_arrays_and_wrong_shapes_are_named(predictions, tmp_path):
+    path = tmp_path / "p.npz"
+    with pytest.raises(InputError, match=r"must be a whole npz file with calibrator, got .*No such file"):
+        read_predictions(path)
+    np.savez(path, calibrator=np.array(NAMES))
+    with pytest.raises(InputError, match="got 'val_label is not a file in the archive'"):
+        read_predictions(path)
+    predictions.probability["test"] = predictions.probability["test"][:, :7]
+    write_predictions(predictions, path)
+    with pytest.raises(InputError, match=r"arrays \(2, 50\) of calibrators and test links, got \(2, 7\)"):
+        read_predictions(path)
