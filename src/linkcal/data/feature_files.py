@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._validation import count_not_finite
 from linkcal.data.node_ids import IdColumn, NodeIds, is_id_type
 from linkcal.data.tables import (
     delimiter,
@@ -139,10 +140,9 @@ def read_feature_table(path: Path) -> FeatureTable:
     bad = ~np.isfinite(x)
     if bad.any():
         row = int(np.flatnonzero(bad.any(axis=1))[0])
-        count = int(bad.sum())
         raise InputError(
-            f"features must be finite numbers, {count} {'values are' if count > 1 else 'value is'} not, the "
-            f"first in {place_of(path, row)} of {path}"
+            f"features must be finite numbers, got {count_not_finite(int(bad.sum()))}, "
+            f"the first in {place_of(path, row)} of {path}"
         )
     return FeatureTable(path=path, x=x, ids=ids)
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from linkcal._validation import check_edge_index, check_positive_int
+from linkcal._validation import check_edge_index, check_positive_int, count_not_finite
 from linkcal.exceptions import InputError
 
 __all__ = ["EdgeTruth", "FeatureBuilder", "Graph", "pair_keys"]
@@ -226,5 +226,5 @@ def _check_features(features: Any, num_nodes: int) -> Tensor:
     bad = ~torch.isfinite(x)
     if bool(bad.any()):
         row = int(bad.any(dim=1).nonzero()[0])
-        raise InputError(f"x must be finite, {int(bad.sum())} values are not, the first in row {row}")
+        raise InputError(f"x must be finite, got {count_not_finite(int(bad.sum()))}, the first in row {row}")
     return x
