@@ -15,42 +15,40 @@ Scores depend on the graph that messages pass over, so the message graph belongs
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import shutil
-import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
-from safetensors.numpy import save as save_arrays
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from linkcal._validation import check_edge_index, check_positive_int
-from linkcal.calibrators import Calibrator, calibrator_name, make_calibrator
-from linkcal.data import Graph, LinkPairs, NodeIds
+from linkcal.calibrators import Calibrator
+from linkcal.data import Graph, NodeIds
 from linkcal.evidence import Evidence
-from linkcal.exceptions import ArtifactError, InputError
-from linkcal.models import GraphModel, load_model, save_model
+from linkcal.exceptions import InputError
 
-__all__ = ["ARTIFACT_FORMAT_VERSION", "Artifact", "check_artifact_folder", "load_artifact", "save_artifact"]
+__all__ = [
+    "ARTIFACT_FORMAT_VERSION",
+    "EVIDENCE",
+    "FILES",
+    "FORMAT",
+    "HEAD",
+    "NODES",
+    "REQUIRED",
+    "Artifact",
+    "check_artifact_folder",
+    "sha256",
+]
 
 #: Raised whenever artifacts of an older version can no longer be read.
 ARTIFACT_FORMAT_VERSION = 1
 
-_FORMAT = "linkcal-artifact"
-_HEAD = "artifact.json"
-_NODES = "nodes.parquet"
-_EVIDENCE = "evidence.safetensors"
-_REQUIRED = {"graph.safetensors", "calibrators.json", "calibrators.safetensors", "model.safetensors"}
-_FILES = _REQUIRED | {"model.json", _NODES, _EVIDENCE}
-_INFO_KEYS = ("fit_on", "selected", "negatives_per_positive")
+FORMAT = "linkcal-artifact"
+HEAD = "artifact.json"
+NODES = "nodes.parquet"
+EVIDENCE = "evidence.safetensors"
+REQUIRED = {"graph.safetensors", "calibrators.json", "calibrators.safetensors", "model.safetensors"}
+FILES = REQUIRED | {"model.json", NODES, EVIDENCE}
 
 
 @dataclass(frozen=True)
@@ -84,42 +82,6 @@ class Artifact:
     evidence: Evidence | None = None
 
 
-def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
-    """Write the artifact; `folder` is replaced as a whole, or left as it was if anything fails.
-
-    Raises
-    ------
-    UnsupportedModelError
-        If a calibrator is not one of linkcal's own.
-    InputError
-        If `folder` exists and is no artifact.
-    """
-    target = Path(folder)
-    check_artifact_folder(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        _write_parts(artifact, staging)
-        files = {path.name: _sha256(path.read_bytes()) for path in sorted(staging.iterdir())}
-        head = {
-            "format": _FORMAT,
-            "format_version": ARTIFACT_FORMAT_VERSION,
-            "graph": {
-                "num_nodes": artifact.graph.num_nodes,
-                "directed": artifact.graph.directed,
-                "name": artifact.graph.name,
-                "features_from_edges": artifact.graph.features_from_edges,
-            },
-            "info": artifact.info,
-            "files": files,
-        }
-        (staging / _HEAD).write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
-        staging.chmod(0o755)
-        _replace_folder(staging, target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
 def check_artifact_folder(folder: str | os.PathLike[str]) -> None:
     """Refuse to replace what is not an artifact.
 
@@ -131,211 +93,10 @@ def check_artifact_folder(folder: str | os.PathLike[str]) -> None:
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise InputError(f"folder must be new, empty or an artifact, got the file {target}")
-    if target.exists() and any(target.iterdir()) and not (target / _HEAD).is_file():
+    if target.exists() and any(target.iterdir()) and not (target / HEAD).is_file():
         raise InputError(f"folder must be new, empty or an artifact, got {target} with other files")
 
 
-def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Artifact:
-    """Read an artifact written by :func:`save_artifact`.
-
-    Parameters
-    ----------
-    folder : path
-        The artifact, or the folder of a run that holds it.
-    model : nn.Module, optional
-        Needed for a model that is not one of linkcal's own: built as it was when saved; its weights are
-        replaced by the saved ones.
-
-    Raises
-    ------
-    ArtifactError
-        If a file is missing, truncated, altered or of another version, or the weights do not fit `model`.
-    """
-    source = Path(folder)
-    if not (source / _HEAD).exists() and (source / "artifact" / _HEAD).exists():
-        source = source / "artifact"  # the folder of `linkcal run` or `linkcal fit`
-    head = _read_head(source)
-    names = {path for path in head["files"] if path in _FILES}
-    if names != set(head["files"]) or not names >= _REQUIRED:
-        raise ArtifactError(f"{source / _HEAD} must list the artifact's files, got {sorted(head['files'])}")
-    for name, digest in head["files"].items():
-        if _sha256(_read(source / name)) != digest:
-            raise ArtifactError(f"{source / name} must be as it was saved, got a truncated or altered file")
-    graph, held_out = _read_graph(source, head["graph"])
-    return Artifact(
-        model=_load_weights(source, model),
-        graph=graph,
-        calibrators=_read_calibrators(source),
-        info=head["info"],
-        held_out=held_out,
-        node_ids=NodeIds.load(source / _NODES) if _NODES in head["files"] else None,
-        evidence=_read_evidence(source, graph.num_nodes) if _EVIDENCE in head["files"] else None,
-    )
-
-
-def _read_evidence(source: Path, num_nodes: int) -> Evidence:
-    try:
-        tensors = load_tensors(_read(source / _EVIDENCE))
-        pairs = check_edge_index(tensors["calibration_pairs"], num_nodes, "calibration_pairs")
-        links = LinkPairs(pairs, tensors["calibration_label"])
-        return Evidence(links, check_edge_index(tensors["null_pairs"], num_nodes, "null_pairs"))
-    except (SafetensorError, KeyError, InputError) as error:
-        raise ArtifactError(
-            f"{source / _EVIDENCE} must hold calibration links and null pairs, got {error}"
-        ) from error
-
-
-def _write_evidence(evidence: Evidence, folder: Path) -> None:
-    tensors = {
-        "calibration_pairs": evidence.calibration.edge_label_index,
-        "calibration_label": evidence.calibration.edge_label,
-        "null_pairs": evidence.null_pairs,
-    }
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    (folder / _EVIDENCE).write_bytes(save_tensors(tensors))
-
-
-def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tensor | None]:
-    """Message graph and, where they were saved, the held-out edges [2, P]."""
-    try:
-        tensors = load_tensors(_read(source / "graph.safetensors"))
-        graph = Graph(tensors["edge_index"], x=tensors.get("x"), **description)
-        check_edge_index(graph.edge_index, check_positive_int(graph.num_nodes, "num_nodes"))
-        if graph.x is not None and graph.x.size(0) != graph.num_nodes:
-            raise InputError(f"x must have {graph.num_nodes} rows, got {graph.x.size(0)}")
-    except (SafetensorError, KeyError, TypeError, InputError) as error:
-        raise ArtifactError(f"{source} must hold a graph as {_HEAD} describes it, got {error}") from error
-    return graph, tensors.get("held_out")
-
-
-def _write_parts(artifact: Artifact, folder: Path) -> None:
-    model = artifact.model
-    if isinstance(model, GraphModel):
-        save_model(model, folder)
-    else:
-        # Tied weights share memory, which safetensors refuses: each name gets its own copy.
-        state = {
-            name: value.detach().cpu().clone().contiguous() for name, value in model.state_dict().items()
-        }
-        (folder / "model.safetensors").write_bytes(save_tensors(state))
-    tensors = {"edge_index": artifact.graph.edge_index.cpu().contiguous()}
-    if artifact.graph.x is not None:
-        tensors["x"] = artifact.graph.x.cpu().contiguous()
-    if artifact.held_out is not None:
-        tensors["held_out"] = artifact.held_out.cpu().contiguous()
-    (folder / "graph.safetensors").write_bytes(save_tensors(tensors))
-    _write_calibrators(artifact.calibrators, folder)
-    if artifact.evidence is not None:
-        _write_evidence(artifact.evidence, folder)
-    if artifact.node_ids is not None:
-        artifact.node_ids.save(folder / _NODES)
-
-
-def _write_calibrators(calibrators: Mapping[str, Calibrator], folder: Path) -> None:
-    described: dict[str, Any] = {}
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
-    for name, calibrator in calibrators.items():
-        state = calibrator.get_state()
-        own = {key: value for key, value in state.items() if isinstance(value, np.ndarray)}
-        arrays |= {f"{name}/{key}": np.ascontiguousarray(value) for key, value in own.items()}
-        described[name] = {
-            "calibrator": calibrator_name(calibrator),
-            "params": calibrator.get_params(),
-            "state": {key: value for key, value in state.items() if key not in own},
-            "arrays": sorted(own),
-        }
-    try:
-        text = json.dumps(described, indent=2)
-    except TypeError as error:
-        raise InputError(
-            f"calibrator must have JSON values as parameters to be saved, got {error}"
-        ) from error
-    (folder / "calibrators.json").write_text(text + "\n", encoding="utf-8")
-    (folder / "calibrators.safetensors").write_bytes(save_arrays(arrays))
-
-
-def _read_calibrators(source: Path) -> dict[str, Calibrator]:
-    try:
-        described = json.loads(_read(source / "calibrators.json"))
-        arrays = load_arrays(_read(source / "calibrators.safetensors"))
-        out = {}
-        for name, entry in described.items():
-            state = entry["state"] | {key: arrays[f"{name}/{key}"] for key in entry["arrays"]}
-            out[name] = make_calibrator(entry["calibrator"], **entry["params"]).set_state(state)
-    except ArtifactError:
-        raise
-    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ArtifactError(
-            f"{source / 'calibrators.json'} must describe calibrators, got {error}"
-        ) from error
-    return out
-
-
-def _load_weights(source: Path, model: nn.Module | None) -> nn.Module:
-    if model is None:
-        if not (source / "model.json").is_file():
-            raise ArtifactError(
-                f"{source} must be loaded with the model that it was saved with (none of linkcal's own), "
-                "got None"
-            )
-        return load_model(source)
-    try:
-        state = load_tensors(_read(source / "model.safetensors"))
-        model.load_state_dict(state)
-    except (SafetensorError, RuntimeError) as error:
-        first_line = " ".join(str(error).split())
-        raise ArtifactError(
-            f"{source / 'model.safetensors'} must hold weights of {type(model).__name__}, got {first_line}"
-        ) from error
-    return model.eval()
-
-
-def _read_head(source: Path) -> dict[str, Any]:
-    if not source.is_dir():
-        raise ArtifactError(f"artifact must be a folder, got {source}")
-    if not (source / _HEAD).is_file():
-        raise ArtifactError(f"artifact must be a folder with {_HEAD}, got {source} without it")
-    try:
-        head = json.loads(_read(source / _HEAD))
-    except ValueError as error:
-        raise ArtifactError(f"{source / _HEAD} must be a JSON file, got {error}") from error
-    if not isinstance(head, dict) or head.get("format") != _FORMAT:
-        raise ArtifactError(f'{source / _HEAD} must have "format": "{_FORMAT}", got another content')
-    if head.get("format_version") != ARTIFACT_FORMAT_VERSION:
-        raise ArtifactError(
-            f"{source / _HEAD} must have format_version {ARTIFACT_FORMAT_VERSION}, "
-            f"got {head.get('format_version')!r}"
-        )
-    for key in ("graph", "info", "files"):
-        if not isinstance(head.get(key), dict):
-            raise ArtifactError(f"{source / _HEAD} must have the object {key!r}, got {sorted(head)}")
-    missing = [key for key in _INFO_KEYS if key not in head["info"]]
-    if missing:
-        raise ArtifactError(f"{source / _HEAD} must have info.{missing[0]}, got {sorted(head['info'])}")
-    return head
-
-
-def _replace_folder(new: Path, target: Path) -> None:
-    """Put `new` in the place of `target`; the old content stays until the new one is in place."""
-    if not target.exists():
-        new.rename(target)
-        return
-    old = new.with_name(new.name + "-old")
-    target.rename(old)
-    try:
-        new.rename(target)
-    except OSError:
-        old.rename(target)
-        raise
-    shutil.rmtree(old)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"{path} must be a readable file, got {error.strerror}") from error
-
-
-def _sha256(content: bytes) -> str:
+def sha256(content: bytes) -> str:
+    """SHA-256 of a file's content, as hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
