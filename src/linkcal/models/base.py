@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 from torch_geometric.nn.inits import reset
 
-from linkcal._validation import check_positive_int
+from linkcal._validation import check_fraction, check_positive_int
 from linkcal.data import Graph, LinkSplit
 from linkcal.exceptions import InputError
 
@@ -51,6 +51,13 @@ class GraphModel(nn.Module, ABC):
         self.in_channels = check_positive_int(in_channels, "in_channels")
         self.num_nodes = None if num_nodes is None else check_positive_int(num_nodes, "num_nodes")
         self.embedding = None if num_nodes is None else nn.Embedding(num_nodes, in_channels)
+
+    def _set_layers(self, hidden_channels: int, out_channels: int, num_layers: int, dropout: float) -> None:
+        """Check and keep the four arguments that every GNN has under the same names."""
+        self.hidden_channels = check_positive_int(hidden_channels, "hidden_channels")
+        self.out_channels = check_positive_int(out_channels, "out_channels")
+        self.num_layers = check_positive_int(num_layers, "num_layers")
+        self.dropout = check_fraction(dropout, "dropout", zero=True)
 
     @abstractmethod
     def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from linkcal._validation import check_choice, check_fraction, check_positive_int
+from linkcal._validation import check_choice, check_positive_int
 from linkcal.data import Graph, deepwalk_positions, laplacian_eigenmaps
 from linkcal.exceptions import InputError
 from linkcal.models.base import LinkPredictor
@@ -148,10 +148,7 @@ class PEG(LinkPredictor):
         num_nodes: int | None = None,
     ) -> None:
         super().__init__(in_channels, num_nodes=num_nodes)
-        self.hidden_channels = check_positive_int(hidden_channels, "hidden_channels")
-        self.out_channels = check_positive_int(out_channels, "out_channels")
-        self.num_layers = check_positive_int(num_layers, "num_layers")
-        self.dropout = check_fraction(dropout, "dropout", zero=True)
+        self._set_layers(hidden_channels, out_channels, num_layers, dropout)
         self.position_channels = check_positive_int(position_channels, "position_channels")
         self.position_encoding = check_choice(position_encoding, "position_encoding", POSITION_ENCODINGS)
         self.position_seed = check_positive_int(position_seed, "position_seed", minimum=0)

@@ -16,7 +16,7 @@ from linkcal.models.gin import GIN
 from linkcal.models.peg import PEG
 from linkcal.models.sage import SAGE
 from linkcal.models.seal import SEAL
-from linkcal.models.training import TrainingConfig
+from linkcal.models.training_config import TrainingConfig
 from linkcal.models.vgae import VGAE
 
 __all__ = ["MODELS", "NODE_EMBEDDING_CHANNELS", "ModelSpec", "Preset", "make_model", "make_training_config"]
