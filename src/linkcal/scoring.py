@@ -26,12 +26,40 @@ BaseRate = float | Literal["density"]
 
 
 def graph_density(graph: Graph) -> float:
-    """Share of all pairs that are edges, in (0, 1); what the base rate ``"density"`` stands for."""
+    """Share of all pairs that are edges, in (0, 1); what the base rate ``"density"`` stands for.
+
+    Parameters
+    ----------
+    graph : Graph
+
+    Returns
+    -------
+    float in (0, 1)
+
+    Examples
+    --------
+    >>> graph_density(Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 3).to("cpu"))  # 2 of 3 pairs
+    0.6666666666666666
+    """
     return check_fraction(graph.num_pairs / max(graph.num_possible_pairs, 1), "density of the message graph")
 
 
 def base_rate_origin(base_rate: BaseRate) -> str:
-    """Where an asked base rate comes from, for people."""
+    """Where an asked base rate comes from, for people.
+
+    Parameters
+    ----------
+    base_rate : float or "density"
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> base_rate_origin("density"), base_rate_origin(0.1)
+    ('density of the message graph', 'given')
+    """
     return "density of the message graph" if base_rate == "density" else "given"
 
 

@@ -339,7 +339,7 @@ def test_state_with_wrong_arrays_is_refused_and_leaves_the_calibrator_alone():
     state = fitted.get_state()
     expected = fitted.predict_proba([[1.0, 0, 0, 0]])
     for broken in (state["logit_thresholds_"][:-1], state["logit_thresholds_"][None], np.array([1, 2])):
-        with pytest.raises(ArtifactError, match=r"logit_thresholds_|inconsistent"):
+        with pytest.raises(ArtifactError, match=r"logit_thresholds_|must fit together"):
             fitted.set_state({**state, "logit_thresholds_": broken})
     assert np.array_equal(fitted.predict_proba([[1.0, 0, 0, 0]]), expected)
 

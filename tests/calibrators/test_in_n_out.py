@@ -204,7 +204,7 @@ def test_values_beyond_single_precision_are_refused(cls):
 def test_state_of_another_width_is_refused():
     X, y = overconfident(n=50)
     state = InNOut(**FAST_NET).fit(X, y).get_state()
-    with pytest.raises(ArtifactError, match="inconsistent"):
+    with pytest.raises(ArtifactError, match="must fit together, got"):
         InNOut().set_state({**state, "n_features_in_": 9})
 
 

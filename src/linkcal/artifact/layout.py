@@ -85,6 +85,10 @@ class Artifact:
 def check_artifact_folder(folder: str | os.PathLike[str]) -> None:
     """Refuse to replace what is not an artifact.
 
+    Parameters
+    ----------
+    folder : path
+
     Raises
     ------
     InputError

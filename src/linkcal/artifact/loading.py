@@ -46,6 +46,11 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
         Needed for a model that is not one of linkcal's own: built as it was when saved; its weights are
         replaced by the saved ones.
 
+    Returns
+    -------
+    Artifact
+        With the model in evaluation mode, on the CPU.
+
     Raises
     ------
     ArtifactError

@@ -35,6 +35,11 @@ __all__ = ["save_artifact"]
 def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
     """Write the artifact; `folder` is replaced as a whole, or left as it was if anything fails.
 
+    Parameters
+    ----------
+    artifact : Artifact
+    folder : path
+
     Raises
     ------
     UnsupportedModelError

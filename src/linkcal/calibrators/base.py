@@ -54,6 +54,17 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     Notes
     -----
     Binary only. Arithmetic is float64. A weight of k equals k copies of the row, a weight of 0 removes it.
+
+    Examples
+    --------
+    >>> class Shift(Calibrator):
+    ...     _state = {"shift_": float}
+    ...     def _fit(self, X, y, weight):
+    ...         self.shift_ = float(np.average(y, weights=weight)) - 0.5
+    ...     def _decision(self, X):
+    ...         return X[:, 0] + self.shift_
+    >>> Shift().fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 1, 1]).decision_function([[1.0]])
+    array([1.25])
     """
 
     #: Which kind of link features columns 1.. must hold (``linkcal.features.FEATURE_KINDS``).
@@ -294,7 +305,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         except (ValueError, IndexError) as error:
             self.__dict__.clear()
             self.__dict__.update(before)
-            raise ArtifactError(f"state of {type(self).__name__} is inconsistent: {error}") from error
+            raise ArtifactError(f"state of {type(self).__name__} must fit together, got {error}") from error
         return self
 
     def __sklearn_tags__(self) -> Tags:

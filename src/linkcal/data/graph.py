@@ -23,7 +23,17 @@ _MAX_NODES = 3_037_000_499
 
 
 class EdgeTruth(Protocol):
-    """Known edge probabilities of a simulated graph."""
+    """Known edge probabilities of a simulated graph.
+
+    Examples
+    --------
+    >>> class Half:
+    ...     def edge_probability(self, edge_label_index):
+    ...         return torch.full((edge_label_index.size(1),), 0.5, dtype=torch.float64)
+    >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), 2, truth=Half())
+    >>> graph.truth.edge_probability(graph.pairs)
+    tensor([0.5000], dtype=torch.float64)
+    """
 
     def edge_probability(self, edge_label_index: Tensor) -> Tensor:
         """Probability [L] (float64, in [0, 1]) that each pair [2, L] is an edge."""
@@ -45,6 +55,13 @@ def pair_keys(edge_label_index: Tensor, num_nodes: int, *, directed: bool) -> Te
     Returns
     -------
     Tensor [L], int64
+
+    Examples
+    --------
+    >>> pair_keys(torch.tensor([[0, 2], [2, 0]]), 10, directed=False)
+    tensor([2, 2])
+    >>> pair_keys(torch.tensor([[0, 2], [2, 0]]), 10, directed=True)
+    tensor([ 2, 20])
     """
     row, col = edge_label_index[0], edge_label_index[1]
     if not directed:

@@ -30,6 +30,12 @@ class SelectedLinks:
         Whether the pair is a known edge; such pairs take no part and are not selected.
     num_null : int
         Null scores that the p-values rest on; the smallest possible one is ``1 / (num_null + 1)``.
+
+    Examples
+    --------
+    >>> one = SelectedLinks(torch.tensor([True, False]), torch.tensor([0.01, 0.9]), torch.zeros(2).bool(), 99)
+    >>> one.selected.nonzero()[:, 0]
+    tensor([0])
     """
 
     selected: Tensor

@@ -24,6 +24,18 @@ class AdaptedLinkPredictor(nn.Module):
     module : nn.Module
     module_returns : {"logits", "probabilities"}
         What the wrapped module's ``decode`` returns.
+
+    Examples
+    --------
+    >>> import torch
+    >>> class Halves(nn.Module):
+    ...     def encode(self, x, edge_index):
+    ...         return x
+    ...     def decode(self, z, edge_label_index):
+    ...         return torch.full((edge_label_index.size(1),), 0.5)
+    >>> pair = torch.tensor([[0], [1]])
+    >>> AdaptedLinkPredictor(Halves(), "probabilities")(torch.ones(3, 2), pair, pair)
+    tensor([0.])
     """
 
     decode_returns = "logits"
@@ -101,5 +113,21 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
 
 
 def unwrap_link_predictor(model: nn.Module) -> nn.Module:
-    """Return the module that does the work: the adapted one, or `model` itself."""
+    """Return the module that does the work: the adapted one, or `model` itself.
+
+    Parameters
+    ----------
+    model : nn.Module
+
+    Returns
+    -------
+    nn.Module
+
+    Examples
+    --------
+    >>> from torch_geometric.nn import GAE
+    >>> model = GAE(nn.Identity())
+    >>> unwrap_link_predictor(as_link_predictor(model)) is model
+    True
+    """
     return model.module if isinstance(model, AdaptedLinkPredictor) else model

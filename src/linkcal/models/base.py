@@ -41,6 +41,14 @@ class GraphModel(nn.Module, ABC):
     -----
     A subclass stores each constructor argument under its own name, unchanged (scikit-learn's rule); then
     :attr:`config` and :meth:`reset_parameters` need not be written again.
+
+    Examples
+    --------
+    >>> from linkcal.models import GCN, SEAL
+    >>> issubclass(GCN, GraphModel), issubclass(SEAL, GraphModel)
+    (True, True)
+    >>> GCN(8, dropout=0.5).config["dropout"]
+    0.5
     """
 
     #: What ``decode`` and ``forward`` return. Read, never guessed from values.
@@ -175,6 +183,18 @@ class PairPredictor(GraphModel):
     ----------
     in_channels, num_nodes
         As in :class:`GraphModel`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> class Joined(PairPredictor):  # h: whether the pair's own edge is there
+    ...     def embed_pairs(self, x, edge_index, edge_label_index, *, own_edge="absent"):
+    ...         return torch.full((edge_label_index.size(1), 1), float(own_edge == "present"))
+    ...     def head(self, h):
+    ...         return h[:, 0]
+    >>> pair = torch.tensor([[0], [1]])
+    >>> Joined(2)(torch.eye(2), pair, pair)  # its own edge is hidden
+    tensor([0.])
     """
 
     @abstractmethod

@@ -29,10 +29,22 @@ _REQUIRED_METHODS = {
 def check_link_predictor(model: Any) -> None:
     """Check that `model` is a module with ``encode`` and ``decode``, or a :class:`PairPredictor`.
 
+    Parameters
+    ----------
+    model : object
+
     Raises
     ------
     UnsupportedModelError
         If it is not; the message names what is missing.
+
+    Examples
+    --------
+    >>> from torch_geometric.nn import GAE
+    >>> check_link_predictor(GAE(nn.Identity()))
+    >>> check_link_predictor("gcn")
+    Traceback (most recent call last):
+    linkcal.exceptions.UnsupportedModelError: model must be a torch.nn.Module with encode and decode, got str
     """
     if not isinstance(model, nn.Module):
         raise UnsupportedModelError(
@@ -44,7 +56,7 @@ def check_link_predictor(model: Any) -> None:
     if missing:
         raise UnsupportedModelError(
             f"model must have {' and '.join(_REQUIRED_METHODS.values())}, "
-            f"{type(model).__name__} lacks {' and '.join(missing)}"
+            f"got {type(model).__name__} without {' and '.join(missing)}"
         )
 
 

@@ -91,6 +91,12 @@ def link_embedding_of(model: nn.Module, z: Tensor, edge_label_index: Tensor) -> 
     ------
     UnsupportedModelError
         If the model's own ``link_embedding`` does not return a tensor of shape [L, d].
+
+    Examples
+    --------
+    >>> z = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> link_embedding_of(nn.Identity(), z, torch.tensor([[0], [1]]))
+    tensor([[3., 8.]])
     """
     own = getattr(model, "link_embedding", None)
     if own is None:
@@ -110,6 +116,26 @@ def auxiliary_loss_of(model: nn.Module, num_nodes: int) -> Tensor | None:
 
     The model's own ``auxiliary_loss()``; for PyG's ``VGAE`` its KL divergence over the number of nodes
     (Kipf and Welling, arXiv 1611.07308).
+
+    Parameters
+    ----------
+    model : nn.Module
+    num_nodes : int
+        N of the graph that was encoded.
+
+    Returns
+    -------
+    Tensor of shape [] or None
+
+    Examples
+    --------
+    >>> from linkcal.models import GCN, VGAE
+    >>> auxiliary_loss_of(GCN(3), 3) is None
+    True
+    >>> model = VGAE(3)
+    >>> _ = model.encode(torch.eye(3), torch.tensor([[0, 1], [1, 0]]))
+    >>> bool(auxiliary_loss_of(model, 3) > 0)
+    True
     """
     own = getattr(model, "auxiliary_loss", None)
     if own is not None:

@@ -40,6 +40,13 @@ class PEGConv(MessagePassing):
     -----
     ``A^`` is GCN's normalised adjacency with self-loops, ``Xi_uv = phi(||Z_u - Z_v||)`` with an MLP ``phi``
     that ends in a sigmoid, and ``*`` the elementwise product; a self-loop has distance 0.
+
+    Examples
+    --------
+    >>> conv = PEGConv(3, 2)
+    >>> loops = torch.tensor([[0, 1], [0, 1]])  # self-loops alone: distance 0, coefficient 1
+    >>> conv(torch.eye(2, 3), loops, torch.ones(2), torch.zeros(2)).shape
+    torch.Size([2, 2])
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -190,7 +197,9 @@ class PEG(LinkPredictor):
             features = self.node_features(x)
             positions = self.positions[x]
             if bool(torch.isnan(positions).any()):
-                raise InputError("model must be prepared with the message graph first, call prepare(graph)")
+                raise InputError(
+                    "model must be prepared with the message graph first (prepare(graph)), got no positions"
+                )
             return features, positions
         width = self.in_channels + self.position_channels
         if x.ndim != 2 or x.size(1) != width:

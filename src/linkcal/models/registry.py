@@ -34,6 +34,11 @@ class Preset:
     model : dict
         Arguments of the model's constructor.
     training : TrainingConfig
+
+    Examples
+    --------
+    >>> MODELS["gcn"].presets["default"].model
+    {'hidden_channels': 32}
     """
 
     model: dict[str, Any]
@@ -53,6 +58,12 @@ class ModelSpec:
         model may have more, named after what they change.
     search : dict of str to list
         Values of constructor arguments and of :class:`TrainingConfig` fields: the paper's grid.
+
+    Examples
+    --------
+    >>> spec = MODELS["peg"]
+    >>> sorted(spec.presets), spec.search["num_layers"]
+    (['deepwalk', 'default', 'paper'], [1, 2, 3])
     """
 
     cls: type[GraphModel]

@@ -36,6 +36,14 @@ class TrainingConfig:
     ------
     InputError
         If a value is out of range, or the two last settings do not go together.
+
+    Examples
+    --------
+    >>> TrainingConfig(epochs=50, patience=None).lr
+    0.01
+    >>> TrainingConfig(epochs=0)
+    Traceback (most recent call last):
+    linkcal.exceptions.InputError: epochs must be a whole number >= 1, got 0
     """
 
     epochs: int = 400
@@ -72,6 +80,11 @@ class EpochReport:
         Mean training loss of the epoch.
     val_auc : float, optional
         Validation AUC, at the epochs where it is measured.
+
+    Examples
+    --------
+    >>> EpochReport(epoch=5, epochs=200, loss=0.69)
+    EpochReport(epoch=5, epochs=200, loss=0.69, val_auc=None)
     """
 
     epoch: int
@@ -98,6 +111,15 @@ class TrainingResult:
         Training loss of the last epoch run.
     seconds : float
         Wall-clock time; the only field that differs between two runs with one seed.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph, split_links
+    >>> from linkcal.models import GCN, train_link_predictor
+    >>> split = split_links(simulate_graph(60, num_edges=150, num_features=5, seed=0), seed=0)
+    >>> result = train_link_predictor(GCN(5), split, TrainingConfig(epochs=10, eval_every=5))
+    >>> [epoch for epoch, auc in result.val_auc], result.stopped_early
+    ([5, 10], False)
     """
 
     best_epoch: int

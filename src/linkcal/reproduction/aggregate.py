@@ -82,7 +82,9 @@ def check_records(records: pd.DataFrame, *, join_settings: bool = False) -> pd.D
     """
     absent = [name for name in RECORD_COLUMNS if name not in records]
     if absent:
-        raise InputError(f"records must have the columns {', '.join(RECORD_COLUMNS)}; {absent[0]} is missing")
+        raise InputError(
+            f"records must have the columns {', '.join(RECORD_COLUMNS)}, got none of name {absent[0]}"
+        )
     if records.empty:
         raise InputError("records must hold at least one value, got none")
     keys = list(RECORD_COLUMNS[:-1])
