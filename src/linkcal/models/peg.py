@@ -17,7 +17,7 @@ from linkcal.data import Graph, deepwalk_positions, laplacian_eigenmaps
 from linkcal.exceptions import InputError
 from linkcal.models.base import LinkPredictor
 
-__all__ = ["PEG", "PEG_DECODERS", "PEGConv"]
+__all__ = ["PEG", "PEG_DECODERS", "POSITION_ENCODINGS", "PEGConv", "arc_distance"]
 
 PEGDecoder = Literal["product", "product+distance"]
 PEG_DECODERS: tuple[str, ...] = get_args(PEGDecoder)
