@@ -12,7 +12,7 @@ ROOT = Path(linkcal.__file__).parent
 _BASICS = {"exceptions", "_validation", "_math", "_random", "_columns", "_files", "_threads"}
 _GRAPH_SIDE = _BASICS | {"data", "models", "toggle", "features"}
 _ALL = _GRAPH_SIDE | {"calibrators", "metrics", "plots", "report", "artifact", "experiments"}
-_ALL |= {"evidence", "decisions", "wrapper"}
+_ALL |= {"evidence", "scoring", "decisions", "fitting", "wrapper"}
 
 #: Sub-packages (and modules) that each may import at run time, beside itself.
 ALLOWED = {
@@ -34,8 +34,10 @@ ALLOWED = {
     "report": _BASICS | {"metrics", "plots"},
     "evidence": _GRAPH_SIDE,
     "artifact": _GRAPH_SIDE | {"calibrators", "evidence"},
-    "decisions": _GRAPH_SIDE | {"calibrators", "evidence"},
-    "wrapper": _GRAPH_SIDE | {"calibrators", "evidence", "artifact", "decisions"},
+    "scoring": _GRAPH_SIDE | {"calibrators"},
+    "decisions": _GRAPH_SIDE | {"calibrators", "evidence", "scoring"},
+    "fitting": _GRAPH_SIDE | {"calibrators"},
+    "wrapper": _GRAPH_SIDE | {"calibrators", "evidence", "artifact", "scoring", "decisions", "fitting"},
     "ranking": _ALL - {"experiments"},
     "experiments": _ALL,
     "reproduction": _BASICS | {"calibrators", "metrics", "plots", "experiments"},

@@ -132,7 +132,7 @@ def test_bad_input(trained_gcn, fitted, small_split):
         fitted.predict_proba(torch.tensor([[0], [300]]))
     with pytest.raises(InputError, match=r"two different nodes, got \(4, 4\)"):
         fitted.predict_proba(torch.tensor([[4], [4]]))
-    with pytest.raises(UnsupportedModelError, match=r"Linear lacks encode\(x, edge_index\) and decode"):
+    with pytest.raises(UnsupportedModelError, match=r"got Linear without encode\(x, edge_index\) and decode"):
         CalibratedLinkPredictor(nn.Linear(2, 2), Platt())
 
 

@@ -23,12 +23,14 @@ __all__ = [
     "check_choice",
     "check_device",
     "check_edge_index",
+    "check_finite",
     "check_fraction",
     "check_positive_float",
     "check_positive_int",
     "check_probabilities",
     "check_sample_weight",
     "check_scores",
+    "count_not_finite",
     "in_container_of",
     "to_numpy",
 ]
@@ -118,11 +120,17 @@ def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_i
     return index
 
 
-def _require_finite(values: FloatArray, name: str) -> None:
+def check_finite(values: FloatArray, name: str) -> FloatArray:
+    """Return `values` if none is NaN or infinite."""
     bad = int(values.size - np.isfinite(values).sum())
     if bad:
-        verb = "value is" if bad == 1 else "values are"
-        raise InputError(f"{name} must be finite, {bad} {verb} not")
+        raise InputError(f"{name} must be finite, got {count_not_finite(bad)}")
+    return values
+
+
+def count_not_finite(count: int) -> str:
+    """Say for a message how many values are not finite."""
+    return f"{count} NaN or infinite value{'s' if count > 1 else ''}"
 
 
 def _as_float(values: Any, name: str) -> FloatArray:
@@ -142,7 +150,7 @@ def check_scores(score: Any, name: str = "score") -> FloatArray:
         array = array[:, 0]
     if array.ndim != 1:
         raise InputError(f"{name} must have shape (n,), got {array.shape}")
-    _require_finite(array, name)
+    check_finite(array, name)
     return array
 
 
@@ -153,7 +161,7 @@ def check_probabilities(y_prob: Any, name: str = "y_prob") -> FloatArray:
     """
     array = _as_float(y_prob, name)
     if array.ndim == 2 and array.shape[1] == 2:
-        _require_finite(array, name)
+        check_finite(array, name)
         off = np.abs(array.sum(axis=1) - 1.0) > 1e-6
         if off.any():
             row = int(np.flatnonzero(off)[0])

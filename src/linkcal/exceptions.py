@@ -40,10 +40,11 @@ class InputError(LinkcalError, ValueError):
 class ShortageError(InputError):
     """More distinct non-edges were asked for than the graph has.
 
-    Attributes
+    Parameters
     ----------
+    message : str
     available : int
-        How many could have been drawn.
+        How many could have been drawn; also an attribute.
     """
 
     def __init__(self, message: str, available: int = 0) -> None:

@@ -9,21 +9,22 @@ from typing import Any, Self
 
 import torch
 from sklearn.base import clone
-from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
-from linkcal._validation import check_choice, check_edge_index, check_fraction, check_positive_int
+from linkcal._validation import check_choice, check_positive_int
 from linkcal.artifact import Artifact, load_artifact, save_artifact
-from linkcal.calibrators import Calibrator, base_rate_offset, calibrator_name
-from linkcal.data import Graph, LinkSplit, NodeIds, pair_keys
-from linkcal.decisions import BaseRate, DecisionMethods, base_rate_origin, graph_density
+from linkcal.calibrators import Calibrator, calibrator_name
+from linkcal.data import Graph, LinkSplit, NodeIds
+from linkcal.decisions import DecisionMethods
 from linkcal.evidence import NUM_NULL_PAIRS, Evidence, gather_evidence
-from linkcal.exceptions import InputError, UnsupportedModelError
-from linkcal.features import FitOn, LinkScorer, LinkScores, calibration_links, score_links
+from linkcal.exceptions import InputError
+from linkcal.features import FitOn, calibration_links, score_links
+from linkcal.fitting import fit_calibrator
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
+from linkcal.scoring import BaseRate, base_rate_origin
 from linkcal.toggle.watching import evaluating
 
-__all__ = ["BaseRate", "CalibratedLinkPredictor"]
+__all__ = ["BaseRate", "CalibratedLinkPredictor", "fit_calibrator"]
 
 
 class CalibratedLinkPredictor(DecisionMethods, nn.Module):
@@ -164,51 +165,6 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
             self.info_ |= {"base_rate": rate, "base_rate_origin": base_rate_origin(base_rate)}
         return self
 
-    def scorer(self) -> LinkScorer:
-        """Scorer of the message graph, which it encodes once; for pairs that come in chunks.
-
-        The model must not change while it is used.
-        """
-        self._require_fitted()
-        return LinkScorer(self.predictor, self.graph_)
-
-    def score(self, edge_label_index: Tensor) -> LinkScores:
-        """Uncalibrated logits and toggled embeddings of pairs [2, L] on the message graph."""
-        self._require_fitted()
-        return self.scorer().score(self._placed(edge_label_index))
-
-    def known_edges(self, edge_label_index: Tensor) -> Tensor:
-        """Whether each pair [2, L] is an edge of the message graph or one that was held out, [L], bool."""
-        self._require_fitted()
-        graph = self.graph_
-        known = [graph.edge_index]
-        if self.held_out_ is not None:
-            known.append(self.held_out_.to(graph.edge_index.device))
-        keys = pair_keys(torch.cat(known, dim=1), graph.num_nodes, directed=graph.directed)
-        pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
-        asked = pair_keys(pairs.to(keys.device), graph.num_nodes, directed=graph.directed)
-        return torch.isin(asked, keys)
-
-    def node_embeddings(self) -> Tensor:
-        """Node embeddings z [N, d] on the message graph, in evaluation mode.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        UnsupportedModelError
-            If the model embeds pairs, not nodes.
-        """
-        self._require_fitted()
-        encode = getattr(self.predictor, "encode", None)
-        if encode is None:
-            raise UnsupportedModelError(
-                f"model must embed nodes (encode), {type(self.model).__name__} embeds pairs"
-            )
-        with torch.no_grad(), evaluating(self.predictor):
-            z: Tensor = encode(self.graph_.node_input, self.graph_.edge_index)
-        return z
-
     def forward(self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None) -> Tensor:
         """Calibrated logits [L] of pairs [2, L], float64; `base_rate` as in :meth:`predict_proba`."""
         return self.logit_of(self.score(edge_label_index), base_rate=base_rate)
@@ -251,60 +207,6 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
             for i in range(0, max(pairs.size(1), 1), size)
         ]
         return torch.cat(parts)
-
-    def logit_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
-        """Calibrated logits [L], float64, of links that :meth:`score` scored."""
-        self._require_fitted()
-        logit = self._calibrated(scores)
-        rate = self.base_rate if base_rate is None else self.resolve_base_rate(base_rate)
-        logit += base_rate_offset(self.calibration_rate, rate)
-        return torch.as_tensor(logit, device=scores.logit.device)
-
-    def probability_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
-        """Probability [L] of links that :meth:`score` scored, in the dtype of their logits."""
-        self._require_fitted()
-        if base_rate is not None or "base_rate" in self.info_:
-            # From the logit: a probability near 1 has lost the digits that the shift brings back.
-            return torch.sigmoid(self.logit_of(scores, base_rate=base_rate)).to(scores.logit.dtype)
-        features = scores.features(self.calibrator_.link_features)
-        return torch.as_tensor(self.calibrator_.calibrate(scores.logit, features))
-
-    @property
-    def calibration_rate(self) -> float:
-        """Share of links among the calibration links; probabilities hold for it unless told otherwise."""
-        self._require_fitted()
-        return 1.0 / (1.0 + float(self.info_["negatives_per_positive"]))
-
-    def resolve_base_rate(self, base_rate: BaseRate) -> float:
-        """Share of links that `base_rate` stands for.
-
-        Parameters
-        ----------
-        base_rate : float in (0, 1) or "density"
-            ``"density"`` estimates it as the share of all pairs that are edges of the message graph: right
-            for pairs drawn uniformly from a graph as dense as that one.
-
-        Returns
-        -------
-        float in (0, 1)
-
-        Raises
-        ------
-        InputError
-            If `base_rate` is another string or not in (0, 1), or the density is asked for while the
-            calibration non-links were not drawn uniformly: it is a share among all pairs, not among theirs.
-        """
-        self._require_fitted()
-        if isinstance(base_rate, str):
-            check_choice(base_rate, "base_rate", ("density",))
-            kind = self.info_.get("negatives") or "uniform"
-            if kind != "uniform":
-                raise InputError(
-                    f"base_rate must be a number for a calibrator fitted on {kind} non-links, got 'density', "
-                    "which is the share of links among all pairs"
-                )
-            return graph_density(self.graph_)
-        return check_fraction(base_rate, "base_rate")
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write model weights, message graph and calibrator to `folder`; see :mod:`linkcal.artifact`.
@@ -379,29 +281,3 @@ def _beside(predictor: nn.Module, split: LinkSplit) -> LinkSplit:
         return split
     place = weight.device
     return replace(split, graph=split.graph.to(place), train=split.train.to(place), val=split.val.to(place))
-
-
-def fit_calibrator(
-    calibrator: Calibrator, scores: LinkScores, validation: LinkScores | None = None
-) -> Calibrator:
-    """Fit a clone of `calibrator` on labelled scores.
-
-    Parameters
-    ----------
-    calibrator : Calibrator
-    scores : LinkScores
-        With labels.
-    validation : LinkScores, optional
-        Labelled links for calibrators that choose something on validation data (``X_val`` of their ``fit``).
-
-    Returns
-    -------
-    Calibrator
-    """
-    fresh: Calibrator = clone(calibrator)
-    kind = fresh.link_features
-    X, y = scores.to_arrays(kind)
-    if validation is not None and has_fit_parameter(fresh, "X_val"):
-        X_val, y_val = validation.to_arrays(kind)
-        return fresh.fit(X, y, X_val=X_val, y_val=y_val)  # type: ignore[call-arg]
-    return fresh.fit(X, y)

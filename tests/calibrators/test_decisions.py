@@ -76,7 +76,7 @@ def test_no_pairs_and_bad_input():
     assert select_links([], [1.0]).shape == (0,)
     with pytest.raises(InputError, match="null_score must hold at least one score of a non-link, got none"):
         conformal_p_values([1.0], [])
-    with pytest.raises(InputError, match="score must be finite, 1 value is not"):
+    with pytest.raises(InputError, match="score must be finite, got 1 NaN or infinite value"):
         select_links([np.nan], [1.0])
     with pytest.raises(InputError, match=r"fdr must be in \(0, 1\), got 1\.5"):
         select_links([1.0], [1.0], fdr=1.5)

@@ -187,7 +187,7 @@ def test_wrong_validation_links_are_refused(cls):
     X, y = overconfident(n=50)
     with pytest.raises(InputError, match="X_val and y_val must be given together"):
         cls(**FAST_NET).fit(X, y, X_val=X)
-    with pytest.raises(InputError, match="y_val must hold only the labels of y"):
+    with pytest.raises(InputError, match="y_val must hold only the labels of fit"):
         cls(**FAST_NET).fit(X, y, X_val=X, y_val=y + 1)
     with pytest.raises(InputError, match="3 features, but"):
         cls(**FAST_NET).fit(X, y, X_val=X[:, :3], y_val=y)
@@ -204,7 +204,7 @@ def test_values_beyond_single_precision_are_refused(cls):
 def test_state_of_another_width_is_refused():
     X, y = overconfident(n=50)
     state = InNOut(**FAST_NET).fit(X, y).get_state()
-    with pytest.raises(ArtifactError, match="inconsistent"):
+    with pytest.raises(ArtifactError, match="must fit together, got"):
         InNOut().set_state({**state, "n_features_in_": 9})
 
 

@@ -76,7 +76,7 @@ def test_features_must_fit():
         Graph.from_edges(edges, 3, x=torch.zeros(2, 4))
     bad = torch.zeros(3, 4)
     bad[1, 2] = bad[2, 0] = float("nan")
-    with pytest.raises(InputError, match="x must be finite, 2 values are not, the first in row 1"):
+    with pytest.raises(InputError, match="x must be finite, got 2 NaN or infinite values, the first in row"):
         Graph.from_edges(edges, 3, x=bad)
 
 

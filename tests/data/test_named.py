@@ -49,7 +49,7 @@ def test_unknown_name_names_the_nearest():
 
 def test_simulation_arguments_belong_to_the_simulation():
     assert load_dataset("simulated", num_nodes=30, num_features=0).num_nodes == 30
-    with pytest.raises(InputError, match="num_nodes must not be given for dataset 'cora'"):
+    with pytest.raises(InputError, match=r"options must be those of dataset 'cora', .*got num_nodes"):
         load_dataset("cora", num_nodes=30)
 
 
@@ -155,5 +155,5 @@ def test_forward_edges_of_chameleon_and_the_paper_s_count(real_root):
 
 @pytest.mark.parametrize("name", ["simulated", "bitcoin-otc", "ogbl-ddi"])
 def test_forward_edges_only_where_a_list_is_stored_as_it_came(name):
-    with pytest.raises(InputError, match=f"forward_only must be False for dataset '{name}', only cora"):
+    with pytest.raises(InputError, match=rf"forward_only must be False for dataset '{name}' \(only cora"):
         load_dataset(name, forward_only=True)

@@ -23,7 +23,7 @@ def test_label_probability_follows_bayes():
 
 
 def test_label_probability_without_rates():
-    with pytest.raises(InputError, match="label_probability needs positive_rate and negative_rate"):
+    with pytest.raises(InputError, match="negative_rate must be known for label_probability, got None"):
         _pairs().label_probability(torch.tensor([0.2]))
 
 

@@ -148,7 +148,7 @@ def test_containers_agree_and_inputs_stay_as_they_were(spec: MetricSpec) -> None
 @pytest.mark.parametrize(
     ("y", "values", "message"),
     [
-        ([0, 1], [0.5, float("nan")], "must be finite, 1 value is not"),
+        ([0, 1], [0.5, float("nan")], "must be finite, got 1 NaN or infinite value"),
         ([0, 2], [0.5, 0.5], "y_true must hold only 0 and 1, got 2"),
         ([0, 1, 1], [0.5, 0.5], "y_true must have one label per link, 2, got 3"),
         ([], [], "must hold at least one link, got 0"),

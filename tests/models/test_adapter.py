@@ -199,14 +199,14 @@ class TestLinkEmbedding:
 
 class TestAsLinkPredictor:
     def test_missing_methods_are_named(self):
-        with pytest.raises(UnsupportedModelError, match=r"Linear lacks encode\(x, edge_index\) and decode"):
+        with pytest.raises(UnsupportedModelError, match=r"Linear without encode\(x, edge_index\) and decode"):
             as_link_predictor(nn.Linear(1, 1), "logits")
 
         class NoDecode(nn.Module):
             def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
                 return x
 
-        with pytest.raises(UnsupportedModelError, match=r"NoDecode lacks decode\(z, edge_label_index\)$"):
+        with pytest.raises(UnsupportedModelError, match=r"NoDecode without decode\(z, edge_label_index\)$"):
             check_link_predictor(NoDecode())
 
     def test_not_a_module(self):

@@ -240,7 +240,7 @@ def test_pyg_autoencoder_and_probabilities(split):
     assert train_link_predictor(model, split, config, decode_returns="probabilities").best_val_auc > 0.6
     with pytest.raises(InputError, match="decode_returns must be declared"):
         train_link_predictor(model, split, config)
-    with pytest.raises(UnsupportedModelError, match="Linear lacks encode"):
+    with pytest.raises(UnsupportedModelError, match="got Linear without encode"):
         train_link_predictor(nn.Linear(2, 2), split, config, decode_returns="logits")
 
 

@@ -80,7 +80,7 @@ def test_rows_stand_in_the_papers_order():
 
 
 def test_wrong_records():
-    with pytest.raises(InputError, match=r"records must have the columns .*; value is missing"):
+    with pytest.raises(InputError, match=r"records must have the columns .*, got none of name value"):
         check_records(frame(record()).drop(columns="value"))
     with pytest.raises(InputError, match="records must hold at least one value, got none"):
         check_records(frame())

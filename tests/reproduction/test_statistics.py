@@ -83,7 +83,7 @@ def test_runs_in_any_order_and_of_unequal_size():
 def test_wrong_arguments():
     with pytest.raises(InputError, match="alternative must be one of two-sided, greater, less"):
         wilcoxon_signed_rank([1.0], alternative="lower")
-    with pytest.raises(InputError, match="differences must be finite, 1 value is not"):
+    with pytest.raises(InputError, match="differences must be finite, got 1 NaN or infinite value"):
         wilcoxon_signed_rank([1.0, np.nan])
     with pytest.raises(InputError, match="runs must have one name per difference, 2"):
         paired_t_test([1.0, 2.0], runs=[0])

@@ -90,7 +90,7 @@ def test_refuses_a_model_that_caches_its_graph():
 
 
 def test_refuses_a_module_without_encode():
-    with pytest.raises(UnsupportedModelError, match=r"lacks encode\(x, edge_index\)"):
+    with pytest.raises(UnsupportedModelError, match=r"without encode\(x, edge_index\)"):
         toggle(nn.Linear(2, 2))
 
 

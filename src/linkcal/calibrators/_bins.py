@@ -1,20 +1,16 @@
-"""Bins on [0, 1] that histogram binning and BBQ share."""
+"""Bins on [0, 1] that histogram binning and BBQ share; those of equal width are also the metrics'."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from linkcal.metrics._binning import bin_index, uniform_edges
+
 __all__ = ["bin_index", "bin_sums", "quantile_edges", "uniform_edges"]
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
-
-
-def uniform_edges(n_bins: int) -> FloatArray:
-    """Edges (n_bins + 1,) of bins of equal width."""
-    # i / B is the float nearest to the edge, as in linkcal.metrics; linspace can be off by a rounding.
-    return np.arange(n_bins + 1) / n_bins
 
 
 def quantile_edges(values: FloatArray, weight: FloatArray, n_bins: int) -> FloatArray:
@@ -36,18 +32,14 @@ def quantile_edges(values: FloatArray, weight: FloatArray, n_bins: int) -> Float
     Notes
     -----
     A value belongs to bin ``floor(B W_before / W)``, where W_before is the weight of all smaller values:
-    for distinct values of equal weight the usual split, and k copies equal weight k.
+    for distinct values of equal weight the usual split, and k copies equal weight k. The metrics' bins of
+    equal mass go by the middle of a value's mass instead; ``linkcal.metrics._binning`` says why.
     """
     before = np.cumsum(weight) - weight
     # The small shift keeps sums of fractional weights from falling just short of a whole number.
     group = np.floor(n_bins * before / weight.sum() + 1e-9)
     last = np.flatnonzero(np.diff(group))
     return np.concatenate(([0.0], 0.5 * (values[last] + values[last + 1]), [1.0]))
-
-
-def bin_index(p: FloatArray, edges: FloatArray) -> IndexArray:
-    """Index (n,) of the bin of each p; bins are closed on the right, 0 belongs to the first."""
-    return np.clip(np.searchsorted(edges, p, side="left") - 1, 0, len(edges) - 2)
 
 
 def bin_sums(index: IndexArray, values: FloatArray, n_bins: int) -> FloatArray:

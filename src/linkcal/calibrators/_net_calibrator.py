@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from linkcal.calibrators._base_rate_warning import warn_base_rate
+from linkcal.calibrators._checks import known_labels, validated
 from linkcal.calibrators._net_fit import LinkArrays, NetFit, NetJob, NetSettings, apply_net, fit_nets
 from linkcal.calibrators._temperature_net import Scaling
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
@@ -163,7 +165,8 @@ class NetCalibrator(Calibrator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self._warn_base_rate(asked.X, asked.y, asked.weight)
+        p = self._bounded_probability(asked.X)
+        warn_base_rate(type(self).__name__, p, asked.y, asked.weight)
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         self._prepare(X, y, weight)
@@ -175,10 +178,8 @@ class NetCalibrator(Calibrator):
             return None
         if X_val is None or y_val is None:
             raise InputError("X_val and y_val must be given together, got only one of them")
-        X, y = self._validated(X_val, y_val, reset=False)
-        if not np.isin(y, self.classes_).all():
-            raise InputError(f"y_val must hold only the labels of y, {self.classes_.tolist()}")
-        label = (y == self.classes_[1]).astype(np.float64)
+        X, y = validated(self, X_val, y_val, reset=False)
+        label = known_labels(y, len(X), self.classes_, "y_val")
         return LinkArrays(self._score(X), self._inputs(X), label, np.ones(len(y)))
 
     def _temperature(self, X: FloatArray) -> FloatArray:

@@ -31,7 +31,8 @@ def checked(state: dict[str, Any], kinds: dict[str, StateKind], owner: str) -> d
     if set(state) != set(kinds):
         missing, unknown = sorted(set(kinds) - set(state)), sorted(set(state) - set(kinds))
         raise ArtifactError(
-            f"state of {owner} must hold {', '.join(sorted(kinds))}; missing: {missing}, unknown: {unknown}"
+            f"state of {owner} must hold {', '.join(sorted(kinds))}, "
+            f"got one with missing: {missing}, unknown: {unknown}"
         )
     return {name: _checked_value(name, state[name], kind) for name, kind in kinds.items()}
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal, NoReturn, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -12,14 +11,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from linkcal._math import sigmoid
 from linkcal._validation import check_sample_weight, check_scores, in_container_of, to_numpy
+from linkcal.calibrators._checks import feature_columns, known_labels, two_classes, validated
 from linkcal.calibrators._offset import fit_offset, shifted
 from linkcal.calibrators._state import StateKind, checked, exported
-from linkcal.exceptions import ArtifactError, BaseRateWarning, InputError, NotFittedError
+from linkcal.exceptions import ArtifactError, InputError, NotFittedError
 
 __all__ = ["Calibrator", "FloatArray", "LinkFeatures", "StateKind"]
 
@@ -29,15 +28,6 @@ FloatArray = NDArray[np.float64]
 #: h, the difference h - h+ between the embedding without and with the pair's own edge, or the seven numbers
 #: named by ``linkcal.features.STRUCTURAL_COLUMNS``.
 LinkFeatures = Literal["none", "embedding", "difference", "structural"]
-
-# Gap between mean probability and share of links from which on BaseRateWarning is given; the gap must also
-# exceed this many standard errors, so that small calibration sets stay silent.
-_BASE_RATE_GAP = 0.05
-_BASE_RATE_STANDARD_ERRORS = 4.0
-
-# Beyond these the products and quotients of a fit leave the range of float64. A probability knows no
-# difference between the smallest and 0.
-_LARGEST_LOGIT, _SMALLEST_LOGIT = 1e100, 1e-100
 
 _LARGEST = float(np.finfo(np.float64).max)
 
@@ -64,6 +54,17 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     Notes
     -----
     Binary only. Arithmetic is float64. A weight of k equals k copies of the row, a weight of 0 removes it.
+
+    Examples
+    --------
+    >>> class Shift(Calibrator):
+    ...     _state = {"shift_": float}
+    ...     def _fit(self, X, y, weight):
+    ...         self.shift_ = float(np.average(y, weights=weight)) - 0.5
+    ...     def _decision(self, X):
+    ...         return X[:, 0] + self.shift_
+    >>> Shift().fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 1, 1]).decision_function([[1.0]])
+    array([1.25])
     """
 
     #: Which kind of link features columns 1.. must hold (``linkcal.features.FEATURE_KINDS``).
@@ -158,7 +159,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         0.333333
         """
         X = self._check_predict(X)
-        label = self._known_labels(y, len(X))
+        label = known_labels(y, len(X), self.classes_)
         weight = check_sample_weight(sample_weight, len(X))
         before = self.__dict__.pop("offset_", None), self.__dict__.pop("offset_standard_error_", None)
         try:
@@ -304,7 +305,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         except (ValueError, IndexError) as error:
             self.__dict__.clear()
             self.__dict__.update(before)
-            raise ArtifactError(f"state of {type(self).__name__} is inconsistent: {error}") from error
+            raise ArtifactError(f"state of {type(self).__name__} must fit together, got {error}") from error
         return self
 
     def __sklearn_tags__(self) -> Tags:
@@ -337,114 +338,21 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         for name in _REFRESHED:
             self.__dict__.pop(name, None)
 
-    def _known_labels(self, y: Any, n: int) -> FloatArray:
-        """Labels as 0/1, which must be out of ``classes_``."""
-        label = to_numpy(y)
-        if label.shape != (n,):
-            raise InputError(f"y must have shape ({n},), got {label.shape}")
-        unknown = ~np.isin(label, self.classes_)
-        if unknown.any():
-            raise InputError(
-                f"y must hold only the labels of fit, {self.classes_.tolist()}, "
-                f"got {label[unknown][0].item()!r}"
-            )
-        return np.asarray(label == self.classes_[1], dtype=np.float64)
-
     def _check_fit(self, X: Any, y: Any, sample_weight: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Check and return X, y as 0/1 and weights, without the rows of weight 0.
 
         Sets ``classes_`` and drops the offset of an earlier ``refresh``.
         """
-        X, y = self._validated(X, y, reset=True)
-        try:
-            check_classification_targets(y)
-        except ValueError as error:
-            _raise_input_error(error)
-        weight = check_sample_weight(sample_weight, len(y))
-        kept = weight > 0.0
-        X, y, weight = np.asfortranarray(X[kept]), y[kept], weight[kept]
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) == 1:
-            raise InputError(f"y must hold two classes, got 1 class: {classes.tolist()[0]!r}")
-        if len(classes) > 2:
-            raise InputError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}: y must hold two classes, got {len(classes)}"
-            )
-        self.classes_ = classes
+        X, y = validated(self, X, y, reset=True)
+        X, codes, weight, self.classes_ = two_classes(X, y, sample_weight)
         self._forget_offset()
-        return X, codes.astype(np.float64), weight
+        return X, codes, weight
 
     def _check_predict(self, X: Any) -> FloatArray:
         self._require_fitted()
-        return self._validated(X, reset=False)[0]
+        return validated(self, X, reset=False)[0]
 
     def _check_features(self, features: Any, n: int) -> FloatArray:
         """Columns 1.. for :meth:`calibrate`, (n, k); none for score-only calibrators."""
         expected = 0 if self.link_features == "none" else self.n_features_in_ - 1
-        if expected == 0:
-            return np.empty((n, 0))
-        values = features.detach().double() if isinstance(features, torch.Tensor) else features
-        array = np.asarray([] if values is None else to_numpy(values), dtype=np.float64)
-        if array.shape != (n, expected):
-            got = "None" if features is None else str(array.shape)
-            raise InputError(f"features ({self.link_features}) must have shape ({n}, {expected}), got {got}")
-        _require_finite(array, "features")
-        return array
-
-    def _validated(self, X: Any, y: Any = "no_validation", *, reset: bool) -> tuple[FloatArray, Any]:
-        """scikit-learn's checks with linkcal's error type and a count of the non-finite values."""
-        options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
-        if not isinstance(y, str) or y != "no_validation":
-            options["y"] = y
-        try:
-            checked = validate_data(self, X, **options)
-        except ValueError as error:
-            _raise_input_error(error)
-        X, y = checked if isinstance(checked, tuple) else (checked, None)
-        _require_finite(X, "X")
-        X = _within_range(X)
-        # Columns side by side in memory: sums over column 0 then round alike whatever stands next to it.
-        return np.asfortranarray(X), y
-
-    def _warn_base_rate(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-        """Name a base-rate error that a temperature cannot repair, if there clearly is one.
-
-        Clearly: mean p and the share of links differ by more than 0.05 and by more than four standard
-        errors of the mean of ``y - p``; with weights n is Kish's effective number of rows.
-        """
-        p = self._bounded_probability(X)
-        mean_p, share = np.average(p, weights=weight), np.average(y, weights=weight)
-        effective_n = weight.sum() ** 2 / (weight**2).sum()
-        standard_error = np.sqrt(np.average((y - p) ** 2, weights=weight) / effective_n)
-        gap = abs(mean_p - share)
-        if gap > _BASE_RATE_GAP and gap > _BASE_RATE_STANDARD_ERRORS * standard_error:
-            warnings.warn(
-                f"the average probability {mean_p:.3g} differs from the observed share of links {share:.3g}: "
-                f"{type(self).__name__} keeps the sign of every logit and cannot move the base rate; "
-                "a calibrator with an intercept or bins (Platt, Beta, Isotonic, Histogram, BBQ) can",
-                BaseRateWarning,
-                stacklevel=4,
-            )
-
-
-def _raise_input_error(error: ValueError) -> NoReturn:
-    raise InputError(" ".join(str(error).split())) from error
-
-
-def _within_range(X: FloatArray) -> FloatArray:
-    """X with huge logits clipped and tiny ones set to 0."""
-    size = np.abs(X[:, 0])
-    huge, tiny = size > _LARGEST_LOGIT, (size < _SMALLEST_LOGIT) & (size > 0.0)
-    if huge.any() or tiny.any():
-        X = X.copy()
-        X[huge, 0] = np.copysign(_LARGEST_LOGIT, X[huge, 0])
-        X[tiny, 0] = 0.0
-    return X
-
-
-def _require_finite(array: FloatArray, name: str) -> None:
-    bad = int(array.size - np.count_nonzero(np.isfinite(array)))
-    if bad:
-        verb = "value is" if bad == 1 else "values are"
-        raise InputError(f"{name} must be finite, {bad} {verb} not (NaN or infinity)")
+        return feature_columns(features, (n, expected), self.link_features)

@@ -15,7 +15,7 @@ from linkcal._validation import check_binary_labels, check_fraction, check_score
 from linkcal.calibrators.base import Calibrator
 from linkcal.exceptions import InputError
 
-__all__ = ["IntervalCalibrator", "clopper_pearson", "monotone_interval", "ranking_scores"]
+__all__ = ["IntervalCalibrator", "asked_scores", "clopper_pearson", "monotone_interval", "ranking_scores"]
 
 FloatArray = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from linkcal.calibrators._logistic import SLOPE_BOUND, LogisticFit, fit_logistic
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.exceptions import BoundReachedWarning, ConvergenceWarning
 
-__all__ = ["Platt"]
+__all__ = ["Platt", "step_fit", "warn_not_converged", "warn_separated"]
 
 
 @final

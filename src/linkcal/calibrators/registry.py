@@ -34,6 +34,11 @@ class CalibratorSpec:
         Values of hyper-parameters for ``GridSearchCV`` or ``RandomizedSearchCV``; empty if there are none.
     trains_network : bool
         Whether a fit makes thousands of passes over the links.
+
+    Examples
+    --------
+    >>> CALIBRATORS["histogram"].search["n_bins"]
+    [5, 10, 15, 20, 30]
     """
 
     cls: type[Calibrator]
@@ -87,6 +92,14 @@ CALIBRATORS: dict[str, CalibratorSpec] = {
 
 def calibrator_name(calibrator: Calibrator) -> str:
     """Name in ``CALIBRATORS`` of a calibrator's class.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+
+    Returns
+    -------
+    str
 
     Raises
     ------

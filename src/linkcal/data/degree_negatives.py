@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linkcal.data.graph import Graph
-from linkcal.data.negatives import first_occurrences
+from linkcal.data.negatives import first_occurrences, in_sorted
 from linkcal.exceptions import ShortageError
 
 __all__ = ["degree_negatives"]
@@ -91,7 +91,7 @@ def _free_pairs(
     u, v = sources[row], targets[column]
     keys = u * graph.num_nodes + v
     free = (u != v) if graph.directed else (u < v)
-    free &= ~_contains(taken, keys)
+    free &= ~in_sorted(taken, keys)
     return keys[free], row[free], column[free]
 
 
@@ -106,13 +106,5 @@ def _drawn(
         if not graph.directed:
             u, v = np.minimum(u, v), np.maximum(u, v)
         found = (u * graph.num_nodes + v)[u != v]
-        keys = first_occurrences(np.concatenate([keys, found[~_contains(taken, found)]]))
+        keys = first_occurrences(np.concatenate([keys, found[~in_sorted(taken, found)]]))
     return keys[:num]
-
-
-def _contains(ordered: IntArray, keys: IntArray) -> NDArray[np.bool_]:
-    """Whether each key stands in the sorted keys."""
-    if len(ordered) == 0:
-        return np.zeros(len(keys), dtype=np.bool_)
-    place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
-    return np.asarray(ordered[place] == keys)

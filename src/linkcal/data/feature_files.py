@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._validation import count_not_finite
 from linkcal.data.node_ids import IdColumn, NodeIds, is_id_type
 from linkcal.data.tables import (
     delimiter,
@@ -53,7 +54,7 @@ class FeatureTable:
         """Raise unless every id is a row number ``0 .. M-1`` of this file."""
         if len(node_ids) == 0:
             return
-        rule = f"rows of features {self.path} are matched to integer node ids 0 .. {len(self) - 1}"
+        rule = f"node ids must be 0 .. {len(self) - 1} to be matched to the {len(self)} rows of {self.path}"
         first, last = node_ids.decode([0, len(node_ids) - 1]).to_pylist()
         if not node_ids.are_integers:
             raise InputError(
@@ -62,7 +63,7 @@ class FeatureTable:
             )
         if first < 0 or last >= len(self):
             wrong = first if first < 0 else last
-            raise InputError(f"{rule} (the file has {len(self)} rows), got node id {wrong}")
+            raise InputError(f"{rule}, got {wrong}")
 
     def align(self, node_ids: NodeIds) -> Tensor:
         """Features [N, F] in the order of `node_ids`, float32.
@@ -139,10 +140,9 @@ def read_feature_table(path: Path) -> FeatureTable:
     bad = ~np.isfinite(x)
     if bad.any():
         row = int(np.flatnonzero(bad.any(axis=1))[0])
-        count = int(bad.sum())
         raise InputError(
-            f"features must be finite numbers, {count} {'values are' if count > 1 else 'value is'} not, the "
-            f"first in {place_of(path, row)} of {path}"
+            f"features must be finite numbers, got {count_not_finite(int(bad.sum()))}, "
+            f"the first in {place_of(path, row)} of {path}"
         )
     return FeatureTable(path=path, x=x, ids=ids)
 

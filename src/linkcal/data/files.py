@@ -34,6 +34,13 @@ class NamedGraph:
     graph : Graph
     node_ids : NodeIds
         N ids; index i of the graph is the i-th of them.
+
+    Examples
+    --------
+    >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), 2)
+    >>> named = NamedGraph(graph, NodeIds.range(2))
+    >>> named.graph.num_pairs, len(named.node_ids)
+    (1, 2)
     """
 
     graph: Graph
@@ -51,6 +58,12 @@ class PairChunk:
         The ids as they stand in the file.
     first_row : int
         Rows of the file before this chunk.
+
+    Examples
+    --------
+    >>> chunk = PairChunk(torch.tensor([[0], [1]]), pa.array(["alice"]), pa.array(["bob"]), first_row=0)
+    >>> len(chunk)
+    1
     """
 
     edge_label_index: Tensor
@@ -122,7 +135,7 @@ def read_edges(
 
 
 def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
-    """Read one feature row for each known node.
+    r"""Read one feature row for each known node.
 
     Parameters
     ----------
@@ -142,6 +155,16 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
     ------
     InputError
         If rows and nodes do not match one to one, or a value is missing, not finite or no number.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "x.csv")
+    ...     _ = path.write_text("node,age\n1,30\n0,25\n")
+    ...     read_features(path, NodeIds.range(2))
+    tensor([[25.],
+            [30.]])
     """
     return read_feature_table(Path(path)).align(node_ids)
 
@@ -154,7 +177,7 @@ def read_pairs(
     target: str = "target",
     chunk_size: int = 100_000,
 ) -> Iterator[PairChunk]:
-    """Read pairs to score, in the file's order, without holding the whole file in memory.
+    r"""Read pairs to score, in the file's order, without holding the whole file in memory.
 
     Parameters
     ----------
@@ -176,6 +199,15 @@ def read_pairs(
         If a node is unknown (the first five of the file are listed with their lines), a value is
         missing or a node is paired with itself. It is raised when the first such row is reached, so
         an output file should be put in its place only at the end.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "pairs.csv")
+    ...     _ = path.write_text("source,target\n0,1\n2,0\n0,2\n")
+    ...     [chunk.edge_label_index.tolist() for chunk in read_pairs(path, NodeIds.range(3), chunk_size=2)]
+    [[[0, 2], [1, 0]], [[0], [2]]]
     """
     chunk_size = check_positive_int(chunk_size, "chunk_size")
     path, columns = Path(path), (source, target)

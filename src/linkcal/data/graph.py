@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from linkcal._validation import check_edge_index, check_positive_int
+from linkcal._validation import check_edge_index, check_positive_int, count_not_finite
 from linkcal.exceptions import InputError
 
 __all__ = ["EdgeTruth", "FeatureBuilder", "Graph", "pair_keys"]
@@ -23,7 +23,17 @@ _MAX_NODES = 3_037_000_499
 
 
 class EdgeTruth(Protocol):
-    """Known edge probabilities of a simulated graph."""
+    """Known edge probabilities of a simulated graph.
+
+    Examples
+    --------
+    >>> class Half:
+    ...     def edge_probability(self, edge_label_index):
+    ...         return torch.full((edge_label_index.size(1),), 0.5, dtype=torch.float64)
+    >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), 2, truth=Half())
+    >>> graph.truth.edge_probability(graph.pairs)
+    tensor([0.5000], dtype=torch.float64)
+    """
 
     def edge_probability(self, edge_label_index: Tensor) -> Tensor:
         """Probability [L] (float64, in [0, 1]) that each pair [2, L] is an edge."""
@@ -45,6 +55,13 @@ def pair_keys(edge_label_index: Tensor, num_nodes: int, *, directed: bool) -> Te
     Returns
     -------
     Tensor [L], int64
+
+    Examples
+    --------
+    >>> pair_keys(torch.tensor([[0, 2], [2, 0]]), 10, directed=False)
+    tensor([2, 2])
+    >>> pair_keys(torch.tensor([[0, 2], [2, 0]]), 10, directed=True)
+    tensor([ 2, 20])
     """
     row, col = edge_label_index[0], edge_label_index[1]
     if not directed:
@@ -226,5 +243,5 @@ def _check_features(features: Any, num_nodes: int) -> Tensor:
     bad = ~torch.isfinite(x)
     if bool(bad.any()):
         row = int(bad.any(dim=1).nonzero()[0])
-        raise InputError(f"x must be finite, {int(bad.sum())} values are not, the first in row {row}")
+        raise InputError(f"x must be finite, got {count_not_finite(int(bad.sum()))}, the first in row {row}")
     return x

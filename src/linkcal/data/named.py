@@ -42,6 +42,12 @@ class DatasetInfo:
         The class or site that its files come from.
     num_nodes, num_edges, num_features : int
         N, unordered pairs, F. Of ``simulated``: the defaults (the number of edges is then an expectation).
+
+    Examples
+    --------
+    >>> info = DATASETS["cora"]
+    >>> info.num_nodes, info.num_edges, info.num_features
+    (2708, 5278, 1433)
     """
 
     name: str
@@ -131,15 +137,20 @@ def load_dataset(
     """
     check_choice(name, "dataset", DATASETS)
     if forward_only and name not in _PYG:
-        raise InputError(f"forward_only must be False for dataset {name!r}, only {', '.join(_PYG)} have it")
+        raise InputError(
+            f"forward_only must be False for dataset {name!r} (only {', '.join(_PYG)} have it), got True"
+        )
     if name == "simulated":
         return simulate_graph(**simulation)
     if simulation:
         raise InputError(
-            f"{', '.join(simulation)} must not be given for dataset {name!r}, only for 'simulated'"
+            f"options must be those of dataset {name!r}, which has none, got {', '.join(simulation)} "
+            "(of 'simulated')"
         )
     if name in OFFICIAL_SPLITS:
-        raise InputError(f"{name} comes with a split, load it by load_official_split")
+        raise InputError(
+            f"dataset must be one without an official split, got {name!r} (load it by load_official_split)"
+        )
     files, build = _SOURCES[name]
     root = find_data_root(data_root)
     files.ensure(root)

@@ -17,7 +17,7 @@ from linkcal._validation import check_edge_index, check_positive_int
 from linkcal.data.graph import Graph
 from linkcal.exceptions import InputError, ShortageError
 
-__all__ = ["NegativeSampler", "distinct_ranks", "first_occurrences"]
+__all__ = ["NegativeSampler", "distinct_ranks", "first_occurrences", "in_sorted"]
 
 IntArray = NDArray[np.int64]
 
@@ -123,6 +123,14 @@ def distinct_ranks(population: int, size: int, rng: np.random.Generator) -> IntA
 def first_occurrences(values: IntArray) -> IntArray:
     """Distinct values in order of first appearance."""
     return values[np.sort(np.unique(values, return_index=True)[1])]
+
+
+def in_sorted(ordered: IntArray, keys: IntArray) -> NDArray[np.bool_]:
+    """Whether each key (m,) stands in the sorted keys; by binary search, without sorting anew."""
+    if not ordered.size:
+        return np.zeros(keys.size, dtype=np.bool_)
+    place = np.minimum(np.searchsorted(ordered, keys), ordered.size - 1)
+    return np.asarray(ordered[place] == keys)
 
 
 def _pair_numbers(pairs: Tensor, num_nodes: int, *, directed: bool) -> IntArray:

@@ -73,6 +73,14 @@ def load_official_split(
     References
     ----------
     Hu et al., "Open Graph Benchmark", NeurIPS 2020, arXiv 2005.00687.
+
+    Examples
+    --------
+    >>> sorted(OFFICIAL_SPLITS)
+    ['ogbl-collab', 'ogbl-ddi']
+    >>> load_official_split("cora")
+    Traceback (most recent call last):
+    linkcal.exceptions.InputError: dataset must be one of ogbl-ddi, ogbl-collab; got 'cora'
     """
     check_choice(name, "dataset", OFFICIAL_SPLITS)
     seed = check_positive_int(seed, "seed", minimum=0)

@@ -27,6 +27,12 @@ class LinkPairs:
     positive_rate, negative_rate : float, optional
         Shares of all edges and of all non-edges of the full graph that were drawn into this set. They turn a
         pair's edge probability into its probability of being positive HERE (:meth:`label_probability`).
+
+    Examples
+    --------
+    >>> pairs = LinkPairs(torch.tensor([[0, 0, 1], [1, 2, 2]]), torch.tensor([1.0, 0.0, 1.0]))
+    >>> len(pairs), pairs.num_positives, pairs.num_negatives
+    (3, 2, 1)
     """
 
     edge_label_index: Tensor
@@ -67,7 +73,7 @@ class LinkPairs:
             If the rates are not known.
         """
         if self.positive_rate is None or self.negative_rate is None:
-            raise InputError("label_probability needs positive_rate and negative_rate, got None")
+            raise InputError("positive_rate and negative_rate must be known for label_probability, got None")
         weighted = edge_probability * self.positive_rate
         return weighted / (weighted + (1 - edge_probability) * self.negative_rate)
 
@@ -98,6 +104,15 @@ class LinkSplit:
         Counts of the graph before the split.
     negatives : str, optional
         Kind of the non-links, in ``linkcal.data.NEGATIVE_KINDS``; None for a split from elsewhere.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph, split_links
+    >>> split = split_links(simulate_graph(100, num_edges=300, num_features=5, seed=0), seed=0)
+    >>> bool(split.graph.has_pairs(split.held_out_edges()).any())  # the message graph shows none of them
+    False
+    >>> split.part("val").num_positives == split.counts()["val_positives"]
+    True
     """
 
     graph: Graph

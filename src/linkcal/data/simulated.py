@@ -41,6 +41,13 @@ class BlockModelTruth:
     block : Tensor [N], int64
     omega : Tensor [K, K], float64
         Symmetric rates between blocks.
+
+    Examples
+    --------
+    >>> one = torch.ones(3, dtype=torch.float64)
+    >>> truth = BlockModelTruth(one, torch.tensor([0, 0, 1]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double())
+    >>> truth.edge_probability(torch.tensor([[0, 0], [1, 2]])).numpy().round(4)  # 1 - exp(-1), and 0
+    array([0.6321, 0.    ])
     """
 
     theta: Tensor

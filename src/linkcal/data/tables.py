@@ -26,6 +26,7 @@ __all__ = [
     "delimiter",
     "first_line",
     "open_npz",
+    "open_text",
     "place_of",
     "read_header",
     "refuse_missing_ids",

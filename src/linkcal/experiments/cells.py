@@ -30,7 +30,14 @@ _PLACED = ("dataset", "model", "seed", "fit_on", "calibrators")
 
 @dataclass(frozen=True)
 class Cell:
-    """One measured unit of a training: a calibration seed and what the calibrators are fitted on."""
+    """One measured unit of a training: a calibration seed and what the calibrators are fitted on.
+
+    Parameters
+    ----------
+    fit_on : str
+        In ``linkcal.features.FIT_ON``.
+    calibration_seed : int
+    """
 
     fit_on: str
     calibration_seed: int
@@ -161,6 +168,15 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
 
     Data set, model, seed, fit_on and calibrators are left out.
 
+    Parameters
+    ----------
+    config : RunConfig
+
+    Returns
+    -------
+    dict
+        Values by field name.
+
     Examples
     --------
     >>> settings_of(RunConfig("cora", "vgae", seed=3, preset="paper", epochs=20))
@@ -181,6 +197,14 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
 def settings_suffix(config: RunConfig) -> str:
     """The same as part of a folder name.
 
+    Parameters
+    ----------
+    config : RunConfig
+
+    Returns
+    -------
+    str
+
     Examples
     --------
     >>> settings_suffix(RunConfig("cora", "vgae", preset="paper", epochs=20))
@@ -193,6 +217,16 @@ def settings_suffix(config: RunConfig) -> str:
 
 def parse_seeds(text: str, name: str = "seeds") -> tuple[int, ...]:
     """Seeds that a command line names: a count, or numbers and ranges.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        What the message calls it.
+
+    Returns
+    -------
+    tuple of int
 
     Raises
     ------

@@ -175,6 +175,16 @@ def estimate_jobs(plan: SweepPlan, store: Store) -> list[JobEstimate]:
 def wall_seconds(estimates: Sequence[JobEstimate], jobs: int) -> float:
     """Time until all are done by `jobs` processes that take them in order; NaN if one is unknown.
 
+    Parameters
+    ----------
+    estimates : sequence of JobEstimate
+    jobs : int
+        Number of processes.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> job = TrainingJob(RunConfig("cora", "gcn"), ("val",), (0,))

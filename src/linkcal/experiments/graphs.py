@@ -108,6 +108,14 @@ def row_normalised(x: Tensor) -> Tensor:
 
     Rows that sum to less than 1 are left as they are, as PyG's ``NormalizeFeatures`` does.
 
+    Parameters
+    ----------
+    x : Tensor [N, F]
+
+    Returns
+    -------
+    Tensor [N, F]
+
     Examples
     --------
     >>> import torch

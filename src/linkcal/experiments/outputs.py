@@ -44,6 +44,10 @@ _PACKAGES = (
 def check_output_folder(folder: str | os.PathLike[str]) -> None:
     """Refuse a folder that :func:`write_outputs` could not write, before the work starts.
 
+    Parameters
+    ----------
+    folder : path
+
     Raises
     ------
     InputError
@@ -57,7 +61,17 @@ def check_output_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def file_record(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Path and SHA-256 of an input file, so that a run can be repeated on the same bytes."""
+    """Path and SHA-256 of an input file, so that a run can be repeated on the same bytes.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    dict of str
+        ``path`` (absolute) and ``sha256``.
+    """
     with Path(path).open("rb") as file:
         return {"path": str(Path(path).resolve()), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
@@ -117,12 +131,28 @@ def write_outputs(
 
 
 def to_json(values: Any) -> str:
-    """JSON text; NaN, which JSON does not have, becomes null."""
+    """JSON text; NaN, which JSON does not have, becomes null.
+
+    Parameters
+    ----------
+    values : object
+        Of dicts, lists, strings, numbers, bools and None.
+
+    Returns
+    -------
+    str
+    """
     return json.dumps(_without_nan(values), indent=2, allow_nan=False)
 
 
 def environment() -> dict[str, Any]:
-    """Versions, git commit, platform and thread counts of this process."""
+    """Versions, git commit, platform and thread counts of this process.
+
+    Returns
+    -------
+    dict
+        JSON values.
+    """
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),

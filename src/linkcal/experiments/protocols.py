@@ -104,6 +104,14 @@ class Protocol:
 def find_protocol(name: str) -> Protocol:
     """Protocol of a name in ``PROTOCOLS``.
 
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    Protocol
+
     Raises
     ------
     InputError

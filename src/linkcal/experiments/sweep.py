@@ -102,7 +102,18 @@ class SweepResult:
 
 
 def pending_jobs(plan: SweepPlan, store: Store) -> tuple[list[TrainingJob], int]:
-    """Trainings with a missing cell, in the order of work, and the number of cells that are there."""
+    """Trainings with a missing cell, in the order of work, and the number of cells that are there.
+
+    Parameters
+    ----------
+    plan : SweepPlan
+    store : Store
+
+    Returns
+    -------
+    jobs : list of TrainingJob
+    found : int
+    """
     jobs, found = [], 0
     for job in plan.jobs():
         missing = sum(bool(store.missing(job, cell)) for cell in job.cells())

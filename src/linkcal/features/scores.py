@@ -55,6 +55,15 @@ class LinkScores:
     structure : Tensor [L, 3], int64, optional
         Degrees and common neighbours, see :func:`linkcal.features.pair_structure`; :func:`score_links` fills
         it.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph
+    >>> from linkcal.models import make_model
+    >>> graph = simulate_graph(50, num_edges=100, num_features=5, seed=0)
+    >>> scores = score_links(make_model("gcn", 5, out_channels=4), graph, graph.pairs[:, :10])
+    >>> scores.to_matrix("difference").shape  # the logit and h - h+
+    (10, 5)
     """
 
     toggled: ToggledEmbeddings
@@ -152,6 +161,16 @@ def score_links(
     Returns
     -------
     LinkScores
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph, split_links
+    >>> from linkcal.models import make_model
+    >>> split = split_links(simulate_graph(100, num_edges=300, num_features=5, seed=0), seed=0)
+    >>> scores = score_links(make_model("gcn", 5), split.graph, split.val)
+    >>> X, y = scores.to_arrays()
+    >>> X.shape == (len(split.val), 1), y.tolist() == split.val.edge_label.tolist()
+    (True, True)
     """
     return LinkScorer(model, graph, **toggle_options).score(pairs, own_edge=own_edge)
 

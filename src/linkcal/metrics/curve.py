@@ -48,6 +48,14 @@ class ReliabilityCurve:
         Number of bins asked for; :attr:`n_bins_used` of them hold links.
     variant : {"positive", "top-label"}
     strategy : {"uniform", "quantile"}
+
+    Examples
+    --------
+    >>> curve = reliability_curve([0, 1, 1, 1], [0.25, 0.25, 0.75, 0.75], n_bins=2)
+    >>> curve.count.tolist(), curve.lower.tolist(), curve.upper.tolist()
+    ([2, 2], [0.0, 0.5], [0.5, 1.0])
+    >>> curve.expected_calibration_error
+    0.25
     """
 
     mean_prob: FloatArray

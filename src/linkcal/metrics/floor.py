@@ -26,14 +26,39 @@ _CHUNK = 1 << 17
 
 
 class CalibrationFloor(NamedTuple):
-    """Mean and 95 % quantile of the ECE that the same probabilities have when they are right."""
+    """Mean and 95 % quantile of the ECE that the same probabilities have when they are right.
+
+    Parameters
+    ----------
+    mean : float in [0, 1]
+    q95 : float in [0, 1]
+        An observed ECE above it is evidence of miscalibration at the 5 % level.
+
+    Examples
+    --------
+    >>> floor = calibration_floor([0.0] * 5 + [1.0] * 5)  # certain and right: no draw differs
+    >>> floor
+    CalibrationFloor(mean=0.0, q95=0.0)
+    """
 
     mean: float
     q95: float
 
 
 class NullBand(NamedTuple):
-    """Mean and two-sided band of the ECE that the same probabilities have when they are right."""
+    """Mean and two-sided band of the ECE that the same probabilities have when they are right.
+
+    Parameters
+    ----------
+    mean : float in [0, 1]
+    lower, upper : float in [0, 1]
+
+    Examples
+    --------
+    >>> band = NullBand(mean=0.09, lower=0.06, upper=0.12)
+    >>> band.is_consistent(0.10), band.is_consistent(0.20)
+    (True, False)
+    """
 
     mean: float
     lower: float

@@ -26,6 +26,11 @@ class CalibrationPattern(IntEnum):
 
     Confidence is p in a positive prediction (p >= 0.5) and 1 - p in a negative one. See
     :func:`calibration_pattern` for the rules.
+
+    Examples
+    --------
+    >>> CalibrationPattern(4), CalibrationPattern.U_SHAPED.label
+    (<CalibrationPattern.OVERCONFIDENT: 4>, 'u-shaped')
     """
 
     CALIBRATED = 0

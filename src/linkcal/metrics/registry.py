@@ -41,6 +41,12 @@ class MetricSpec:
         What `values` are: probabilities in [0, 1], or scores of any scale of which only the order counts.
     description : str
         One line for tables and help texts.
+
+    Examples
+    --------
+    >>> spec = METRICS["brier"]
+    >>> spec.function([1, 0], [0.5, 0.5]), spec.higher_is_better, spec.proper
+    (0.25, False, True)
     """
 
     name: str

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 from torch_geometric.nn.inits import reset
 
-from linkcal._validation import check_positive_int
+from linkcal._validation import check_fraction, check_positive_int
 from linkcal.data import Graph, LinkSplit
 from linkcal.exceptions import InputError
 
@@ -41,6 +41,14 @@ class GraphModel(nn.Module, ABC):
     -----
     A subclass stores each constructor argument under its own name, unchanged (scikit-learn's rule); then
     :attr:`config` and :meth:`reset_parameters` need not be written again.
+
+    Examples
+    --------
+    >>> from linkcal.models import GCN, SEAL
+    >>> issubclass(GCN, GraphModel), issubclass(SEAL, GraphModel)
+    (True, True)
+    >>> GCN(8, dropout=0.5).config["dropout"]
+    0.5
     """
 
     #: What ``decode`` and ``forward`` return. Read, never guessed from values.
@@ -51,6 +59,13 @@ class GraphModel(nn.Module, ABC):
         self.in_channels = check_positive_int(in_channels, "in_channels")
         self.num_nodes = None if num_nodes is None else check_positive_int(num_nodes, "num_nodes")
         self.embedding = None if num_nodes is None else nn.Embedding(num_nodes, in_channels)
+
+    def _set_layers(self, hidden_channels: int, out_channels: int, num_layers: int, dropout: float) -> None:
+        """Check and keep the four arguments that every GNN has under the same names."""
+        self.hidden_channels = check_positive_int(hidden_channels, "hidden_channels")
+        self.out_channels = check_positive_int(out_channels, "out_channels")
+        self.num_layers = check_positive_int(num_layers, "num_layers")
+        self.dropout = check_fraction(dropout, "dropout", zero=True)
 
     @abstractmethod
     def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
@@ -168,6 +183,18 @@ class PairPredictor(GraphModel):
     ----------
     in_channels, num_nodes
         As in :class:`GraphModel`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> class Joined(PairPredictor):  # h: whether the pair's own edge is there
+    ...     def embed_pairs(self, x, edge_index, edge_label_index, *, own_edge="absent"):
+    ...         return torch.full((edge_label_index.size(1), 1), float(own_edge == "present"))
+    ...     def head(self, h):
+    ...         return h[:, 0]
+    >>> pair = torch.tensor([[0], [1]])
+    >>> Joined(2)(torch.eye(2), pair, pair)  # its own edge is hidden
+    tensor([0.])
     """
 
     @abstractmethod

@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor
 from torch_geometric.nn import models
 
-from linkcal._validation import check_fraction, check_positive_int
 from linkcal.models.base import LinkPredictor
 
 __all__ = ["GCN"]
@@ -63,10 +62,7 @@ class GCN(LinkPredictor):
         num_nodes: int | None = None,
     ) -> None:
         super().__init__(in_channels, num_nodes=num_nodes)
-        self.hidden_channels = check_positive_int(hidden_channels, "hidden_channels")
-        self.out_channels = check_positive_int(out_channels, "out_channels")
-        self.num_layers = check_positive_int(num_layers, "num_layers")
-        self.dropout = check_fraction(dropout, "dropout", zero=True)
+        self._set_layers(hidden_channels, out_channels, num_layers, dropout)
         self.gnn = models.GCN(in_channels, hidden_channels, num_layers, out_channels, dropout, act="relu")
 
     def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:

@@ -93,6 +93,15 @@ def load_model(folder: str | os.PathLike[str]) -> GraphModel:
     ------
     ArtifactError
         If a file is missing, truncated or altered, of another version, or names an unknown model.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from linkcal.models import make_model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(make_model("sage", 8), folder)
+    ...     type(load_model(folder)).__name__
+    'SAGE'
     """
     source = Path(folder)
     description = _read_description(source / _CONFIG_FILE)

@@ -12,12 +12,12 @@ from torch.nn import functional
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from linkcal._validation import check_choice, check_fraction, check_positive_int
+from linkcal._validation import check_choice, check_positive_int
 from linkcal.data import Graph, deepwalk_positions, laplacian_eigenmaps
 from linkcal.exceptions import InputError
 from linkcal.models.base import LinkPredictor
 
-__all__ = ["PEG", "PEG_DECODERS", "PEGConv"]
+__all__ = ["PEG", "PEG_DECODERS", "POSITION_ENCODINGS", "PEGConv", "arc_distance"]
 
 PEGDecoder = Literal["product", "product+distance"]
 PEG_DECODERS: tuple[str, ...] = get_args(PEGDecoder)
@@ -40,6 +40,13 @@ class PEGConv(MessagePassing):
     -----
     ``A^`` is GCN's normalised adjacency with self-loops, ``Xi_uv = phi(||Z_u - Z_v||)`` with an MLP ``phi``
     that ends in a sigmoid, and ``*`` the elementwise product; a self-loop has distance 0.
+
+    Examples
+    --------
+    >>> conv = PEGConv(3, 2)
+    >>> loops = torch.tensor([[0, 1], [0, 1]])  # self-loops alone: distance 0, coefficient 1
+    >>> conv(torch.eye(2, 3), loops, torch.ones(2), torch.zeros(2)).shape
+    torch.Size([2, 2])
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -148,10 +155,7 @@ class PEG(LinkPredictor):
         num_nodes: int | None = None,
     ) -> None:
         super().__init__(in_channels, num_nodes=num_nodes)
-        self.hidden_channels = check_positive_int(hidden_channels, "hidden_channels")
-        self.out_channels = check_positive_int(out_channels, "out_channels")
-        self.num_layers = check_positive_int(num_layers, "num_layers")
-        self.dropout = check_fraction(dropout, "dropout", zero=True)
+        self._set_layers(hidden_channels, out_channels, num_layers, dropout)
         self.position_channels = check_positive_int(position_channels, "position_channels")
         self.position_encoding = check_choice(position_encoding, "position_encoding", POSITION_ENCODINGS)
         self.position_seed = check_positive_int(position_seed, "position_seed", minimum=0)
@@ -193,7 +197,9 @@ class PEG(LinkPredictor):
             features = self.node_features(x)
             positions = self.positions[x]
             if bool(torch.isnan(positions).any()):
-                raise InputError("model must be prepared with the message graph first, call prepare(graph)")
+                raise InputError(
+                    "model must be prepared with the message graph first (prepare(graph)), got no positions"
+                )
             return features, positions
         width = self.in_channels + self.position_channels
         if x.ndim != 2 or x.size(1) != width:

@@ -16,7 +16,7 @@ from linkcal.models.gin import GIN
 from linkcal.models.peg import PEG
 from linkcal.models.sage import SAGE
 from linkcal.models.seal import SEAL
-from linkcal.models.training import TrainingConfig
+from linkcal.models.training_config import TrainingConfig
 from linkcal.models.vgae import VGAE
 
 __all__ = ["MODELS", "NODE_EMBEDDING_CHANNELS", "ModelSpec", "Preset", "make_model", "make_training_config"]
@@ -34,6 +34,11 @@ class Preset:
     model : dict
         Arguments of the model's constructor.
     training : TrainingConfig
+
+    Examples
+    --------
+    >>> MODELS["gcn"].presets["default"].model
+    {'hidden_channels': 32}
     """
 
     model: dict[str, Any]
@@ -53,6 +58,12 @@ class ModelSpec:
         model may have more, named after what they change.
     search : dict of str to list
         Values of constructor arguments and of :class:`TrainingConfig` fields: the paper's grid.
+
+    Examples
+    --------
+    >>> spec = MODELS["peg"]
+    >>> sorted(spec.presets), spec.search["num_layers"]
+    (['deepwalk', 'default', 'paper'], [1, 2, 3])
     """
 
     cls: type[GraphModel]

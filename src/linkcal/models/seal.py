@@ -22,7 +22,7 @@ from linkcal.models._principal import principal_features
 from linkcal.models._subgraphs import MAX_LABEL, EnclosingSubgraphs, SubgraphBatch
 from linkcal.models.base import OWN_EDGE_STATES, OwnEdgeState, PairPredictor
 
-__all__ = ["SEAL"]
+__all__ = ["SEAL", "sort_pool"]
 
 IntArray = NDArray[np.int64]
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn.conv import GCNConv
 
-from linkcal._validation import check_fraction, check_positive_int
 from linkcal.models.base import LinkPredictor
 
 __all__ = ["VGAE"]
@@ -72,10 +71,7 @@ class VGAE(LinkPredictor):
         num_nodes: int | None = None,
     ) -> None:
         super().__init__(in_channels, num_nodes=num_nodes)
-        self.hidden_channels = check_positive_int(hidden_channels, "hidden_channels")
-        self.out_channels = check_positive_int(out_channels, "out_channels")
-        self.num_layers = check_positive_int(num_layers, "num_layers")
-        self.dropout = check_fraction(dropout, "dropout", zero=True)
+        self._set_layers(hidden_channels, out_channels, num_layers, dropout)
         widths = [in_channels] + [hidden_channels] * (num_layers - 1)
         self.convs = nn.ModuleList(GCNConv(a, b) for a, b in pairwise(widths))
         self.conv_mu = GCNConv(widths[-1], out_channels)

@@ -28,7 +28,19 @@ _MIN_WIDTH = 0.012
 
 
 class ReliabilityArtists(NamedTuple):
-    """What :func:`plot_reliability` drew, to restyle it; `band` is None without a band."""
+    """What :func:`plot_reliability` drew, to restyle it; `band` is None without a band.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+    diagonal : Line2D
+        Where calibrated predictions lie.
+    line : Line2D
+        The curve.
+    inside, outside : PathCollection
+        Its points inside and outside the noise band.
+    band : BarContainer or None
+    """
 
     axes: Axes
     diagonal: Line2D

@@ -16,9 +16,11 @@ from linkcal.reproduction.published import published_sheet
 __all__ = [
     "RECORD_COLUMNS",
     "Scope",
+    "base_model",
     "check_records",
     "fit_on_order",
     "in_order",
+    "in_scope",
     "row_order",
     "row_order_of",
     "scopes",
@@ -39,7 +41,13 @@ _FIT_ON = ("train", "train-loo", "val")
 
 @dataclass(frozen=True, order=True)
 class Scope:
-    """What must be equal for two values to stand in one table."""
+    """What must be equal for two values to stand in one table.
+
+    Parameters
+    ----------
+    protocol, negatives, settings : str
+        As in the columns of the records.
+    """
 
     protocol: str
     negatives: str
@@ -82,7 +90,9 @@ def check_records(records: pd.DataFrame, *, join_settings: bool = False) -> pd.D
     """
     absent = [name for name in RECORD_COLUMNS if name not in records]
     if absent:
-        raise InputError(f"records must have the columns {', '.join(RECORD_COLUMNS)}; {absent[0]} is missing")
+        raise InputError(
+            f"records must have the columns {', '.join(RECORD_COLUMNS)}, got none of name {absent[0]}"
+        )
     if records.empty:
         raise InputError("records must hold at least one value, got none")
     keys = list(RECORD_COLUMNS[:-1])

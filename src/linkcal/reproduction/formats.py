@@ -29,7 +29,13 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class Cell:
-    """Text of one entry; `strong` marks the best of its row."""
+    """Text of one entry; `strong` marks the best of its row.
+
+    Parameters
+    ----------
+    text : str
+    strong : bool
+    """
 
     text: str
     strong: bool = False

@@ -31,6 +31,14 @@ class PairedTest(NamedTuple):
     """Outcome of a paired test; `alternative` says what the differences are under it.
 
     `n` counts the independent differences that the test saw. `p_value` is NaN if there are too few.
+
+    Parameters
+    ----------
+    p_value : float in [0, 1] or NaN
+    n : int
+    alternative : str
+    test : str
+        Name of the test.
     """
 
     p_value: float
@@ -145,7 +153,19 @@ def paired_t_test(
 
 
 class RankTest(NamedTuple):
-    """Mean rank and share of rows won (ties shared) by method, with Friedman's and Nemenyi's tests."""
+    """Mean rank and share of rows won (ties shared) by method, with Friedman's and Nemenyi's tests.
+
+    Parameters
+    ----------
+    mean_rank, share_won : Series
+        By method.
+    n_rows : int
+        Rows that were ranked.
+    statistic, p_value : float
+        Friedman's.
+    critical_difference : float
+        Nemenyi's, of two mean ranks.
+    """
 
     mean_rank: pd.Series
     share_won: pd.Series

@@ -66,6 +66,16 @@ def tables_of_scope(records: pd.DataFrame, scope: Scope) -> list[Table]:
 def choose_tables(tables: dict[Scope, list[Table]], names: Sequence[str]) -> dict[Scope, list[Table]]:
     """Keep the named tables; all of them for no name.
 
+    Parameters
+    ----------
+    tables : dict of Scope to list of Table
+    names : sequence of str
+
+    Returns
+    -------
+    dict of Scope to list of Table
+        Scopes may be left without a table.
+
     Raises
     ------
     InputError

@@ -24,6 +24,18 @@ class ToggledEmbeddings:
         `absent` is recomputed; elsewhere the other way round.
     method : str
         How they were computed: ``"naive"`` or the name of a kernel.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from linkcal import toggle_edges
+    >>> from linkcal.models import GCN
+    >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    >>> toggled = toggle_edges(GCN(3, out_channels=2), torch.eye(3), path, torch.tensor([[0, 0], [1, 2]]))
+    >>> toggled.in_graph, toggled.absent.shape
+    (tensor([ True, False]), torch.Size([2, 2]))
+    >>> len(toggled.take(torch.tensor([1])))
+    1
     """
 
     absent: Tensor

@@ -1,0 +1,162 @@
+"""The most probable missing pairs by a fitted predictor, with their probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.models import GAE, InnerProductDecoder
+
+from linkcal._validation import check_edge_index, check_positive_int
+from linkcal.decisions import BaseRate
+from linkcal.exceptions import NotFittedError, UnsupportedModelError
+from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
+from linkcal.ranking.products import top_products
+from linkcal.ranking.two_hop import top_two_hop_pairs
+from linkcal.wrapper import CalibratedLinkPredictor
+
+__all__ = ["RankedPairs", "most_probable_pairs"]
+
+
+@dataclass(frozen=True)
+class RankedPairs:
+    """The most probable missing pairs, best first.
+
+    Parameters
+    ----------
+    edge_label_index : Tensor [2, n], int64
+        Smaller index first in an undirected graph.
+    logit : Tensor [n]
+        The model's uncalibrated scores, falling; equal ones by (u, v).
+    probability : Tensor [n]
+        Calibrated, for the share of links `base_rate`.
+    negatives_per_positive : float
+        Non-links per link for which the probabilities hold, ``(1 - base_rate) / base_rate``. Among ALL pairs
+        links are far rarer than among the calibration links; ask for ``base_rate="density"``.
+    candidates : str
+        What was ranked: ``"all missing pairs"`` or ``"missing pairs at distance 2"``.
+    base_rate : float
+        Share of links for which the probabilities hold.
+    """
+
+    edge_label_index: Tensor
+    logit: Tensor
+    probability: Tensor
+    negatives_per_positive: float
+    candidates: str
+    base_rate: float
+
+
+def most_probable_pairs(
+    predictor: CalibratedLinkPredictor,
+    k: int,
+    *,
+    chunk_size: int = 1 << 18,
+    exclude: Tensor | None = None,
+    base_rate: BaseRate | None = None,
+) -> RankedPairs:
+    """Rank all pairs that are no edge of the message graph by the model's score and keep the best k.
+
+    Parameters
+    ----------
+    predictor : CalibratedLinkPredictor
+        Fitted, around a model whose logit is a (weighted) inner product of node embeddings, or a
+        :class:`~linkcal.models.PairPredictor`.
+    k : int
+        Fewer come back if the graph has fewer missing pairs.
+    chunk_size : int
+        Pairs scored at once; the answer does not depend on it.
+    exclude : Tensor [2, K], optional
+        More known edges to leave out, for instance ``split.held_out_edges()``; the predictor's own
+        `held_out_` are left out in any case.
+    base_rate : float in (0, 1) or "density", optional
+        Share of links among ALL missing pairs, as in ``predictor.predict_proba``. Without it the
+        probabilities hold for ``predictor.base_rate`` and are far too high as shares among all pairs.
+
+    Returns
+    -------
+    RankedPairs
+
+    Raises
+    ------
+    NotFittedError
+        If the predictor is not fitted.
+    UnsupportedModelError
+        If the decoder is neither kind.
+
+    Notes
+    -----
+    The order is that of the uncalibrated logit: among pairs on which a calibrator gives equal probabilities
+    it still tells better from worse. A calibrator that is not increasing in the logit (binning, or one that
+    reads link features) may put the probabilities in another order.
+
+    No N x N array is made: memory is that of the graph, of z in float64, and of a few arrays of `chunk_size`.
+    For a PairPredictor, which needs a subgraph for each pair, only pairs with a common neighbour compete.
+
+    Examples
+    --------
+    >>> from linkcal import CalibratedLinkPredictor, Platt
+    >>> from linkcal.data import simulate_graph, split_links
+    >>> from linkcal.models import make_model
+    >>> split = split_links(simulate_graph(200, num_edges=600, num_features=10, seed=0), seed=0)
+    >>> clp = CalibratedLinkPredictor(make_model("gcn", 10), Platt()).fit(split)
+    >>> ranked = most_probable_pairs(clp, 5)
+    >>> ranked.edge_label_index.shape, bool(split.graph.has_pairs(ranked.edge_label_index).any())
+    (torch.Size([2, 5]), False)
+    """
+    k = check_positive_int(k, "k")
+    chunk_size = check_positive_int(chunk_size, "chunk_size")
+    exclude = _known_edges(predictor, exclude)
+    rate = predictor.base_rate if base_rate is None else predictor.resolve_base_rate(base_rate)
+    stated = base_rate is None and "base_rate" not in predictor.info_
+    ratio = float(predictor.info_["negatives_per_positive"]) if stated else (1.0 - rate) / rate
+    if isinstance(predictor.predictor, PairPredictor):
+        pairs = top_two_hop_pairs(
+            predictor.graph_, lambda asked: predictor.score(asked).logit, k, chunk_size, exclude
+        )
+        candidates = "missing pairs at distance 2"
+    else:
+        weight, bias = _product_form(predictor)
+        pairs, _ = top_products(
+            predictor.node_embeddings(),
+            predictor.graph_,
+            k,
+            weight=weight,
+            bias=bias,
+            chunk_size=chunk_size,
+            exclude=exclude,
+        )
+        candidates = "all missing pairs"
+    scores = predictor.score(pairs)
+    return RankedPairs(
+        edge_label_index=pairs,
+        logit=scores.logit,
+        probability=predictor.probability_of(scores, base_rate=base_rate),
+        negatives_per_positive=ratio,
+        candidates=candidates,
+        base_rate=rate,
+    )
+
+
+def _known_edges(predictor: CalibratedLinkPredictor, exclude: Tensor | None) -> Tensor | None:
+    if not hasattr(predictor, "graph_"):
+        raise NotFittedError("predictor must be fitted first, call fit")
+    known = [] if predictor.held_out_ is None else [predictor.held_out_.cpu()]
+    if exclude is not None:
+        known.append(check_edge_index(exclude, predictor.graph_.num_nodes, "exclude").cpu())
+    return torch.cat(known, dim=1) if known else None
+
+
+def _product_form(predictor: CalibratedLinkPredictor) -> tuple[Tensor, float]:
+    model = unwrap_link_predictor(predictor.predictor)
+    if isinstance(model, LinkPredictor):
+        form = model.product_form()
+        if form is not None:
+            return form[0].detach(), float(form[1].detach())
+    if isinstance(model, GAE) and isinstance(model.decoder, InnerProductDecoder):
+        return torch.ones(1), 0.0
+    raise UnsupportedModelError(
+        "model must score a pair by a weighted inner product of its node embeddings (see "
+        f"LinkPredictor.product_form) or embed pairs itself, got {type(model).__name__}"
+    )

@@ -1,0 +1,73 @@
+"""The best pairs with a common neighbour, for models that score each pair by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from torch import Tensor
+
+from linkcal.data import Graph
+from linkcal.data.negatives import in_sorted
+from linkcal.ranking._best import Best, taken_keys
+
+__all__ = ["top_two_hop_pairs"]
+
+IntArray = NDArray[np.int64]
+
+
+def top_two_hop_pairs(
+    graph: Graph, score: Callable[[Tensor], Tensor], k: int, chunk_size: int, exclude: Tensor | None
+) -> Tensor:
+    """Pairs [2, n] with a common neighbour and no edge whose `score` (pairs [2, L] to [L]) is largest.
+
+    Parameters
+    ----------
+    graph : Graph
+    score : callable
+        Pairs [2, L] to scores [L]; called with at most `chunk_size` pairs.
+    k : int
+        n is k, or the number of such pairs if they are fewer.
+    chunk_size : int
+    exclude : Tensor [2, K], optional
+        More known edges to leave out.
+
+    Returns
+    -------
+    Tensor [2, n], int64
+        Best first.
+    """
+    taken = taken_keys(graph, exclude)
+    best = Best(k, 0.0)
+    for keys in _two_hop_keys(graph, chunk_size):
+        free = keys[~in_sorted(taken, keys)]
+        for start in range(0, free.size, chunk_size):
+            part = free[start : start + chunk_size]
+            pairs = torch.from_numpy(np.stack([part // graph.num_nodes, part % graph.num_nodes]))
+            best.offer(score(pairs).cpu().numpy().astype(np.float64), part)
+    _, keys = best.answer()
+    return torch.from_numpy(np.stack([keys // graph.num_nodes, keys % graph.num_nodes]))
+
+
+def _two_hop_keys(graph: Graph, chunk_size: int) -> Iterator[IntArray]:
+    """Keys of the pairs that share a neighbour (direction of edges ignored), some rows at a time."""
+    n = graph.num_nodes
+    row, col = graph.edge_index.cpu().numpy()
+    ones = np.ones(2 * row.size, dtype=np.int8)
+    adjacency = csr_matrix((ones, (np.concatenate([row, col]), np.concatenate([col, row]))), shape=(n, n))
+    adjacency.data[:] = 1
+    degree = np.diff(adjacency.indptr)
+    # Pairs that a row of the square lists at most, and rows that stay within the chunk together.
+    cost = np.cumsum(adjacency @ degree.astype(np.int64))
+    start = 0
+    while start < n:
+        spent = cost[start - 1] if start else 0
+        stop = max(int(np.searchsorted(cost, spent + chunk_size, side="right")), start + 1)
+        square = (adjacency[start:stop].astype(bool) @ adjacency.astype(bool)).tocoo()
+        u, v = square.row.astype(np.int64) + start, square.col.astype(np.int64)
+        kept = u != v if graph.directed else u < v
+        yield np.unique(u[kept] * n + v[kept])
+        start = stop
