@@ -3,8 +3,7 @@
     python benchmarks/seal_quality.py --dataset cora --seeds 3 --out benchmarks/results/seal_quality.json
 
 writes the rows, and a table of them in Markdown beside them; seeds that the file holds already are kept. The
-preset was chosen by validation AUC on the splits of the first two seeds; the test links are read once, by the
-run itself.
+preset was chosen by validation AUC on the splits of the first two seeds (docs/large-graphs.md).
 """
 
 from __future__ import annotations

@@ -126,8 +126,8 @@ def _spec(name: str, cls: type[GraphModel], description: str, default: Preset, *
     return ModelSpec(cls, description, {"default": default, "paper": _PAPER[name], **more}, _SEARCH)
 
 
-# Pairs times nodes a pair are 10 (Twitch, Chameleon) and 20 times Cora's: principal coordinates in place of the
-# words, and fewer epochs, keep a training near ten minutes of one core.
+# Pairs times nodes a pair are 10 (Twitch, Chameleon) and 20 times Cora's: principal coordinates in place of
+# the words, and fewer epochs, keep a training near ten minutes of one core.
 _SEAL_REDUCED: dict[str, dict[str, Any]] = {
     "chameleon": {"feature_channels": 128, "feature_dropout": 0.3, "epochs": 12},
     "twitch-pt": {"epochs": 12},
