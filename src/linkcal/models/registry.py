@@ -126,12 +126,16 @@ def _spec(name: str, cls: type[GraphModel], description: str, default: Preset, *
     return ModelSpec(cls, description, {"default": default, "paper": _PAPER[name], **more}, _SEARCH)
 
 
-# Pairs times nodes a pair are 10 (Twitch, Chameleon) and 20 times Cora's: principal coordinates in place of
-# the words, and fewer epochs, keep a training near ten minutes of one core.
+# Principal coordinates in place of thousands of words, smaller subgraphs of dense graphs and fewer epochs keep a
+# training within a few minutes of one core; with the default preset Citeseer and PubMed take six and more.
+_PRINCIPAL = {"feature_channels": 128, "feature_dropout": 0.3}
 _SEAL_REDUCED: dict[str, dict[str, Any]] = {
-    "chameleon": {"feature_channels": 128, "feature_dropout": 0.3, "epochs": 12},
-    "twitch-pt": {"epochs": 12},
-    "pubmed": {"feature_channels": 128, "feature_dropout": 0.3, "epochs": 12},
+    "citeseer": _PRINCIPAL,
+    "bitcoin-alpha": {"max_neighbors": 20, "epochs": 15},
+    "bitcoin-otc": {"max_neighbors": 20, "epochs": 15},
+    "chameleon": {**_PRINCIPAL, "max_neighbors": 20, "epochs": 8},
+    "twitch-pt": {"max_neighbors": 20, "epochs": 8},
+    "pubmed": {**_PRINCIPAL, "max_neighbors": 20, "epochs": 8},
 }
 
 #: All models in the order in which tables show them.
