@@ -126,8 +126,8 @@ def _spec(name: str, cls: type[GraphModel], description: str, default: Preset, *
     return ModelSpec(cls, description, {"default": default, "paper": _PAPER[name], **more}, _SEARCH)
 
 
-# Principal coordinates in place of thousands of words, smaller subgraphs of dense graphs and fewer epochs keep
-# a training within a few minutes of one core.
+# Principal coordinates in place of thousands of words, smaller subgraphs of dense graphs and fewer epochs
+# keep a training within a few minutes of one core.
 _PRINCIPAL = {"feature_channels": 128, "feature_dropout": 0.3}
 _SEAL_REDUCED: dict[str, dict[str, Any]] = {
     "citeseer": _PRINCIPAL,
