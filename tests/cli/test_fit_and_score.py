@@ -165,6 +165,7 @@ def test_truncated_and_foreign_artifacts(cli, fitted, tmp_path):
     _assert_one_line_error(cli("score", tmp_path / "nowhere", pairs), "artifact must be a folder")
 
 
+@pytest.mark.filterwarnings("always::linkcal.exceptions.SymmetricDecoderWarning")
 def test_directed_graph_keeps_direction_and_warns_of_the_symmetric_decoder(cli, tmp_path):
     ring = [(f"n{i:02d}", f"n{(i + step) % 40:02d}") for i in range(40) for step in (1, 2, 3)]
     edges = _write_pairs(tmp_path / "ring.csv", ring)
