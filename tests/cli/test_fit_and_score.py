@@ -163,33 +163,3 @@ def test_truncated_and_foreign_artifacts(cli, fitted, tmp_path):
     head.write_text(head.read_text().replace('"format_version": 1', '"format_version": 2', 1))
     _assert_one_line_error(cli("score", tmp_path / "newer", pairs), "format_version 1", "got 2")
     _assert_one_line_error(cli("score", tmp_path / "nowhere", pairs), "artifact must be a folder")
-
-
-@pytest.mark.filterwarnings("always::linkcal.exceptions.SymmetricDecoderWarning")
-def test_directed_graph_keeps_direction_and_warns_of_the_symmetric_decoder(cli, tmp_path):
-    ring = [(f"n{i:02d}", f"n{(i + step) % 40:02d}") for i in range(40) for step in (1, 2, 3)]
-    edges = _write_pairs(tmp_path / "ring.csv", ring)
-    out = tmp_path / "out"
-    answer = cli("fit", edges, "--directed", "--model", "gcn", "--epochs", 2, "--out", out)
-    assert answer.code == 0
-    assert "gcn gives both directions of a pair the same score, while the graph is directed" in " ".join(
-        answer.err.split()
-    )
-    loaded = CalibratedLinkPredictor.load(out / "artifact")
-    assert loaded.graph_.directed
-    # 120 ordered links, a tenth of them for validation and as many for the test: none turned or doubled.
-    assert loaded.graph_.num_pairs == 96
-    assert json.loads((out / "metrics.json").read_text())["counts"]["test_positives"] == 12
-    names = [loaded.node_ids_.decode(row.numpy()) for row in loaded.graph_.pairs]
-    known = [tuple(map(str, pair)) for pair in zip(*names, strict=True)]
-    assert set(known) <= set(ring)
-    asked = [known[0], known[0][::-1]]
-    rows = _rows(cli("score", out, _write_pairs(tmp_path / "pairs.csv", asked)).out)
-    assert [row["in_graph"] for row in rows] == ["true", "false"]
-    assert rows[0]["logit"] == rows[1]["logit"]
-    # Both directions of a missing pair are listed, each by its own right.
-    best = _rows(cli("top", out, "-k", 40).out)
-    listed = {(row["source"], row["target"]) for row in best}
-    assert len(listed) == 40
-    assert not listed & set(ring)
-    assert {pair[::-1] for pair in listed} - set(ring) & listed
