@@ -9,7 +9,8 @@ Every part runs in a process of its own, so that its peak memory is its own:
 
     python benchmarks/scale.py --out benchmarks/results/scale.json
 
-writes the numbers, and a table of them in Markdown beside them.
+writes the numbers, and a table of them in Markdown beside them. With ``--folder`` the steps of a part leave
+their files there, and a call that was cut off goes on after the last finished step.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,6 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from linkcal._files import written_whole
 from linkcal.data import read_edges, simulate_graph
 from linkcal.exceptions import LinkcalWarning
 from linkcal.experiments import RunConfig, run_experiment, write_outputs
@@ -38,12 +41,12 @@ from linkcal.wrapper import CalibratedLinkPredictor
 
 NODES, EDGES, FEATURES = 235_868, 1_200_000, 128
 FILE_NODES, FILE_EDGES = 1_000_000, 10_000_000
-EPOCHS, BATCH = 5, 65_536
+EPOCHS, BATCH = 3, 65_536
 PARTS = ("collab-vgae", "collab-peg", "read-csv", "read-csv-strings", "read-parquet", "read-npz")
 
 
-def collab(model: str, folder: Path) -> dict[str, Any]:
-    """Seconds of each stage."""
+def run_collab(model: str, folder: Path) -> dict[str, Any]:
+    """The whole run, with seconds of each stage; leaves its outputs in `folder`."""
     clock = time.perf_counter
     start = clock()
     # 3 % more are drawn than remain, as repeats collapse.
@@ -55,12 +58,8 @@ def collab(model: str, folder: Path) -> dict[str, Any]:
         outcome = run_experiment(config, graph)
     seconds |= outcome.seconds
     start = clock()
-    write_outputs(outcome, folder)
+    write_outputs(outcome, folder / "run")
     seconds["write"] = clock() - start
-    start = clock()
-    predictor = CalibratedLinkPredictor.load(folder / "artifact")
-    ranked = most_probable_pairs(predictor, 100)
-    seconds["top 100 of all pairs"] = clock() - start
     selected = outcome.metrics["results"][outcome.metrics["selected"]]
     return {
         "seconds": seconds,
@@ -69,7 +68,19 @@ def collab(model: str, folder: Path) -> dict[str, Any]:
         "val_auc": outcome.training.best_val_auc,
         "auc": selected["auc"],
         "ece": selected["ece"],
+    }
+
+
+def top_pairs(folder: Path) -> dict[str, Any]:
+    """Seconds of reading the artifact and of searching all missing pairs."""
+    start = time.perf_counter()
+    predictor = CalibratedLinkPredictor.load(folder / "run" / "artifact")
+    loaded = time.perf_counter()
+    ranked = most_probable_pairs(predictor, 100, base_rate="density")
+    return {
+        "seconds": {"load": loaded - start, "top 100 of all pairs": time.perf_counter() - loaded},
         "ranked": ranked.logit.numel(),
+        "probability": [float(ranked.probability.min()), float(ranked.probability.max())],
     }
 
 
@@ -100,12 +111,25 @@ def write_edges(kind: str, folder: Path) -> None:
         csv.write_csv(table, path)
 
 
-def measured(part: str, folder: Path) -> dict[str, Any]:
-    """What a part says, with its wall and processor seconds and its peak memory."""
+def steps_of(part: str) -> tuple[str, ...]:
+    """Steps that run one after the other, each in a process of its own; ``write`` is not measured."""
+    return ("write", "read") if part.startswith("read-") else ("run", "top")
+
+
+def take_step(step: str, part: str, folder: Path) -> dict[str, Any]:
+    """What a step says, with its wall and processor seconds and its peak memory."""
     torch.set_num_threads(2)
-    kind, _, rest = part.partition("-")
+    kind = part.partition("-")[2]
     before, cpu_before = time.perf_counter(), time.process_time()
-    result = collab(rest, folder) if kind == "collab" else read(rest, folder)
+    result: dict[str, Any] = {}
+    if step == "write":
+        write_edges(kind, folder)
+    elif step == "read":
+        result = read(kind, folder)
+    elif step == "run":
+        result = run_collab(kind, folder)
+    else:
+        result = top_pairs(folder)
     return {
         **result,
         "wall_seconds": time.perf_counter() - before,
@@ -115,14 +139,30 @@ def measured(part: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def in_own_process(part: str) -> dict[str, Any]:
-    with TemporaryDirectory() as folder:
-        for step in ("write", "measure") if part.startswith("read-") else ("measure",):
-            subprocess.run(
-                [sys.executable, __file__, "--step", step, "--parts", part, "--folder", folder], check=True
-            )
-        result: dict[str, Any] = json.loads(Path(folder, "result.json").read_text(encoding="utf-8"))
-    return result
+def in_own_processes(part: str, folder: Path | None) -> dict[str, Any]:
+    """Take the steps of a part that `folder` lacks, and join what the measured ones said."""
+    place = TemporaryDirectory() if folder is None else nullcontext(folder / part)
+    said = []
+    with place as inside:
+        Path(inside).mkdir(parents=True, exist_ok=True)
+        for step in steps_of(part):
+            done = Path(inside, f"{step}.json")
+            if not done.exists():
+                own = ["--step", step, "--parts", part, "--folder", str(inside)]
+                subprocess.run([sys.executable, __file__, *own], check=True)
+            if step != "write":
+                said.append(json.loads(done.read_text(encoding="utf-8")))
+    together = {key: value for each in said for key, value in each.items()}
+    if "seconds" in together:
+        together["seconds"] = {name: value for each in said for name, value in each["seconds"].items()}
+    for name, merge in (
+        ("wall_seconds", sum),
+        ("cpu_seconds", sum),
+        ("peak_gib", max),
+        ("load_average", max),
+    ):
+        together[name] = merge(each[name] for each in said)
+    return together
 
 
 def table(result: dict[str, Any]) -> str:
@@ -161,15 +201,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--out", type=Path, help="JSON file; parts that it holds already are kept")
-    parser.add_argument("--step", choices=("write", "measure"), help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--folder", type=Path, help="keeps what the steps of a part leave; default: nothing is kept"
+    )
+    parser.add_argument("--step", choices=("write", "read", "run", "top"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.step == "write":
-        write_edges(options.parts[0].partition("-")[2], options.folder)
-        return
-    if options.step == "measure":
-        text = json.dumps(measured(options.parts[0], options.folder))
-        (options.folder / "result.json").write_text(text, encoding="utf-8")
+    if options.step is not None:
+        text = json.dumps(take_step(options.step, options.parts[0], options.folder))
+        with written_whole(options.folder / f"{options.step}.json") as path:
+            path.write_text(text, encoding="utf-8")
         return
     done = json.loads(options.out.read_text()) if options.out and options.out.exists() else {"parts": {}}
     environment = {
@@ -178,7 +218,7 @@ def main() -> None:
         "torch": torch.__version__,
     }
     for part in options.parts:
-        found = {**done["parts"], part: in_own_process(part)}
+        found = {**done["parts"], part: in_own_processes(part, options.folder)}
         done = {"environment": environment, "parts": {name: found[name] for name in PARTS if name in found}}
         if options.out is not None:
             options.out.write_text(json.dumps(done, indent=2) + "\n", encoding="utf-8")

@@ -22,7 +22,6 @@ from linkcal.features import FitOn, calibration_links, score_links
 from linkcal.fitting import fit_calibrator
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
 from linkcal.scoring import BaseRate, base_rate_origin
-from linkcal.toggle.watching import evaluating
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor", "fit_calibrator"]
 

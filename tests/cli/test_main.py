@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 
 import pytest
@@ -45,6 +46,16 @@ def test_list(cli, what, names):
     assert answer.code == 0
     listed = [line.split()[0] for line in answer.out.splitlines()[2:] if line.strip()]
     assert listed == list(names)
+
+
+def test_six_models_and_nine_data_sets_with_their_sizes_are_listed(cli):
+    models = cli("list", "models").out.splitlines()[2:]
+    assert [line.split()[0] for line in models] == ["gcn", "sage", "gin", "vgae", "peg", "seal"]
+    datasets = {line.split()[0]: line for line in cli("list", "datasets").out.splitlines()[2:]}
+    assert len(datasets) == 10
+    assert "simulated" in datasets
+    assert "4,267 nodes, 1,334,889 edges" in datasets["ogbl-ddi"]
+    assert "235,868 nodes" in datasets["ogbl-collab"]
 
 
 def test_list_of_everything(cli):
@@ -125,6 +136,22 @@ def test_official_split_takes_no_negatives(cli, option, value):
     answer = cli("run", "--dataset", "ogbl-ddi", option, value)
     assert answer.code == 1
     assert f"{option} must be left out for ogbl-ddi, whose split is fixed, got {value}" in answer.err
+
+
+def test_reduced_settings_of_a_preset_are_said_and_recorded(cli, small_simulation, tmp_path, monkeypatch):
+    spec = MODELS["seal"]
+    reduced = {"num_hops": 1, "feature_channels": 4, "epochs": 2}
+    preset = replace(spec.presets["default"], reduced={"simulated": reduced})
+    monkeypatch.setitem(MODELS, "seal", replace(spec, presets={**spec.presets, "default": preset}))
+    answer = cli("run", "--dataset", "simulated", "--model", "seal", "--epochs", 1, "--out", tmp_path / "out")
+    assert answer.code == 0
+    said = "preset default reduced, to end in minutes: num_hops 1, feature_channels 4, epochs 2"
+    assert f"seal on simulated: {said}" in " ".join(answer.err.split())
+    record = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (record["model"]["num_hops"], record["model"]["feature_channels"]) == (1, 4)
+    assert record["model"]["max_neighbors"] == 50
+    # What the command line asks for wins over what the preset was reduced to.
+    assert (record["training"]["epochs"], record["training"]["batch_size"]) == (1, 32)
 
 
 def test_default_folder_is_under_runs(cli, small_simulation, tmp_path, monkeypatch):

@@ -6,8 +6,9 @@ from importlib.resources import files
 import pytest
 import torch
 
+from linkcal.data import DATASETS
 from linkcal.exceptions import InputError
-from linkcal.models import MODELS, GraphModel, TrainingConfig, make_model, make_training_config
+from linkcal.models import MODELS, GraphModel, Preset, TrainingConfig, make_model, make_training_config
 
 NAMES = list(MODELS)
 
@@ -50,6 +51,13 @@ def test_every_spec_is_complete(name):
     assert {"default", "paper"} <= set(spec.presets)
     for preset in spec.presets.values():
         assert set(preset.model) <= set(spec.cls(1).config)
+        assert set(preset.reduced) <= set(DATASETS)
+        for dataset in DATASETS:
+            on = preset.on(dataset)
+            assert set(on.model) <= set(spec.cls(1).config)
+            assert on.reduced == {}
+            if dataset not in preset.reduced:
+                assert (on.model, on.training) == (preset.model, preset.training)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -101,3 +109,15 @@ def test_overrides():
 def test_unknown_names(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_reduced_settings_of_a_data_set_part_into_model_and_training():
+    preset = Preset(
+        {"num_hops": 2, "max_neighbors": 50},
+        TrainingConfig(epochs=30, lr=0.1, patience=12),
+        {"pubmed": {"max_neighbors": 5, "feature_channels": 8, "epochs": 3}},
+    )
+    on = preset.on("pubmed")
+    assert on.model == {"num_hops": 2, "max_neighbors": 5, "feature_channels": 8}
+    assert on.training == TrainingConfig(epochs=3, lr=0.1, patience=12)
+    assert preset.model == {"num_hops": 2, "max_neighbors": 50}

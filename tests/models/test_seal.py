@@ -13,7 +13,7 @@ from linkcal import CalibratedLinkPredictor, Platt, toggle_edges
 from linkcal.data import Graph, simulate_graph, split_links
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.experiments import RunConfig, run_experiment
-from linkcal.models import SEAL, as_link_predictor, make_model, seal
+from linkcal.models import MODELS, SEAL, as_link_predictor, make_model, seal
 from linkcal.models.seal import sort_pool
 
 # Case 23: triangle with a tail.
@@ -217,7 +217,9 @@ def test_a_whole_run_and_its_artifact(num_features, tmp_path):
     outcome = run_experiment(config, data)
     assert outcome.toggle_method == "pairwise"
     split = split_links(data, seed=0)
-    assert outcome.artifact.model.sort_k == SEAL.options_for(split)["sort_k"]
+    preset = MODELS["seal"].presets["default"].model
+    assert outcome.artifact.model.sort_k == SEAL.options_for(split, **preset)["sort_k"]
+    assert outcome.artifact.model.num_hops == preset["num_hops"]
     clp = CalibratedLinkPredictor(outcome.artifact.model, Platt()).fit(split)
     clp.save(tmp_path / "a")
     again = CalibratedLinkPredictor.load(tmp_path / "a")

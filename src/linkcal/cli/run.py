@@ -106,8 +106,15 @@ def run_on_graph(
 ) -> None:
     """Run, write the folder, and print the table (or the JSON) and where things lie."""
     from linkcal.experiments import check_output_folder, run_experiment, to_json, write_outputs
+    from linkcal.models import MODELS
 
     check_output_folder(folder)
+    reduced = MODELS[config.model].presets[config.preset].reduced.get(config.dataset, {})
+    if reduced:
+        values = ", ".join(f"{name} {value}" for name, value in reduced.items())
+        log(
+            f"{config.model} on {config.dataset}: preset {config.preset} reduced, to end in minutes: {values}"
+        )
     with step_progress() as progress:
         outcome = run_experiment(config, graph, device=device, node_ids=node_ids, progress=progress)
     for name, (expected, used) in config.departures().items():

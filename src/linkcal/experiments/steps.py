@@ -25,7 +25,6 @@ from linkcal.models import (
     TrainingConfig,
     TrainingResult,
     make_model,
-    make_training_config,
     train_link_predictor,
 )
 
@@ -77,28 +76,27 @@ def warn_of_limits(config: RunConfig, split: LinkSplit) -> None:
 def build_model(config: RunConfig, split: LinkSplit) -> tuple[GraphModel, LinkSplit, TrainingConfig]:
     """Untrained model, the split with the message graph as the model reads it, and how to train it.
 
-    Later sources win: the preset, the protocol's own settings for it, ``hyperparameters``, ``epochs`` and
-    ``batch_size``.
+    Later sources win: the preset, its reduced settings for the data set, the protocol's own settings for the
+    preset, ``hyperparameters``, ``epochs`` and ``batch_size``.
     """
     x = split.graph.x
     spec = MODELS[config.model]
+    preset = spec.presets[config.preset].on(config.dataset)
     for_model, for_training = split_hyperparameters(config.hyperparameters)
-    arguments = {**spec.presets[config.preset].model, **for_model}
+    arguments = {**preset.model, **for_model}
     model = make_model(
         config.model,
         NODE_EMBEDDING_CHANNELS if x is None else x.size(1),
         num_nodes=split.graph.num_nodes if x is None else None,
         preset=config.preset,
         seed=config.seed,
-        **{**spec.cls.options_for(split, **arguments), **for_model},
+        **{**spec.cls.options_for(split, **arguments), **arguments},
     )
     protocol = config.protocol_record()
     of_protocol = protocol.training_of(config.model) if config.preset == protocol.preset else {}
     asked = {"epochs": config.epochs, "batch_size": config.batch_size}
     given = {key: value for key, value in asked.items() if value is not None}
-    training = make_training_config(
-        config.model, preset=config.preset, **{**of_protocol, **for_training, **given}
-    )
+    training = replace(preset.training, **{**of_protocol, **for_training, **given})
     return model, replace(split, graph=model.prepare(split.graph)), training
 
 
