@@ -15,7 +15,7 @@ from linkcal.data import Graph, pair_keys
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
 from linkcal.features import LinkScorer, LinkScores
 from linkcal.models import unwrap_link_predictor
-from linkcal.toggle.engine import evaluating
+from linkcal.toggle.watching import evaluating
 
 __all__ = ["BaseRate", "ScoringMethods", "base_rate_origin", "graph_density"]
 
