@@ -183,7 +183,9 @@ def _write_json(table: pd.DataFrame, command: str, path: Path) -> None:
     numbers = table.select_dtypes("float").columns
     rounded[numbers] = table[numbers].round(5).astype(object).where(table[numbers].notna(), None)
     lines = [json.dumps(row) for row in rounded.to_numpy().tolist()]
-    head = f'{{"command": {json.dumps(command)},\n"columns": {json.dumps(list(rounded.columns))},\n"rows": [\n'
+    head = (
+        f'{{"command": {json.dumps(command)},\n"columns": {json.dumps(list(rounded.columns))},\n"rows": [\n'
+    )
     path.write_text(head + ",\n".join(lines) + "\n]}\n", encoding="utf-8")
 
 
@@ -203,7 +205,9 @@ def _options() -> argparse.Namespace:
 
 
 def _command(options: argparse.Namespace) -> str:
-    networks = f" --network-seeds {' '.join(map(str, options.network_seeds))}" if options.network_seeds else ""
+    networks = (
+        f" --network-seeds {' '.join(map(str, options.network_seeds))}" if options.network_seeds else ""
+    )
     return (
         f"python benchmarks/negatives.py --datasets {' '.join(options.datasets)} --models "
         f"{' '.join(options.models)} --seeds {' '.join(map(str, options.seeds))}{networks} --store STORE"
