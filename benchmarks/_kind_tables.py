@@ -31,11 +31,11 @@ def report(rows: pd.DataFrame, command: str) -> str:
         f"`{command}`",
         f"{len(cells)} trained models ({', '.join(cells['dataset'].unique())}; "
         f"{', '.join(cells['model'].unique())}; seeds {', '.join(map(str, cells['seed'].unique()))}), each "
-        "measured under every kind of non-links: calibrators fitted on the validation links, measured once on "
-        "the test links, one non-link per link, the links the same for all kinds. ECE, floor, Brier, AUC and "
-        "Hits@20 in percent, excess (ECE less floor) in points, NLL in nats. Unless said otherwise, +- is half "
-        f"the 95 % t interval of a mean over {divisions} divisions of links (data set and seed): models of one "
-        "division share its links and are averaged first.",
+        "measured under every kind of non-links: calibrators fitted on the validation links, measured once "
+        "on the test links, one non-link per link, the links the same for all kinds. ECE, floor, Brier, AUC "
+        "and Hits@20 in percent, excess (ECE less floor) in points, NLL in nats. Unless said otherwise, +- "
+        f"is half the 95 % t interval of a mean over {divisions} divisions of links (data set and seed): "
+        "models of one division share its links and are averaged first.",
         "## Bars",
         _bars(main),
         "## Calibrators",

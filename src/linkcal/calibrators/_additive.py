@@ -1,4 +1,4 @@
-"""An additive model of link logits: curves of the columns, products with the logit and of pairs of columns."""
+"""An additive model of link logits: curves of columns, products with the logit and of pairs of columns."""
 
 from __future__ import annotations
 
@@ -139,9 +139,9 @@ class Term:
 class AdditiveModel:
     """Fitted curves and products.
 
-    ``logit p = intercept + g(t_0) + sum_j f_j(t_j) + (max(t_0, 0) c_j + min(t_0, 0) d_j + sum_i e_ij z_i) z_j``
-    with t the transformed columns, z the standardised ones, and every term of mean 0 over the calibration
-    links, so that the intercept is the fitted one.
+    ``logit p = intercept + g(t_0) + sum_j f_j(t_j) + (max(t_0, 0) c_j + min(t_0, 0) d_j + q_j) z_j`` with
+    ``q_j = sum_i e_ij z_i``, t the transformed columns, z the standardised ones, and every term of mean 0 over
+    the calibration links, so that the intercept is the fitted one.
 
     Parameters
     ----------

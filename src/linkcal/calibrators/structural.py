@@ -86,9 +86,9 @@ class StructuralCalibrator(Calibrator):
     products of pairs of the other columns (of up to 10) let, say, a common neighbour count less between nodes
     of high degree. The sum of negative log-likelihoods plus ``penalty / 2`` times the squared coefficients
     (of columns scaled to unit deviation; straight lines count 0.1, bends 1, products 3) is minimised by
-    damped Newton steps in float64. The fit has seen its own links, so a last step asks 5 held-out folds: the slope of Platt scaling
-    on their logits at the chosen penalty, within 0.01 and 2, multiplies all terms, and the intercept then
-    makes the mean probability the share of links. With ``monotone=True`` the logit's curve rises between its
+    damped Newton steps in float64. The fit has seen its own links, so a last step asks 5 held-out folds: the
+    slope of Platt scaling on their logits at the chosen penalty, within 0.01 and 2, multiplies all terms, and
+    the intercept then makes the mean probability the share of links. With ``monotone=True`` the logit's curve rises between its
     knots and products are built of factors that keep the sign, all with coefficients >= 0.
 
     With a single column, or ``features="logit"``, it is a smooth one-dimensional map. If X has not the seven
