@@ -140,8 +140,8 @@ class AdditiveModel:
     """Fitted curves and products.
 
     ``logit p = intercept + g(t_0) + sum_j f_j(t_j) + (max(t_0, 0) c_j + min(t_0, 0) d_j + q_j) z_j`` with
-    ``q_j = sum_i e_ij z_i``, t the transformed columns, z the standardised ones, and every term of mean 0 over
-    the calibration links, so that the intercept is the fitted one.
+    ``q_j = sum_i e_ij z_i``, t the transformed columns, z the standardised ones, and every term of mean 0
+    over the calibration links, so that the intercept is the fitted one.
 
     Parameters
     ----------

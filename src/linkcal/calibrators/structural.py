@@ -88,8 +88,9 @@ class StructuralCalibrator(Calibrator):
     (of columns scaled to unit deviation; straight lines count 0.1, bends 1, products 3) is minimised by
     damped Newton steps in float64. The fit has seen its own links, so a last step asks 5 held-out folds: the
     slope of Platt scaling on their logits at the chosen penalty, within 0.01 and 2, multiplies all terms, and
-    the intercept then makes the mean probability the share of links. With ``monotone=True`` the logit's curve rises between its
-    knots and products are built of factors that keep the sign, all with coefficients >= 0.
+    the intercept then makes the mean probability the share of links. With ``monotone=True`` the logit's curve
+    rises between its knots and products with it are built of factors that keep the sign, all with
+    coefficients >= 0.
 
     With a single column, or ``features="logit"``, it is a smooth one-dimensional map. If X has not the seven
     columns of the feature kind ``"structural"``, every column after the logit is a feature of its own, and
