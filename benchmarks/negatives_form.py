@@ -104,7 +104,7 @@ def _row(p: NDArray[np.float64], y: NDArray[np.int64]) -> dict[str, Any]:
     ece, floor = expected_calibration_error(y, p), calibration_floor(p)
     return {
         "excess": 100 * (ece - floor.mean),
-        "inside": bool(floor.is_consistent(ece)),
+        "inside": ece <= floor.q95,
         "nll": negative_log_likelihood(y, p),
         "links": len(y),
     }
