@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -45,6 +47,30 @@ def test_recovers_a_known_additive_map():
     # The logit enters through asinh and the common neighbours bend at quantiles: not the very same family.
     assert error < 0.02
     assert error < 0.2 * np.abs(blind - truth).mean()
+
+
+def test_finds_columns_that_count_together():
+    X, _ = structural_links(20_000)
+    truth = expit(0.5 * X[:, 0] + X[:, 5] * X[:, 7])
+    y = (np.random.default_rng(1).random(len(X)) < truth).astype(int)
+    fitted = StructuralCalibrator().fit(X, y)
+    p = fitted.predict_proba(X)[:, 1]
+    # Curves alone have the mean effect of each column, not which way it counts.
+    additive = fitted._model()
+    alone = replace(additive, pairs=np.zeros_like(additive.pairs)).contributions(X).sum(axis=1)
+    assert np.abs(p - truth).mean() < 0.03
+    assert np.abs(expit(alone + fitted.intercept_) - truth).mean() > 0.06
+    strongest = np.unravel_index(np.abs(fitted.pairs_).argmax(), fitted.pairs_.shape)
+    assert sorted(strongest) == [5, 7]
+    assert np.array_equal(fitted.pairs_, fitted.pairs_.T)
+    assert not fitted.pairs_[0].any()
+    assert not fitted.pairs_.diagonal().any()
+
+
+@pytest.mark.parametrize(("k", "paired"), [(1, False), (2, True), (10, True), (11, False)])
+def test_wide_inputs_have_no_products_of_pairs(k, paired):
+    X, y = overconfident(n=300, k=k)
+    assert StructuralCalibrator(penalty=1.0).fit(X, y).pairs_.any() == paired
 
 
 @pytest.mark.parametrize(("n", "slack"), [(100, 0.05), (1000, 0.0)])

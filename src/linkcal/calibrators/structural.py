@@ -61,6 +61,8 @@ class StructuralCalibrator(Calibrator):
         Where each curve begins in them.
     products_ : ndarray of shape (2, c)
         Slopes of ``max(t_logit, 0) z`` and ``min(t_logit, 0) z`` for each standardised column z.
+    pairs_ : ndarray of shape (c, c)
+        Half of the coefficient of ``z_i z_j``, symmetric; 0 for the logit and on the diagonal.
     penalty_ : float
     slope_ : float
         Slope of the final map, already in the values of the terms.
@@ -80,13 +82,15 @@ class StructuralCalibrator(Calibrator):
     The logit and the logit's change pass through asinh, because their tails are long. All columns but the
     logit are clipped at their 0.2 and 99.8 % quantiles; the logit's curve goes on straight, so that the ends
     of the ranking keep their order. Every column has a curve, piecewise linear with knots at quantiles (and
-    at 0 for the logit); products with both sides of the logit play the part of the paper's two networks. The
-    sum of negative log-likelihoods plus ``penalty / 2`` times the squared coefficients (of columns scaled to
-    unit deviation; straight lines count 0.1, bends 1, products 3) is minimised by damped Newton steps in
-    float64. The fit has seen its own links, so a last step asks 5 held-out folds: the slope of Platt scaling
-    on their logits at the chosen penalty, within 0.01 and 2, multiplies all terms, and the intercept then
-    makes the mean probability the share of links. With ``monotone=True`` the logit's curve rises between its
-    knots and products are built of factors that keep the sign, all with coefficients >= 0.
+    at 0 for the logit); products with both sides of the logit play the part of the paper's two networks, and
+    products of pairs of the other columns (of up to 10) let, say, a common neighbour count less between nodes
+    of high degree. The sum of negative log-likelihoods plus ``penalty / 2`` times the squared coefficients
+    (of columns scaled to unit deviation; straight lines count 0.1, bends 1, products 3) is minimised by
+    damped Newton steps in float64. The fit has seen its own links, so a last step asks 5 held-out folds: the
+    slope of Platt scaling on their logits at the chosen penalty, within 0.01 and 2, multiplies all terms, and
+    the intercept then makes the mean probability the share of links. With ``monotone=True`` the logit's curve
+    rises between its knots and products with it are built of factors that keep the sign, all with
+    coefficients >= 0.
 
     With a single column, or ``features="logit"``, it is a smooth one-dimensional map. If X has not the seven
     columns of the feature kind ``"structural"``, every column after the logit is a feature of its own, and
@@ -126,6 +130,7 @@ class StructuralCalibrator(Calibrator):
         "values_": 1,
         "starts_": 1,
         "products_": 2,
+        "pairs_": 2,
         "penalty_": float,
         "slope_": float,
         "n_iter_": int,
@@ -142,6 +147,7 @@ class StructuralCalibrator(Calibrator):
     values_: FloatArray
     starts_: FloatArray
     products_: FloatArray
+    pairs_: FloatArray
     penalty_: float
     slope_: float
     n_iter_: int
@@ -171,8 +177,8 @@ class StructuralCalibrator(Calibrator):
         -------
         dict of str to ndarray of shape (n,)
             ``intercept`` (with the offset of ``refresh``), ``logit`` and a term for each column used
-            (``terms_``); each but the intercept has
-            mean 0 over the calibration links. Added up in this order they are :meth:`decision_function`.
+            (``terms_``); each but the intercept has mean 0 over the calibration links. A product of two
+            columns counts half for each. Added up in this order they are :meth:`decision_function`.
         """
         X = self._check_predict(X)
         columns = self._model().contributions(X[:, self.columns_])
@@ -221,7 +227,7 @@ class StructuralCalibrator(Calibrator):
         self.scale_, self.mean_, self.deviation_ = basis.scale, basis.mean, basis.deviation
         self.knots_, self.values_ = np.concatenate(basis.knots), np.concatenate(model.curves)
         self.starts_ = np.cumsum([0.0, *map(len, basis.knots)])
-        self.products_ = model.products
+        self.products_, self.pairs_ = model.products, model.pairs
         self.n_iter_, self.converged_ = solution.n_iter, solution.converged
         if not solution.converged:
             warnings.warn(
@@ -234,7 +240,7 @@ class StructuralCalibrator(Calibrator):
         inner = self.starts_[1:-1].astype(np.intp)
         knots, values = np.split(self.knots_, inner), np.split(self.values_, inner)
         basis = AdditiveBasis(self.scale_, self.mean_, self.deviation_, tuple(knots))
-        return AdditiveModel(basis, tuple(values), self.products_)
+        return AdditiveModel(basis, tuple(values), self.products_, self.pairs_)
 
     def _decision(self, X: FloatArray) -> FloatArray:
         total = np.full(len(X), self.intercept_)

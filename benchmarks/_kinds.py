@@ -1,0 +1,88 @@
+"""Links of one trained predictor under the three kinds of non-links, kept on disk."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linkcal.data import NEGATIVE_KINDS, LinkSplit
+from linkcal.experiments.cells import SweepPlan, TrainingJob
+from linkcal.experiments.graphs import load_graph, split_graph
+from linkcal.experiments.score_files import load_scores, save_scores
+from linkcal.experiments.store import Store
+from linkcal.experiments.training_stage import train_and_store
+from linkcal.features import LinkScores, score_links
+from linkcal.models import load_model
+
+#: Parts that are scored: calibrators are fitted on the first and measured on the second.
+PARTS = ("val", "test")
+
+Arrays = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class KindCell:
+    """Scored links of one data set, model and seed, by kind of non-links and part."""
+
+    dataset: str
+    model: str
+    seed: int
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.dataset}-{self.model}-{self.seed}"
+
+    def scores(self, kind: str, part: str) -> LinkScores:
+        """Scores of ``val`` or ``test`` with non-links of a kind; each pair's own edge is absent."""
+        return load_scores(self.folder / f"{kind}-{part}.npz")[0]
+
+    def links(self, kind: str, part: str, features: str = "structural") -> Arrays:
+        """X with the logit in column 0, and y."""
+        return self.scores(kind, part).to_arrays(features)
+
+
+def job_for(dataset: str, model: str, seed: int) -> TrainingJob:
+    """Training of a model on its default preset, as a sweep makes it."""
+    return SweepPlan([dataset], [model], [seed], [0], ["val"]).jobs()[0]
+
+
+def load_kind_cell(dataset: str, model: str, seed: int, store: Path, trainings: Path) -> KindCell:
+    """The cell in ``STORE/links``; trained and scored first where that has not been done.
+
+    `trainings` is the store of a sweep: what it has is not trained again, what it lacks is added to it.
+    """
+    folder = store / "links" / f"{dataset}-{model}-{seed}"
+    if not folder.is_dir():
+        job, place = job_for(dataset, model, seed), Store(trainings)
+        if not place.has_training(job):
+            with place.locked(job, wait=True):
+                resources: dict[str, Any] = {"engine": "local", "jobs": 1, "threads": 1}
+                train_and_store(place, job, partial(load_graph, job.config), resources=resources)
+        _score(job, place.training_folder(job), folder)
+    return KindCell(dataset, model, seed, folder)
+
+
+def _score(job: TrainingJob, training: Path, folder: Path) -> None:
+    """One model, trained beside uniform non-links, scores the links of all kinds; positives are the same."""
+    model, graph = load_model(training), load_graph(job.config)
+    if isinstance(graph, LinkSplit):
+        raise SystemExit(f"{job.title}: an official split has its own non-links")
+    unfinished = folder.with_name(f".{folder.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    message = None
+    for kind in NEGATIVE_KINDS:
+        split = split_graph(replace(job.config, negatives=kind), graph)
+        message = model.prepare(split.graph) if message is None else message
+        for part in PARTS:
+            pairs = split.part(part)
+            scores = score_links(model, message, pairs)
+            save_scores(scores, pairs.edge_label_index, unfinished / f"{kind}-{part}.npz")
+    unfinished.rename(folder)
