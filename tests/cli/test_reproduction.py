@@ -76,7 +76,7 @@ def test_figures_of_a_sweep(cli, store, tmp_path):
             "must have the columns calibrator, part",
         ),
         ("metrics.csv", b"calibrator,part,metric,value\nplatt,test,ece,0.1x\n", "could not convert"),
-        ("metrics.csv", 0.5, "must have as many values for each of uncalibrated, isotonic"),
+        ("metrics.csv", 50, "must have as many values for each of uncalibrated, isotonic"),
         ("metrics.csv", None, "must be a whole file of measured values, got"),
     ],
 )
@@ -87,7 +87,8 @@ def test_a_damaged_cell_is_one_line(cli, store, file, content, message):
         if content is None:
             path.unlink()
         else:
-            path.write_bytes(whole[: int(content * len(whole))] if isinstance(content, float) else content)
+            lines = whole.splitlines(keepends=True)
+            path.write_bytes(b"".join(lines[:content]) if isinstance(content, int) else content)
         answer = cli("tables", "--store", store)
     finally:
         path.write_bytes(whole)
