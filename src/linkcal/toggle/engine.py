@@ -71,7 +71,7 @@ class ToggleEngine:
     Raises
     ------
     UnsupportedModelError
-        If the model caches its graph, or the asked method is not exact for it.
+        If the model caches its graph or is not deterministic, or the asked method is not exact for it.
     InputError
         If `undirected` and some edge stands in one direction only.
     """
@@ -222,6 +222,13 @@ class ToggleEngine:
         return _joined(partial(khop_endpoints, self.predictor, self.x, extractor))
 
     def _pair_by_pair(self) -> ToggleFunction:
+        again = encode(self.predictor, self.x, self.edge_index, self.edge_weight)
+        finite = self.z.isfinite()
+        if again.shape != self.z.shape or not _agree(again[finite], self.z[finite]):
+            raise UnsupportedModelError(
+                "model.encode must be deterministic in evaluation mode, got other embeddings from a second "
+                "call: is dropout or sampling left on, or does the model keep a state?"
+            )
         return _joined(
             partial(
                 naive_endpoints,
@@ -238,7 +245,8 @@ class ToggleEngine:
 def _tolerance(z: Tensor) -> float:
     """Rounding error allowed between two ways to compute `z`."""
     scale = float(z.abs().max()) if z.numel() else 0.0
-    return (1e-9 if z.dtype == torch.float64 else 1e-4) * max(scale, 1.0)
+    relative = 1e-9 if z.dtype == torch.float64 else max(1e-4, torch.finfo(z.dtype).eps)
+    return relative * max(scale, 1.0)
 
 
 def _agree(ours: Tensor, theirs: Tensor) -> bool:
@@ -261,7 +269,8 @@ def _joined(endpoints: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Tog
 def embed_and_score(model: nn.Module, rows: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """Link embeddings [L, d] and logits [L] of pairs [2, L] of `rows`."""
     h = link_embedding_of(model, rows, index)
-    if isinstance(model, LinkPredictor) and type(model).decode is LinkPredictor.decode:
-        return h, model.head(h)  # what decode would do, without embedding the pairs again
+    known = isinstance(model, LinkPredictor) and type(model).decode is LinkPredictor.decode
+    if known and "decode" not in vars(model):
+        return h, model.head(h)  # type: ignore[operator]  # what decode would do, without embedding the pairs again
     logit: Tensor = model.decode(rows, index)  # type: ignore[operator]
     return h, logit
