@@ -24,7 +24,7 @@ from linkcal.toggle.khop import (
 from linkcal.toggle.naive import encode, naive_endpoints
 from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse_stateful
 from linkcal.toggle.result import ToggledEmbeddings
-from linkcal.toggle.watching import evaluating, is_plain, watching_messages
+from linkcal.toggle.watching import evaluating, watching_messages
 
 __all__ = ["METHODS", "Method", "ToggleEngine"]
 
@@ -178,14 +178,13 @@ class ToggleEngine:
     def _known_and_large(self, method: Method, sample: Tensor) -> bool:
         """Get ready without running ``encode`` on a large graph; False where that is not possible.
 
-        The layers' own sums give z. The model confirms them on the subgraphs around some pairs, and has no
-        hooks or replaced methods by which it might do something else elsewhere.
+        The layers' own sums give z, and the model confirms them on the subgraphs around some pairs.
         """
         known = recognise(unwrap_link_predictor(self.predictor))
         if not isinstance(known, Recognised) or self.edge_weight is not None or not sample.size(1):
             return False
         features = known.node_features(self.x)
-        if features.dtype not in (torch.float32, torch.float64) or not is_plain(self.predictor):
+        if features.dtype not in (torch.float32, torch.float64):
             return False
         # The first layer's message of one node tells how wide they are.
         width = known.layers[0].message(features[:1]).size(1) * features.element_size()
@@ -250,7 +249,7 @@ def _tolerance(z: Tensor) -> float:
 
 
 def _agree(ours: Tensor, theirs: Tensor) -> bool:
-    """Whether two forward passes agree to rounding: forward hooks or patched methods would show here."""
+    """Whether two forward passes agree to rounding: methods replaced in a class would show here."""
     if ours.shape != theirs.shape:
         return False
     return not theirs.numel() or bool((ours - theirs).abs().max() <= _tolerance(theirs))

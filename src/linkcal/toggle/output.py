@@ -69,9 +69,7 @@ class OutputArrays:
 def _writable(array: Any, name: str) -> Tensor:
     if isinstance(array, Tensor):
         if array.requires_grad or array.device.type == "meta" or array.layout != torch.strided:
-            kind = (
-                "one that requires a gradient" if array.requires_grad else f"{array.layout}, {array.device}"
-            )
+            kind = "a gradient required" if array.requires_grad else f"{array.layout} on {array.device}"
             raise InputError(f"{name} must be a plain tensor, got {kind}")
         return array
     if not isinstance(array, np.ndarray) or not array.flags.writeable:

@@ -2,7 +2,8 @@
 
 Only encoders whose ``forward`` is known line by line are recognised: linkcal's own models, PyG's ``BasicGNN``
 family, and PyG's ``GAE`` around one of these. A user's own ``encode`` may do anything between its
-layers (skip connections, normalisation over nodes), so looking at its submodules would be guessing.
+layers (skip connections, normalisation over nodes), so looking at its submodules would be guessing. So may a
+hook, or a method replaced on the instance.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN, GIN, PEG, SAGE, VGAE, PEGConv
 from linkcal.toggle.algebra import Layer
 from linkcal.toggle.steps import AddBias, bias_step, followed_by_step, mlp_steps
+from linkcal.toggle.watching import is_plain
 
 __all__ = ["Recognised", "Unrecognised", "recognise", "refuse_stateful"]
 
@@ -69,6 +71,8 @@ def refuse_stateful(model: nn.Module) -> None:
 
 def recognise(model: nn.Module, *, weighted: bool = False) -> Recognised | Unrecognised:
     """Layers of the model's encoder, with edge weights or without, or the reason why they are not known."""
+    if not is_plain(model):
+        return Unrecognised("hooks or methods replaced on the instance may change what its layers do")
     try:
         return _with_weights(model) if weighted else _recognise(model)
     except _NotKnownError as error:
