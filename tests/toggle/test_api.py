@@ -94,6 +94,25 @@ def test_refuses_a_module_without_encode():
         toggle(nn.Linear(2, 2))
 
 
+def test_refuses_a_model_that_draws_at_random():
+    """Dropout that is not told the mode stays on in evaluation mode, too."""
+
+    class Dropping(Halved):
+        def encode(self, x, edge_index):
+            return nn.functional.dropout(super().encode(x, edge_index), 0.5)
+
+    model = seeded(Dropping, 0)
+    for method in ("auto", "naive"):
+        with pytest.raises(UnsupportedModelError, match="must be deterministic in evaluation mode"):
+            toggle(model, method=method, decode_returns="probabilities")
+
+
+def test_a_model_whose_output_is_not_finite_is_still_deterministic():
+    model = model_of(GCN)
+    nn.init.constant_(model.gnn.convs[0].bias, float("nan"))
+    assert bool(toggle(model, method="naive").absent.isnan().all())
+
+
 @pytest.mark.parametrize("method", ["fast", "delta"])
 def test_fast_methods_say_why_a_model_is_not_theirs(method):
     model = seeded(lambda: pyg.GAE(pyg.GAT(4, 6, 2, 3, heads=1)), 0)
@@ -235,6 +254,13 @@ def test_probabilities_become_logits():
     toggled = toggle(seeded(Halved, 3), decode_returns="probabilities")
     torch.testing.assert_close(toggled.logit_absent, toggled.absent.sum(dim=-1) / 2, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(toggled.logit_present, toggled.present.sum(dim=-1) / 2, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["auto", "naive"])
+def test_a_decode_replaced_on_the_instance_is_the_one_that_counts(method):
+    model = model_of(GCN)
+    model.decode = lambda z, edge_label_index: torch.full((edge_label_index.size(1),), 7.0)
+    assert toggle(model, method=method).logit_absent.tolist() == [7.0] * CASE.pairs.size(1)
 
 
 def test_what_decode_returns_must_be_declared():

@@ -52,10 +52,10 @@ def test_iterator_gives_consecutive_blocks():
     assert stop == pairs.size(1)
 
 
-def test_iterator_does_the_work_per_graph_once():
+def test_iterator_does_the_work_per_graph_once(monkeypatch):
     model = model_of("gcn")
-    calls = []
-    model.gnn.register_forward_hook(lambda *_: calls.append(1))
+    calls, given_encode = [], GCN.encode
+    monkeypatch.setattr(GCN, "encode", lambda *given: (calls.append(1), given_encode(*given))[1])
     for _ in iter_toggled(model, X, CASE.edge_index, many_pairs(), block_size=50):
         pass
     assert len(calls) == 1
@@ -112,6 +112,17 @@ def test_results_go_into_the_given_arrays(kind, tmp_path):
             r"must be torch.float32 of shape \[8, 7\], got .* \[8, 6\]",
         ),
         ({"logit_absent": np.zeros(8)}, r"out\['logit_absent'\] must be torch.float32 .*, got torch.float64"),
+        (
+            {"absent": np.zeros((8, 7), ">f4")},
+            r"an array that torch can share, .* got >f4 with",
+        ),
+        ({"absent": np.zeros((8, 7), np.float32)[::-1]}, r"with strides >= 0, got .* strides \(-28, 4\)"),
+        (
+            {"absent": torch.zeros(8, 7, requires_grad=True)},
+            r"plain tensor, got a gradient required",
+        ),
+        ({"absent": torch.zeros(8, 7, device="meta")}, r"plain tensor, got torch.strided on meta"),
+        ({"in_graph": np.zeros(8, np.uint8)}, r"must be torch.bool of shape \[8\], got torch.uint8"),
         ({"present": [0.0]}, r"out\['present'\] must be a writable array or tensor, got list"),
         ({"extra": np.zeros(8)}, r"out must have the keys absent, .*, got .*extra"),
     ],
@@ -121,6 +132,13 @@ def test_refuses_arrays_that_do_not_fit(change, message):
     out = arrays(8, 7, "array", None) | change
     with pytest.raises(InputError, match=message):
         toggle_edges(model_of("gcn"), X, CASE.edge_index, pairs, out=out)
+
+
+def test_nothing_is_written_where_one_array_does_not_fit():
+    out = arrays(8, 7, "array", None) | {"in_graph": np.zeros(8, np.uint8)}
+    with pytest.raises(InputError):
+        toggle_edges(model_of("gcn"), X, CASE.edge_index, many_pairs()[:, :8], out=out)
+    assert not any(array.any() for array in out.values())
 
 
 def test_refuses_read_only_arrays():

@@ -222,6 +222,20 @@ def test_refuses_an_encoder_tied_to_its_nodes():
     assert toggle_edges(seeded(Tied, 0), X, CASE.edge_index, CASE.pairs).method == "naive"
 
 
+@pytest.mark.parametrize("error", [AssertionError, KeyError, TypeError])
+def test_an_encoder_that_refuses_subgraphs_goes_pair_by_pair(error):
+    class Counting(Stack):
+        def encode(self, x, edge_index):
+            if x.size(0) != 30:
+                raise error
+            return super().encode(x, edge_index)
+
+    model = seeded(lambda: Counting(pyg.GATConv(3, 3)), 0)
+    with pytest.raises(UnsupportedModelError, match=f"must run on subgraphs .* got {error.__name__}"):
+        khop(model)
+    assert toggle_edges(model, X, CASE.edge_index, CASE.pairs).method == "naive"
+
+
 def test_own_message_passing_needs_num_hops():
     class Dense(Stack):
         def encode(self, x, edge_index):

@@ -97,7 +97,8 @@ def toggle_edges(
         If a tensor has the wrong shape, an index is out of range, a pair joins a node to itself,
         `undirected` is True and some edge stands in one direction only, or an array of `out` does not fit.
     UnsupportedModelError
-        If the model lacks a method or caches its graph, or the asked method is not exact for the model.
+        If the model lacks a method, caches its graph or is not deterministic in evaluation mode, or the asked
+        method is not exact for the model.
 
     Notes
     -----

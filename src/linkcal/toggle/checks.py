@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linkcal._validation import check_edge_index
+from linkcal._validation import check_edge_index, check_positive_float
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import PairPredictor, unwrap_link_predictor
 
@@ -49,8 +49,7 @@ def check_weights(
     wrong = ~(torch.isfinite(edge_weight) & (edge_weight >= 0))
     if bool(wrong.any()):
         raise InputError(f"edge_weight must be finite and >= 0, got {float(edge_weight[wrong][0])}")
-    if not 0.0 <= insert_weight < float("inf"):
-        raise InputError(f"insert_weight must be finite and >= 0, got {insert_weight!r}")
+    check_positive_float(insert_weight, "insert_weight", zero=True)
     takes: Any = None
     if not isinstance(predictor, PairPredictor):
         takes = inspect.signature(unwrap_link_predictor(predictor).encode).parameters  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from linkcal.toggle.khop import (
 from linkcal.toggle.naive import encode, naive_endpoints
 from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse_stateful
 from linkcal.toggle.result import ToggledEmbeddings
-from linkcal.toggle.watching import evaluating, is_plain, watching_messages
+from linkcal.toggle.watching import evaluating, watching_messages
 
 __all__ = ["METHODS", "Method", "ToggleEngine"]
 
@@ -71,7 +71,7 @@ class ToggleEngine:
     Raises
     ------
     UnsupportedModelError
-        If the model caches its graph, or the asked method is not exact for it.
+        If the model caches its graph or is not deterministic, or the asked method is not exact for it.
     InputError
         If `undirected` and some edge stands in one direction only.
     """
@@ -178,14 +178,13 @@ class ToggleEngine:
     def _known_and_large(self, method: Method, sample: Tensor) -> bool:
         """Get ready without running ``encode`` on a large graph; False where that is not possible.
 
-        The layers' own sums give z. The model confirms them on the subgraphs around some pairs, and has no
-        hooks or replaced methods by which it might do something else elsewhere.
+        The layers' own sums give z, and the model confirms them on the subgraphs around some pairs.
         """
         known = recognise(unwrap_link_predictor(self.predictor))
         if not isinstance(known, Recognised) or self.edge_weight is not None or not sample.size(1):
             return False
         features = known.node_features(self.x)
-        if features.dtype not in (torch.float32, torch.float64) or not is_plain(self.predictor):
+        if features.dtype not in (torch.float32, torch.float64):
             return False
         # The first layer's message of one node tells how wide they are.
         width = known.layers[0].message(features[:1]).size(1) * features.element_size()
@@ -222,6 +221,13 @@ class ToggleEngine:
         return _joined(partial(khop_endpoints, self.predictor, self.x, extractor))
 
     def _pair_by_pair(self) -> ToggleFunction:
+        again = encode(self.predictor, self.x, self.edge_index, self.edge_weight)
+        finite = self.z.isfinite()
+        if again.shape != self.z.shape or not _agree(again[finite], self.z[finite]):
+            raise UnsupportedModelError(
+                "model.encode must be deterministic in evaluation mode, got other embeddings from a second "
+                "call: is dropout or sampling left on, or does the model keep a state?"
+            )
         return _joined(
             partial(
                 naive_endpoints,
@@ -238,11 +244,12 @@ class ToggleEngine:
 def _tolerance(z: Tensor) -> float:
     """Rounding error allowed between two ways to compute `z`."""
     scale = float(z.abs().max()) if z.numel() else 0.0
-    return (1e-9 if z.dtype == torch.float64 else 1e-4) * max(scale, 1.0)
+    relative = 1e-9 if z.dtype == torch.float64 else max(1e-4, torch.finfo(z.dtype).eps)
+    return relative * max(scale, 1.0)
 
 
 def _agree(ours: Tensor, theirs: Tensor) -> bool:
-    """Whether two forward passes agree to rounding: forward hooks or patched methods would show here."""
+    """Whether two forward passes agree to rounding: methods replaced in a class would show here."""
     if ours.shape != theirs.shape:
         return False
     return not theirs.numel() or bool((ours - theirs).abs().max() <= _tolerance(theirs))
@@ -261,7 +268,8 @@ def _joined(endpoints: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Tog
 def embed_and_score(model: nn.Module, rows: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """Link embeddings [L, d] and logits [L] of pairs [2, L] of `rows`."""
     h = link_embedding_of(model, rows, index)
-    if isinstance(model, LinkPredictor) and type(model).decode is LinkPredictor.decode:
-        return h, model.head(h)  # what decode would do, without embedding the pairs again
+    known = isinstance(model, LinkPredictor) and type(model).decode is LinkPredictor.decode
+    if known and "decode" not in vars(model):
+        return h, model.head(h)  # type: ignore[operator]  # what decode would do, without embedding the pairs again
     logit: Tensor = model.decode(rows, index)  # type: ignore[operator]
     return h, logit

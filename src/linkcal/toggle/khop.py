@@ -283,7 +283,9 @@ def verify_khop(
     nothing = torch.zeros(some.size(1), dtype=torch.bool, device=some.device)
     try:
         found = torch.cat(khop_endpoints(model, x, extractor, some, nothing, toggle=False))
-    except (RuntimeError, IndexError, ValueError) as error:
+    except UnsupportedModelError:
+        raise
+    except (AssertionError, LookupError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise UnsupportedModelError(
             f"model.encode must run on subgraphs for method 'khop', got {type(error).__name__}: {reason[0]}"

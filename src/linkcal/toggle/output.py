@@ -31,7 +31,8 @@ class OutputArrays:
     Raises
     ------
     InputError
-        If a name is missing or unknown, or an array has not L rows or cannot be written to.
+        If a name is missing or unknown, or an array has not L rows or cannot be written to; from ``write``,
+        if an array has not the width or dtype of the results.
     """
 
     def __init__(self, arrays: Mapping[str, Any], num_pairs: int) -> None:
@@ -49,7 +50,7 @@ class OutputArrays:
         return cls({name: b.new_empty((num_pairs, *b.shape[1:])) for name, b in blocks.items()}, num_pairs)
 
     def write(self, rows: slice, block: ToggledEmbeddings) -> None:
-        """Copy a block to its rows; shape and dtype must be those of the arrays."""
+        """Copy a block to its rows; shape and dtype must be those of the arrays, or nothing is written."""
         for name, tensor in self.tensors.items():
             values: Tensor = getattr(block, name)
             if tensor.shape[1:] != values.shape[1:] or tensor.dtype != values.dtype:
@@ -57,7 +58,8 @@ class OutputArrays:
                     f"out[{name!r}] must be {values.dtype} of shape {[tensor.size(0), *values.shape[1:]]}, "
                     f"got {tensor.dtype} {list(tensor.shape)}"
                 )
-            tensor[rows] = values
+        for name, tensor in self.tensors.items():
+            tensor[rows] = getattr(block, name)
 
     def result(self, method: str) -> ToggledEmbeddings:
         """The arrays as a result; nothing is copied."""
@@ -66,8 +68,17 @@ class OutputArrays:
 
 def _writable(array: Any, name: str) -> Tensor:
     if isinstance(array, Tensor):
+        if array.requires_grad or array.device.type == "meta" or array.layout != torch.strided:
+            kind = "a gradient required" if array.requires_grad else f"{array.layout} on {array.device}"
+            raise InputError(f"{name} must be a plain tensor, got {kind}")
         return array
     if not isinstance(array, np.ndarray) or not array.flags.writeable:
         kind = "a read-only array" if isinstance(array, np.ndarray) else type(array).__name__
         raise InputError(f"{name} must be a writable array or tensor, got {kind}")
-    return torch.from_numpy(array)
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{name} must be an array that torch can share, in native byte order and with strides >= 0, got "
+            f"{array.dtype.str} with strides {array.strides}"
+        ) from error

@@ -155,11 +155,11 @@ def expand(indptr: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
 
 def arcs_per_pair(graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, depth: int) -> Tensor:
     """Upper bound on the arcs that one pair lists in any layer, [L], int64."""
-    degree = torch.maximum(graph.indptr.diff(), receivers.indptr.diff())
-    reach = degree
+    reach = torch.maximum(graph.indptr.diff(), receivers.indptr.diff())
     for _ in range(depth - 2):
-        # In floats: the bound may exceed int64 long before it is used as one.
         reach = reach + torch.zeros_like(reach).index_add_(0, graph.receivers, reach[graph.senders])
+        # A pair cannot list more than all arcs, and unbounded the walks of a deep model overflow.
+        reach = reach.clamp(max=graph.senders.numel())
     return 2 + reach[pairs[0]] + reach[pairs[1]]
 
 

@@ -1,8 +1,9 @@
 """Read a model's encoder as layers of the toggle algebra, or say why that is not possible.
 
 Only encoders whose ``forward`` is known line by line are recognised: linkcal's own models, PyG's ``BasicGNN``
-family, and PyG's ``GAE`` / ``VGAE`` around one of these. A user's own ``encode`` may do anything between its
-layers (skip connections, normalisation over nodes), so looking at its submodules would be guessing.
+family, and PyG's ``GAE`` around one of these. A user's own ``encode`` may do anything between its
+layers (skip connections, normalisation over nodes), so looking at its submodules would be guessing. So may a
+hook, or a method replaced on the instance.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN, GIN, PEG, SAGE, VGAE, PEGConv
 from linkcal.toggle.algebra import Layer
 from linkcal.toggle.steps import AddBias, bias_step, followed_by_step, mlp_steps
+from linkcal.toggle.watching import is_plain
 
 __all__ = ["Recognised", "Unrecognised", "recognise", "refuse_stateful"]
 
@@ -69,6 +71,8 @@ def refuse_stateful(model: nn.Module) -> None:
 
 def recognise(model: nn.Module, *, weighted: bool = False) -> Recognised | Unrecognised:
     """Layers of the model's encoder, with edge weights or without, or the reason why they are not known."""
+    if not is_plain(model):
+        return Unrecognised("hooks or methods replaced on the instance may change what its layers do")
     try:
         return _with_weights(model) if weighted else _recognise(model)
     except _NotKnownError as error:
@@ -158,7 +162,7 @@ def _conv_layer(conv: nn.Module) -> Layer:
     kind = type(conv)
     if not isinstance(conv, MessagePassing) or conv.flow != "source_to_target":
         raise _NotKnownError(f"the layer {kind.__name__} does not pass messages from source to target")
-    if kind is GCNConv:
+    if kind is GCNConv and conv.aggr in ("sum", "add"):
         return _gcn_layer(conv)
     if kind is SAGEConv and conv.aggr in ("mean", "sum", "add"):
         message: Callable[[Tensor], Tensor] = _weight_of(conv.lin_l)
@@ -260,7 +264,10 @@ _ROW_WISE = (
 _RELU: tuple[nn.Module, ...] = (nn.ReLU(),)
 
 
-def _require_row_wise(module: nn.Module) -> None:
+def _require_row_wise(module: Any) -> None:
+    if not isinstance(module, nn.Module):
+        name = getattr(module, "__name__", type(module).__name__)
+        raise _NotKnownError(f"the function {name} is not known to treat every node alone")
     for part in module.modules():
         if type(part) not in _ROW_WISE:
             raise _NotKnownError(f"{type(part).__name__} is not known to treat every node alone")
@@ -268,9 +275,11 @@ def _require_row_wise(module: nn.Module) -> None:
             raise _NotKnownError("BatchNorm1d without running statistics mixes the nodes")
         if isinstance(part, pyg.LayerNorm) and part.mode != "node":
             raise _NotKnownError(f"LayerNorm(mode={part.mode!r}) mixes the nodes")
+        if isinstance(part, pyg.MLP) and part.act is not None:
+            _require_row_wise(part.act)  # a plain function is not among the modules
 
 
-def _followed_by(layer: Layer, modules: tuple[nn.Module, ...]) -> Layer:
+def _followed_by(layer: Layer, modules: tuple[Any, ...]) -> Layer:
     """The layer with row-wise modules (norm, activation, linear map) appended to its update."""
     for module in modules:
         _require_row_wise(module)

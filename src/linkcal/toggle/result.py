@@ -23,7 +23,8 @@ class ToggledEmbeddings:
         Whether the pair is an edge of the graph as given. Where it is, `present` is the untouched graph and
         `absent` is recomputed; elsewhere the other way round.
     method : str
-        How they were computed: ``"naive"`` or the name of a kernel.
+        What computed them: ``"kernel"``, ``"delta"``, ``"khop"``, ``"naive"``, or ``"pairwise"`` where the
+        model embeds pairs itself.
 
     Examples
     --------

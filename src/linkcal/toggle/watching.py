@@ -62,10 +62,10 @@ def watching_messages(model: nn.Module) -> Iterator[_Watched]:
 
 
 def is_plain(model: nn.Module) -> bool:
-    """Whether no module has hooks or a method replaced on the instance."""
+    """Whether no module has hooks that a forward pass runs, or a method replaced on the instance."""
     for module in model.modules():
         state = vars(module)
-        hooked = any(value for name, value in state.items() if name.endswith("_hooks"))
+        hooked = any(state[name] for name in state if name.endswith(("forward_hooks", "forward_pre_hooks")))
         if hooked or any(callable(getattr(type(module), name, None)) for name in state):
             return False
     return True

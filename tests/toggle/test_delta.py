@@ -1,0 +1,43 @@
+"""Delta propagation in blocks: the bound on what a pair lists, and results that do not depend on it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from linkcal.toggle.cache import forward_with_cache
+from linkcal.toggle.delta import delta_endpoints
+from linkcal.toggle.graph import ToggleGraph
+from linkcal.toggle.pair_rows import arcs_per_pair, split_by_cost
+from linkcal.toggle.recognise import Recognised, recognise
+
+from .cases import MODELS, build_case, features, seeded
+
+CASE = build_case(30, ["random", "star", "clique", "twins"], 21, undirected=True, loops=False, repeats=False)
+GRAPH = ToggleGraph.from_edge_index(CASE.edge_index, 30, undirected=True)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_blocks_of_single_pairs_change_nothing(name):
+    model = seeded(lambda: MODELS[name](4, 5, 3, num_layers=3), 0).double().eval()
+    known = recognise(model)
+    assert isinstance(known, Recognised)
+    with torch.no_grad():
+        caches = forward_with_cache(known.layers, GRAPH, features(30, 4, torch.float64))[1]
+        insert = ~GRAPH.contains(CASE.pairs)
+        whole = delta_endpoints(caches, GRAPH, CASE.pairs, insert)
+        single = delta_endpoints(caches, GRAPH, CASE.pairs, insert, max_block_arcs=1)
+    for ours, theirs in zip(single, whole, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 14])
+def test_a_pair_lists_no_more_than_all_arcs(depth):
+    """Walks of 12 steps in a clique of 40 nodes are more than an int64 counts."""
+    arcs = torch.tensor([(i, j) for i in range(40) for j in range(40) if i != j]).T
+    graph = ToggleGraph.from_edge_index(arcs, 40, undirected=True)
+    pairs = torch.tensor([[0, 1, 2], [3, 4, 5]])
+    cost = arcs_per_pair(graph, graph, pairs, depth)
+    expected = 2 * 39 if depth < 3 else 2 * arcs.size(1)
+    assert cost.tolist() == [2 + expected] * 3
+    assert split_by_cost(cost, 2 * int(cost[0])) == [slice(0, 2), slice(2, 3)]
