@@ -178,15 +178,15 @@ def _transferred(y: NDArray[np.int64], logit: NDArray[np.float64]) -> dict[str, 
 
 
 def _write_json(table: pd.DataFrame, command: str, path: Path) -> None:
-    """Measured values of every cell, without the intermediate ones."""
-    rounded = table.drop(columns=["links"]).astype(object)
-    numbers = table.select_dtypes("float").columns
-    rounded[numbers] = table[numbers].round(5).astype(object).where(table[numbers].notna(), None)
-    lines = [json.dumps(row) for row in rounded.to_numpy().tolist()]
-    head = (
-        f'{{"command": {json.dumps(command)},\n"columns": {json.dumps(list(rounded.columns))},\n"rows": [\n'
-    )
-    path.write_text(head + ",\n".join(lines) + "\n]}\n", encoding="utf-8")
+    """Measured values of every cell, one list of rows for each kind of table."""
+    parts = []
+    for name, rows in table.groupby("table", sort=False):
+        shown = rows.drop(columns="table").dropna(axis="columns", how="all")
+        lines = ",\n".join(json.dumps(row) for row in shown.round(5).astype(object).to_numpy().tolist())
+        head = f'{json.dumps(name)}: {{"columns": {json.dumps(list(shown.columns))}, "rows": [\n'
+        parts.append(f"{head}{lines}\n]}}")
+    text = f'{{"command": {json.dumps(command)},\n' + ",\n".join(parts) + "}\n"
+    path.write_text(text, encoding="utf-8")
 
 
 def _options() -> argparse.Namespace:
