@@ -273,6 +273,7 @@ def test_ranks_better_than_the_logit_where_the_graph_knows_more():
     assert auc["Platt"] > auc["Histogram"]
 
 
+@settings(deadline=None)
 @given(
     values=st.lists(st.integers(-5, 5), min_size=1, max_size=12),
     data=st.data(),
