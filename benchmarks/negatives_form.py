@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
 from linkcal._files import written_whole
+from linkcal._random import numpy_stream
 from linkcal.calibrators import StructuralCalibrator, _additive
 from linkcal.data import NEGATIVE_KINDS
 from linkcal.metrics import calibration_floor, expected_calibration_error, negative_log_likelihood
@@ -75,8 +76,9 @@ def _measured_once(cell: KindCell, store: Path) -> list[dict[str, Any]]:
 def _halves(cell: KindCell, kind: str) -> list[dict[str, Any]]:
     X, y = cell.links(kind, "val")
     rows = []
-    for fit, test in StratifiedKFold(2, shuffle=True, random_state=cell.seed).split(X, y):
-        rng = np.random.default_rng(cell.seed)
+    for fold, (fit, test) in enumerate(StratifiedKFold(2, shuffle=True, random_state=cell.seed).split(X, y)):
+        # A stream for each fit: shared draws would not average out over cells.
+        rng = numpy_stream(cell.seed, f"form {cell.dataset} {cell.model} {kind} {fold}")
         plain = _fitted(X[fit], y[fit], products=False)
         truth, truth_test = (plain.predict_proba(X[rows_])[:, 1] for rows_ in (fit, test))
         drawn, drawn_test = (
