@@ -20,9 +20,8 @@ _CLIP = (0.002, 0.998)
 # cross-validation inside the validation links of Cora, CiteSeer and Bitcoin Alpha.
 _LINEAR, _HINGE, _PRODUCT = 0.1, 1.0, 3.0
 
-# Products of pairs of columns, chosen in the same way under all three kinds of non-links: without them the
-# excess of the ECE under two-hop non-links is twice that under uniform ones. Their number grows with the
-# square of that of the columns, so that wider inputs have none.
+# Products of pairs of columns, chosen on halves of validation links under all three kinds of non-links. Their
+# number grows with the square of that of the columns, so that wider inputs have none.
 _PAIR, _PAIRED_COLUMNS = 3.0, 10
 
 # Finite after division by a small median, and asinh of it is below 710.

@@ -99,7 +99,8 @@ class StructuralCalibrator(Calibrator):
     the slope; all of them are fitted.
 
     The form, the relative penalties and the number of knots were chosen by cross-validation inside the
-    validation links of Cora, CiteSeer, Bitcoin Alpha and Chameleon; no test link was read.
+    validation links of Cora, CiteSeer, Bitcoin Alpha and Chameleon, the products of pairs also of Bitcoin OTC
+    and Twitch PT; no test link was read.
 
     References
     ----------
