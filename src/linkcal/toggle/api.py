@@ -193,12 +193,11 @@ def iter_toggled(
     slice(2, 3, None) [True]
     """
     size = check_positive_int(block_size, "block_size")
-    pairs = check_pairs(x, edge_label_index)
-    engine = toggle_engine(
+    engine, pairs = _engine_and_pairs(
         model,
         x,
         edge_index,
-        sample=pairs,
+        edge_label_index,
         undirected=undirected,
         method=method,
         decode_returns=decode_returns,
@@ -211,11 +210,21 @@ def iter_toggled(
 
 
 def toggle_engine(
+    model: nn.Module, x: Tensor, edge_index: Tensor, *, sample: Tensor, **options: Any
+) -> ToggleEngine | PairwiseToggle:
+    """The work per graph, done: toggles any number of pairs, call after call, by its method ``toggle``.
+
+    `sample` [2, L] are pairs on which ``"khop"`` is verified; `options` as in :func:`toggle_edges`.
+    """
+    return _engine_and_pairs(model, x, edge_index, sample, **options)[0]
+
+
+def _engine_and_pairs(
     model: nn.Module,
     x: Tensor,
     edge_index: Tensor,
+    edge_label_index: Tensor,
     *,
-    sample: Tensor,
     undirected: bool = True,
     method: Method = "auto",
     decode_returns: DecodeReturns | None = None,
@@ -223,19 +232,16 @@ def toggle_engine(
     max_batch_nodes: int = MAX_BATCH_NODES,
     edge_weight: Tensor | None = None,
     insert_weight: float = 1.0,
-) -> ToggleEngine | PairwiseToggle:
-    """The work per graph, done: toggles any number of pairs, call after call, by its method ``toggle``.
-
-    `sample` [2, L] are pairs on which ``"khop"`` is verified; all else as in :func:`toggle_edges`.
-    """
+) -> tuple[ToggleEngine | PairwiseToggle, Tensor]:
+    """The checks of everything, once (a look at wide features costs a tenth of a pass), then the engine."""
     check_choice(method, "method", METHODS)
     predictor = as_link_predictor(model, decode_returns)
-    pairs = check_pairs(x, sample)
+    pairs = check_pairs(x, edge_label_index)
     edge_index = check_edge_index(edge_index, x.size(0))
     check_weights(predictor, edge_weight, insert_weight, edge_index)
     if isinstance(predictor, PairPredictor):
-        return PairwiseToggle(predictor, x, edge_index, undirected=undirected, method=method)
-    return ToggleEngine(
+        return PairwiseToggle(predictor, x, edge_index, undirected=undirected, method=method), pairs
+    engine = ToggleEngine(
         predictor,
         x,
         edge_index,
@@ -247,6 +253,7 @@ def toggle_engine(
         edge_weight=edge_weight,
         insert_weight=float(insert_weight),
     )
+    return engine, pairs
 
 
 def toggle_in_blocks(
