@@ -98,11 +98,11 @@ def by_group(rows: pd.DataFrame, level: str) -> list[str]:
 def main() -> None:
     """Write the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--store", type=Path, required=True, help="a sweep's store or records")
+    parser.add_argument("--store", type=Path, required=True, nargs="+", help="a sweep's stores or records")
     parser.add_argument("--fit-on", default="val")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    rows = trainings(read_records(arguments.store), arguments.fit_on)
+    rows = trainings(read_records(*arguments.store), arguments.fit_on)
     lines = [
         f"# in-n-out-plus against the best of all others, fitted on {arguments.fit_on}",
         "",

@@ -10,14 +10,13 @@ import pytest
 import torch
 
 from linkcal.data import split_links
-from linkcal.exceptions import InputError, LinkcalWarning
+from linkcal.exceptions import LinkcalWarning
 from linkcal.experiments import (
     RunConfig,
     Store,
     SweepOptions,
     SweepPlan,
     cell_metrics,
-    export_records,
     read_records,
     remeasure_cell,
     run_experiment,
@@ -126,31 +125,6 @@ def test_calibrators_added_later_equal_those_fitted_at_once(store, options, tmp_
     assert {path: data for path, data in metric_bytes(tmp_path).items() if path in before} == before
     assert (tmp_path / "own/gcn~epochs=3/train-0/val/cal-1.2/metrics.csv").exists()
     assert read_records(tmp_path).equals(read_records(store))
-
-
-def test_export_reads_back_bit_for_bit(store, tmp_path):
-    records = read_records(store)
-    number = export_records(store, tmp_path / "a.csv.gz")
-    export_records(store, tmp_path / "b.csv.gz")
-    assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
-    again = read_records(tmp_path / "a.csv.gz")
-    assert again.equals(records)
-    assert list(again.dtypes) == list(records.dtypes)
-    assert number == len(records)
-    assert set(records["settings"]) == {"epochs=3"}
-    assert set(records["protocol"]) == {"default"}
-    with pytest.raises(InputError, match=r"out must end in \.csv\.gz, got a\.csv"):
-        export_records(store, tmp_path / "a.csv")
-
-
-def test_records_of_nothing_are_an_error(tmp_path):
-    with pytest.raises(InputError, match="store must hold a finished cell, got none"):
-        read_records(tmp_path)
-    with pytest.raises(InputError, match="which is not there"):
-        read_records(tmp_path / "nowhere")
-    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match="must have the columns dataset, model"):
-        read_records(tmp_path / "other.csv")
 
 
 def test_metrics_are_computed_anew_from_predictions(store, monkeypatch):

@@ -94,19 +94,24 @@ def _hyperparameters(preset: str | None, models: tuple[str, ...]) -> dict[str, A
 
 def export(
     store: Annotated[Path, typer.Argument(help="Folder of a sweep.", metavar="STORE")],
-    out: Annotated[Path, typer.Option("--out", help="File to write, .csv.gz.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write, .csv.gz or .csv.xz.")],
+    part: Annotated[
+        list[str] | None,
+        typer.Option("--part", help="Values of val or test only; may be given twice. Default: both."),
+    ] = None,
     remeasure: Annotated[
         bool, typer.Option("--remeasure", help="First compute all metrics anew from the stored predictions.")
     ] = False,
 ) -> None:
     """Write all measured values of a sweep to one small file, from which tables can be made as well."""
+    from linkcal.experiments import MEASURED_PARTS, export_records, remeasure_cell
     from linkcal.experiments import Store as SweepStore
-    from linkcal.experiments import export_records, remeasure_cell
 
     if remeasure:
         for folder in SweepStore(store).cells():
             remeasure_cell(folder)
-    log(f"{export_records(store, out):,} values: {out}")
+    number = export_records(store, out, parts=part or MEASURED_PARTS)
+    log(f"{number:,} values: {out}")
 
 
 def _run(

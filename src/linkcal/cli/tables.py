@@ -14,7 +14,12 @@ __all__ = ["tables"]
 
 def tables(
     store: Annotated[
-        Path, typer.Option("--store", help="Folder of `linkcal sweep`, or a file of its exported records.")
+        list[Path],
+        typer.Option(
+            "--store",
+            help="Folder of `linkcal sweep`, or a file of its exported records; may be given several times "
+            "for parts of one experiment.",
+        ),
     ],
     format: Annotated[  # noqa: A002
         str, typer.Option("--format", help="markdown, csv (long form, fractions) or latex.")
@@ -40,7 +45,7 @@ def tables(
     from linkcal.experiments import read_records
     from linkcal.reproduction import build_tables, choose_tables, render, write_tables
 
-    chosen = choose_tables(build_tables(read_records(store), join_settings=join_settings), table or [])
+    chosen = choose_tables(build_tables(read_records(*store), join_settings=join_settings), table or [])
     if out is not None:
         for path in write_tables(chosen, out, format=format):
             log(str(path))

@@ -15,6 +15,7 @@ from linkcal.experiments.outputs import (
     to_json,
     write_outputs,
 )
+from linkcal.experiments.predictions import MEASURED_PARTS
 from linkcal.experiments.presets import PresetFile, preset_options, read_preset, write_preset
 from linkcal.experiments.protocols import PROTOCOLS, Protocol, SplitRule, find_protocol
 from linkcal.experiments.records import RECORD_COLUMNS, export_records, read_records
@@ -35,6 +36,7 @@ __all__ = [
     "ARTIFACT_FOLDER",
     "CANDIDATES",
     "ENGINES",
+    "MEASURED_PARTS",
     "OF_PROTOCOL",
     "PROTOCOLS",
     "RECORD_COLUMNS",

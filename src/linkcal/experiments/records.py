@@ -1,22 +1,27 @@
-"""A sweep's results as one table, from the store or from the small file that is exported from it."""
+"""A sweep's results as one table: from its store, from exported files, or from several of them together."""
 
 from __future__ import annotations
 
-import gzip
-import io
 import os
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from linkcal._files import written_whole
+from linkcal._validation import check_choice
 from linkcal.exceptions import InputError
 from linkcal.experiments.cell_metrics import METRIC_COLUMNS, METRICS_FILE
 from linkcal.experiments.cells import settings_suffix
 from linkcal.experiments.config import RunConfig
+from linkcal.experiments.predictions import MEASURED_PARTS
+from linkcal.experiments.record_files import (
+    as_floats,
+    check_record_path,
+    read_record_file,
+    read_texts,
+    write_record_file,
+)
 from linkcal.experiments.store import Store, read_record
 
 __all__ = ["RECORD_COLUMNS", "export_records", "read_records"]
@@ -32,13 +37,13 @@ _INTEGERS = ("train_seed", "calibration_seed")
 _OWN_COLUMN = {"protocol": "default", "negatives": "uniform"}
 
 
-def read_records(store: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read every measured value of a sweep.
+def read_records(store: str | os.PathLike[str], *more: str | os.PathLike[str]) -> pd.DataFrame:
+    """Read every measured value of a sweep, or of several that share no cell's calibrator.
 
     Parameters
     ----------
-    store : path
-        A sweep's folder, or a file that :func:`export_records` wrote.
+    store, *more : path
+        A sweep's folder, or a file that :func:`export_records` wrote, each.
 
     Returns
     -------
@@ -52,32 +57,31 @@ def read_records(store: str | os.PathLike[str]) -> pd.DataFrame:
     ------
     InputError
         If there is no such store or file, or it holds no finished cell, or a file in it was damaged, or a
-        value is there twice.
+        value is there twice, in one of them or in two.
     """
-    path = Path(store)
-    if path.is_file():
-        frame = _read_export(path)
-    elif path.is_dir():
-        cells = Store(path).cells()
-        if not cells:
-            raise InputError(f"store must hold a finished cell, got none in {path}")
-        frame = _unique(pd.concat([_cell_records(folder) for folder in cells], ignore_index=True))
-    else:
-        raise InputError(
-            f"store must be a sweep's folder or an exported file, got {path}, which is not there"
-        )
+    frames = [_of_one(Path(each)) for each in (store, *more)]
+    frame = _unique(pd.concat(frames, ignore_index=True))
     frame = frame.sort_values(_KEYS, kind="stable", ignore_index=True)
     return frame[list(RECORD_COLUMNS)]
 
 
-def export_records(store: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
-    """Write all records of a store to one gzipped CSV file, always the same bytes for the same records.
+def export_records(
+    store: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    parts: Sequence[str] = MEASURED_PARTS,
+) -> int:
+    """Write the records of a store to one packed CSV file, always the same bytes for the same records.
+
+    A row per calibrator and part of a cell, a column per metric; every value reads back as the same float.
 
     Parameters
     ----------
     store : path
     path : path
-        Ends in ``.csv.gz``.
+        Ends in ``.csv.gz`` or, for a file of about half the size, ``.csv.xz``.
+    parts : sequence of {"val", "test"}
+        Whose values to write. Tables need those of the test links only.
 
     Returns
     -------
@@ -87,28 +91,38 @@ def export_records(store: str | os.PathLike[str], path: str | os.PathLike[str]) 
     Raises
     ------
     InputError
-        As :func:`read_records`, or if `path` ends otherwise.
+        As :func:`read_records`, or if `path` ends otherwise, or `parts` names none or an unknown one.
     """
-    target = Path(path)
-    if not target.name.endswith(".csv.gz"):
-        raise InputError(f"out must end in .csv.gz, got {target.name}")
+    target = check_record_path(Path(path))
+    if not parts:
+        raise InputError("parts must name val, test or both, got none")
+    for part in parts:
+        check_choice(part, "part", MEASURED_PARTS)
     frame = read_records(store)
-    # repr gives the shortest text that reads back as the same float.
-    text = frame.assign(value=frame["value"].map(repr)).to_csv(index=False, lineterminator="\n")
-    packed = io.BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb", filename="", mtime=0) as file:
-        file.write(text.encode())
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(target) as temporary:
-        temporary.write_bytes(packed.getvalue())
+    frame = frame[frame["part"].isin(list(parts))]
+    write_record_file(frame, target)
     return len(frame)
+
+
+def _of_one(path: Path) -> pd.DataFrame:
+    if path.is_file():
+        return _of_file(path)
+    if not path.is_dir():
+        raise InputError(
+            f"store must be a sweep's folder or an exported file, got {path}, which is not there"
+        )
+    cells = Store(path).cells()
+    if not cells:
+        raise InputError(f"store must hold a finished cell, got none in {path}")
+    return pd.concat([_cell_records(folder) for folder in cells], ignore_index=True)
 
 
 def _cell_records(folder: Path) -> pd.DataFrame:
     record = read_record(folder, "config", "calibration_seed", "calibrators")
     config = RunConfig.from_dict(record["config"])
     path = folder / METRICS_FILE
-    frame = _read_csv(path, METRIC_COLUMNS)
+    frame = read_texts(path, METRIC_COLUMNS)
+    frame["value"] = as_floats(frame["value"], path)
     measured = frame.groupby("calibrator")["metric"].count()
     if set(measured.index) != set(record["calibrators"]) or measured.nunique() != 1:
         raise InputError(
@@ -132,29 +146,12 @@ def _settings_text(config: RunConfig) -> str:
     return "~".join(part for part in parts if part.partition("=")[0] not in _OWN_COLUMN)
 
 
-def _read_export(path: Path) -> pd.DataFrame:
-    frame = _read_csv(path, RECORD_COLUMNS)
+def _of_file(path: Path) -> pd.DataFrame:
+    frame = read_record_file(path, _KEYS[:-1])
     try:
-        return _unique(frame.astype(dict.fromkeys(_INTEGERS, "int64")))
+        return frame.astype(dict.fromkeys(_INTEGERS, "int64"))
     except ValueError as error:
         raise InputError(f"{path} must have whole numbers as {', '.join(_INTEGERS)}, got {error}") from error
-
-
-def _read_csv(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Text columns as they are, ``value`` as the exact float; ``nan`` is the only name of a missing value."""
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-        if tuple(frame.columns) != tuple(columns):
-            raise InputError(
-                f"{path} must have the columns {', '.join(columns)}, got {', '.join(frame.columns)}"
-            )
-        frame["value"] = frame["value"].map(float).astype("float64")
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, zlib.error) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} must be a whole file of measured values, got {reason}") from error
-    return frame
 
 
 def _unique(frame: pd.DataFrame) -> pd.DataFrame:

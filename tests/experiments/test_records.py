@@ -1,0 +1,114 @@
+"""Records of a sweep: from its store, from exported files, from several of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.reproduction.sample import frame, record
+
+from linkcal.exceptions import InputError
+from linkcal.experiments import SweepOptions, SweepPlan, export_records, read_records, run_sweep
+from linkcal.experiments.record_files import write_record_file
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory, small_graph):
+    """One sweep of two trainings, and the same in two stores of one training each."""
+    root = tmp_path_factory.mktemp("stores")
+    options = SweepOptions(graphs={"own": small_graph})
+    settings = {"epochs": 2, "calibrators": ("uncalibrated", "platt")}
+    for name, seeds in (("both", [0, 1]), ("first", [0]), ("second", [1])):
+        run_sweep(SweepPlan(["own"], ["gcn"], seeds, [0], ["val"], settings), root / name, options)
+    return root
+
+
+@pytest.mark.parametrize("ending", [".csv.gz", ".csv.xz"])
+def test_export_reads_back_bit_for_bit(stores, tmp_path, ending):
+    records = read_records(stores / "both")
+    number = export_records(stores / "both", tmp_path / f"a{ending}")
+    export_records(stores / "both", tmp_path / f"b{ending}")
+    assert (tmp_path / f"a{ending}").read_bytes() == (tmp_path / f"b{ending}").read_bytes()
+    again = read_records(tmp_path / f"a{ending}")
+    assert again.equals(records)
+    assert list(again.dtypes) == list(records.dtypes)
+    assert number == len(records)
+    assert set(records["settings"]) == {"epochs=2"}
+    assert set(records["protocol"]) == {"default"}
+
+
+def test_an_export_may_hold_the_test_links_only(stores, tmp_path):
+    records = read_records(stores / "both")
+    number = export_records(stores / "both", tmp_path / "a.csv.xz", parts=["test"])
+    expected = records[records["part"] == "test"].reset_index(drop=True)
+    assert 0 < number == len(expected) < len(records)
+    assert read_records(tmp_path / "a.csv.xz").equals(expected)
+    for parts, message in (((), "parts must name val, test or both, got none"), (("all",), "got 'all'")):
+        with pytest.raises(InputError, match=message):
+            export_records(stores / "both", tmp_path / "b.csv.xz", parts=parts)
+    assert not (tmp_path / "b.csv.xz").exists()
+
+
+def test_parts_of_one_experiment_make_a_whole(stores, tmp_path):
+    export_records(stores / "second", tmp_path / "second.csv.gz")
+    whole = read_records(stores / "both")
+    assert read_records(tmp_path / "second.csv.gz", stores / "first").equals(whole)
+    with pytest.raises(InputError, match=r"records must hold each value once, got \d+ again, first own, gcn"):
+        read_records(stores / "both", tmp_path / "second.csv.gz")
+
+
+def test_missing_values_and_values_that_are_nan_are_told_apart(tmp_path):
+    records = frame(record(metric="ece", value=np.nan), record(metric="nll", value=0.1 + 0.2))
+    records = pd.concat([records, frame(record(metric="nll", train_seed=1, value=-np.inf))])
+    write_record_file(records, tmp_path / "a.csv.xz")
+    again = read_records(tmp_path / "a.csv.xz")
+    assert again["metric"].tolist() == ["ece", "nll", "nll"]
+    assert np.isnan(again["value"][0])
+    assert again["value"].tolist()[1:] == [0.1 + 0.2, -np.inf]
+
+
+def test_long_form_is_read_as_well(stores, tmp_path):
+    records = read_records(stores / "both")
+    records.to_csv(tmp_path / "long.csv", index=False)
+    assert read_records(tmp_path / "long.csv").equals(records)
+
+
+def test_records_of_nothing_are_an_error(tmp_path):
+    with pytest.raises(InputError, match="store must hold a finished cell, got none"):
+        read_records(tmp_path)
+    with pytest.raises(InputError, match="which is not there"):
+        read_records(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", "must have the columns dataset, model"),
+        ("{keys}\n", "must have one column for each metric, got none"),
+        ("{keys},metric:ece,metric:ece\n{row},0.1,0.2\n", "must have one column for each metric"),
+        ("{keys},ece\n{row},0.1\n", "must have one column for each metric, got ece"),
+        ("{keys},metric:ece\n{row},much\n", "must be a whole file of measured values, got could not convert"),
+        ("{keys},metric:ece\n{row},0.1,0.2,0.3\n", "must be a whole file of measured values"),
+    ],
+)
+def test_a_wrong_file_is_an_error(tmp_path, text, message):
+    keys = [name for name in frame(record()).columns if name not in ("metric", "value")]
+    row = ",".join(str(value) for value in frame(record())[keys].iloc[0])
+    (tmp_path / "wrong.csv").write_text(text.format(keys=",".join(keys), row=row))
+    with pytest.raises(InputError, match=message):
+        read_records(tmp_path / "wrong.csv")
+
+
+@pytest.mark.parametrize("ending", [".csv.gz", ".csv.xz"])
+def test_a_file_cut_off_is_an_error(stores, tmp_path, ending):
+    path = tmp_path / f"half{ending}"
+    export_records(stores / "both", path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(InputError, match=r"half.* must be a whole file of measured values, got"):
+        read_records(path)
+
+
+def test_an_unknown_ending_writes_nothing(stores, tmp_path):
+    with pytest.raises(InputError, match=r"out must end in \.csv\.gz or \.csv\.xz, got a\.csv"):
+        export_records(stores / "both", tmp_path / "a.csv")
+    assert not list(tmp_path.iterdir())
