@@ -14,6 +14,7 @@ from linkcal.exceptions import InputError
 from linkcal.reproduction.aggregate import Scope, check_records, fit_on_order, in_scope, scopes
 from linkcal.reproduction.comparison import COMPARISONS, comparison_table
 from linkcal.reproduction.formats import SUFFIXES, Table, render
+from linkcal.reproduction.overview import overview_table
 from linkcal.reproduction.patterns import pattern_row_table, pattern_share_table
 from linkcal.reproduction.performance import performance_table
 from linkcal.reproduction.significance import ranking_table, wilcoxon_table
@@ -53,7 +54,8 @@ def tables_of_scope(records: pd.DataFrame, scope: Scope) -> list[Table]:
     """Tables of checked records of one scope, in the order in which a reader wants them."""
     words = scope.label
     fitted = fit_on_order(records)
-    tables = [comparison_table(records, kind, on, scope=words) for kind in COMPARISONS for on in fitted]
+    tables = [overview_table(records, scope=words)]
+    tables += [comparison_table(records, kind, on, scope=words) for kind in COMPARISONS for on in fitted]
     tables.append(performance_table(records, scope=words))
     tables.append(ranking_table(records, scope=words))
     present = [name for name in _TESTED if name in set(records["calibrator"])]
