@@ -31,6 +31,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.package: pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'Installing into $(VENV): gigabytes and minutes the first time'
 	$(PIP) --editable .
 	touch $@
 

@@ -95,6 +95,7 @@ def test_the_walk_finds_the_messages():
 #: A bad call of every helper, and what its message must say.
 BAD_CALLS = {
     "check_binary_labels": (([0, 2],), "y_true must hold only 0 and 1, got 2.0"),
+    "check_base_rate": (("dense",), "base_rate must be a number in (0, 1) or 'density', got 'dense'"),
     "check_choice": (("b", "name", ["a", "c"]), "name must be one of a, c; got 'b'"),
     "check_device": (("gpu",), "device must be auto, cpu, cuda or cuda:<index>, got 'gpu'"),
     "check_edge_index": ((torch.zeros(3, 2), None), "edge_index must have shape [2, L], got [3, 2]"),

@@ -69,8 +69,10 @@ def test_case_13_impossible_rates_are_refused(fitted, split, base_rate):
         fitted.predict_proba(split.test.edge_label_index, base_rate=base_rate)
 
 
-def test_unknown_word_names_the_right_one(fitted, split):
-    with pytest.raises(InputError, match=r"base_rate must be one of density; got 'densty' \(did you mean"):
+def test_unknown_word_names_the_right_ones(fitted, split):
+    with pytest.raises(
+        InputError, match=r"base_rate must be a number in \(0, 1\) or 'density', got 'densty'"
+    ):
         fitted.predict_proba(split.test.edge_label_index, base_rate="densty")
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from linkcal.exceptions import InputError
 
 __all__ = [
+    "check_base_rate",
     "check_binary_labels",
     "check_choice",
     "check_device",
@@ -89,6 +90,15 @@ def check_fraction(value: Any, name: str, *, zero: bool = False, one: bool = Fal
         interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
         raise InputError(f"{name} must be in {interval}, got {value!r}")
     return number
+
+
+def check_base_rate(value: Any, name: str = "base_rate") -> float | str:
+    """Return a share of links in (0, 1) as float, or the word ``"density"``."""
+    if not isinstance(value, str):
+        return check_fraction(value, name)
+    if value != "density":
+        raise InputError(f"{name} must be a number in (0, 1) or 'density', got {value!r}")
+    return value
 
 
 def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_index") -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from linkcal._validation import check_choice, check_edge_index, check_fraction
+from linkcal._validation import check_base_rate, check_edge_index, check_fraction
 from linkcal.calibrators import Calibrator, base_rate_offset
 from linkcal.data import Graph, pair_keys
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
@@ -162,8 +162,8 @@ class ScoringMethods:
             calibration non-links were not drawn uniformly: it is a share among all pairs, not among theirs.
         """
         self._require_fitted()
-        if isinstance(base_rate, str):
-            check_choice(base_rate, "base_rate", ("density",))
+        rate = check_base_rate(base_rate)
+        if isinstance(rate, str):
             kind = self.info_.get("negatives") or "uniform"
             if kind != "uniform":
                 raise InputError(
@@ -171,7 +171,7 @@ class ScoringMethods:
                     "which is the share of links among all pairs"
                 )
             return graph_density(self.graph_)
-        return check_fraction(base_rate, "base_rate")
+        return rate
 
     @property
     def base_rate(self) -> float:

@@ -37,7 +37,7 @@ def test_without_the_option_the_ratio_is_stated(saved):
     _, side = _score(saved[0])
     assert side["base_rate"] == 0.5
     assert side["base_rate_origin"] == "calibration links"
-    assert side["statement"].endswith("Probabilities hold for 1 non-links per link.")
+    assert side["statement"].endswith("Probabilities hold for 1 non-link per link.")
 
 
 def test_given_rate(saved):
@@ -46,7 +46,7 @@ def test_given_rate(saved):
     odds = plain / (1 - plain) * (0.001 / 0.999)
     np.testing.assert_allclose(shifted, odds / (1 + odds), rtol=1e-5)
     assert (side["base_rate"], side["base_rate_origin"]) == (0.001, "given")
-    assert "for a base rate of 0.001 (given), moved there from 1 non-links per link" in side["statement"]
+    assert "for a base rate of 0.001 (given), moved there from 1 non-link per link" in side["statement"]
 
 
 def test_density(saved):
@@ -68,4 +68,4 @@ def test_impossible_rates_leave_nothing(saved, capsys, tmp_path, rate):
 
 def test_unknown_word(saved, capsys):
     assert main(["score", str(saved[0]), str(saved[0] / "pairs.csv"), "--base-rate", "dense"]) == 1
-    assert "did you mean 'density'" in capsys.readouterr().err
+    assert "base_rate must be a number in (0, 1) or 'density', got 'dense'" in capsys.readouterr().err

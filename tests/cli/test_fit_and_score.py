@@ -50,7 +50,7 @@ def test_score_keeps_order_and_flags_known_edges(cli, files, fitted, tmp_path):
     expected = loaded.predict_proba(torch.from_numpy(index))
     np.testing.assert_allclose([float(row["probability"]) for row in rows], expected, rtol=1e-6)
     assert "message graph that the calibrator was fitted with" in answer.err
-    assert "1 non-links per link" in answer.err
+    assert "hold for 1 non-link per link" in answer.err
 
 
 def test_output_file_with_its_side_file(cli, files, fitted, tmp_path):

@@ -6,11 +6,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from linkcal.calibrators import CALIBRATORS
 from linkcal.data import DATASETS
+from linkcal.experiments import check_output_folder
 from linkcal.models import MODELS
 
 pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
@@ -217,6 +219,11 @@ def test_protocol_and_preset_file(cli, small_simulation, tmp_path):
     [
         (("--protocol", "papre"), "protocol must be one of default, paper, released-code"),
         (("--preset", "none.json"), "preset file none.json must be readable JSON"),
+        (
+            ("--preset", "papre"),
+            "preset must be one of default, paper, FILE.json; got 'papre' (did you mean 'paper'",
+        ),
+        (("--base-rate", "dense"), "base_rate must be a number in (0, 1) or 'density', got 'dense'"),
     ],
 )
 def test_bad_protocol_or_preset_file_is_one_line(cli, tmp_path, arguments, part):
@@ -224,3 +231,28 @@ def test_bad_protocol_or_preset_file_is_one_line(cli, tmp_path, arguments, part)
     assert answer.code == 1
     assert part in answer.err
     assert len(answer.err.strip().splitlines()) == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a file system that takes no files")
+def test_folder_that_cannot_be_written_is_told_before_training(cli, small_simulation, monkeypatch):
+    def train(*_args, **_options):
+        raise AssertionError("a model was trained first")
+
+    monkeypatch.setattr("linkcal.experiments.run_experiment", train)
+    answer = cli("run", "--dataset", "simulated", "--out", "/proc/linkcal/out")
+    assert answer.code == 1
+    assert "out must be a folder that can be written, got /proc/linkcal/out" in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_output_folder_is_not_made_by_its_check(tmp_path):
+    check_output_folder(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_fills_its_paragraphs(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = [line.rstrip() for line in cli("score", "--help").out.splitlines()]
+    (line,) = [line for line in lines if "uncalibrated score" in line]
+    # Longer than any line of the source: the words flow, the source's line breaks do not show.
+    assert len(line) > 120

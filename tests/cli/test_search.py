@@ -54,3 +54,4 @@ def test_user_errors(cli, small, tmp_path, monkeypatch, arguments, part):
     assert answer.code == 1
     assert part in answer.err
     assert len(answer.err.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

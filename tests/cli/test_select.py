@@ -61,7 +61,7 @@ def test_null_pairs_of_the_user(cli, fitted, asked):
 
 @pytest.mark.parametrize(("option", "value", "part"), [
     ("--fdr", "1.5", "fdr must be in (0, 1), got 1.5"),
-    ("--base-rate", "dens", "did you mean 'density'"),
+    ("--base-rate", "dens", "base_rate must be a number in (0, 1) or 'density', got 'dens'"),
 ])  # fmt: skip
 def test_bad_options(cli, fitted, asked, option, value, part):
     answer = cli("select", fitted, asked[0], option, value)

@@ -25,7 +25,7 @@ def test_lists_missing_pairs_by_name_and_states_the_ratio(cli, files, fitted):
     assert not {tuple(sorted((row["source"], row["target"]))) for row in listed} & names
     logits = [float(row["logit"]) for row in listed]
     assert logits == sorted(logits, reverse=True)
-    assert "Probabilities hold for 1 non-links per link (base rate 0.5)" in answer.err.replace("\n", " ")
+    assert "Probabilities hold for 1 non-link per link (base rate 0.5)" in answer.err.replace("\n", " ")
     assert "linkcal: warning: among all pairs links are far rarer than the 0.5" in answer.err
     predictor = CalibratedLinkPredictor.load(fitted / "artifact")
     assert predictor.held_out_.size(1) > 0
@@ -59,3 +59,16 @@ def test_base_rate_moves_the_probabilities_and_silences_the_warning(cli, fitted)
     answer = cli("top", fitted, "-k", 5, "--base-rate", "1.2")
     assert answer.code == 1
     assert "base_rate must be in (0, 1), got 1.2" in answer.err
+
+
+@pytest.mark.parametrize("out", ["nowhere/top.csv", "."])
+def test_output_that_cannot_be_written_is_told_before_the_work(cli, fitted, tmp_path, monkeypatch, out):
+    def work(*_args, **_options):
+        raise AssertionError("pairs were ranked first")
+
+    monkeypatch.setattr("linkcal.ranking.most_probable_pairs", work)
+    answer = cli("top", fitted, "--out", tmp_path / out)
+    assert answer.code == 1
+    expected = f"linkcal: error: out must be a file in an existing folder, got {tmp_path / out}"
+    assert answer.err.strip() == expected
+    assert list(tmp_path.iterdir()) == []

@@ -195,6 +195,21 @@ def test_bad_input_is_named_and_the_old_page_stays(tmp_path, changes: dict, mess
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_selected_calibrator_is_named(tmp_path) -> None:
+    page = render(tmp_path, metrics={**METRICS, "selected": "platt"})
+    assert page.text.count("platt (selected)") == 1
+    assert "linkcal score uses platt, which was chosen without the test pairs" in page.text
+    assert "selected" not in render(tmp_path).text
+
+
+@pytest.mark.parametrize(("kind", "moves"), [("uniform", True), ("two-hop", False)])
+def test_no_base_rate_is_said_to_repair_another_kind_of_non_links(tmp_path, kind: str, moves: bool) -> None:
+    text = render(tmp_path, metrics={**METRICS, "negatives": kind}).text
+    assert f"Kind of non-links {kind}" in text
+    assert ("for a list of all pairs the probabilities must be moved to that base rate" in text) == moves
+    assert ("non-links of the kind two-hop and for no other kind" in text) != moves
+
+
 def test_inputs_are_not_changed(tmp_path) -> None:
     before = repr((METRICS, CONFIG))
     render(tmp_path)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Chunk = TypeVar("Chunk", bound=Sized)
 
-__all__ = ["counted", "log", "show_warning", "step_progress"]
+__all__ = ["counted", "log", "non_links_per_link", "show_warning", "step_progress"]
 
 
 def _stderr() -> Console:
@@ -35,6 +35,18 @@ def _stderr() -> Console:
 def log(message: str) -> None:
     """One line on stderr."""
     _stderr().print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def non_links_per_link(ratio: float, kind: str | None = None) -> str:
+    """For how many non-links, and of which kind if not uniform, a probability holds.
+
+    Examples
+    --------
+    >>> non_links_per_link(1.0), non_links_per_link(2.5, "two-hop")
+    ('1 non-link per link', '2.5 two-hop non-links per link')
+    """
+    which = "" if kind in (None, "uniform") else f"{kind} "
+    return f"{ratio:g} {which}non-link{'' if ratio == 1 else 's'} per link"
 
 
 def show_warning(

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from linkcal.cli.options import (
-    BaseRateOption,
     BatchSize,
     Device,
     Epochs,
@@ -18,6 +17,7 @@ from linkcal.cli.options import (
     Negatives,
     NegativesPerPositive,
     Preset,
+    RunBaseRate,
     Seed,
     as_base_rate,
 )
@@ -47,7 +47,7 @@ def fit(
     preset: Preset = None,
     negatives_per_positive: NegativesPerPositive = 1.0,
     negatives: Negatives = "uniform",
-    base_rate: BaseRateOption = None,
+    base_rate: RunBaseRate = None,
     json: Json = False,
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""

@@ -35,6 +35,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    # Paragraphs of a docstring are filled to the terminal's width, not broken where the source is.
+    rich_markup_mode="markdown",
 )
 app.command("run")(run)
 app.command("fit")(fit)

@@ -20,8 +20,10 @@ __all__ = [
     "Out",
     "Preset",
     "Protocol",
+    "RunBaseRate",
     "Seed",
     "as_base_rate",
+    "check_output_file",
 ]
 
 Model = Annotated[str, typer.Option("--model", help="Link predictor; see `linkcal list models`.")]
@@ -43,7 +45,8 @@ Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
-        help="Hyper-parameters: default, paper, or a FILE.json of `linkcal search`; default: the protocol's.",
+        help="Hyper-parameters: default, paper, or a FILE.json of `linkcal search`. Not given: the "
+        "protocol's, default without one.",
     ),
 ]
 Protocol = Annotated[
@@ -54,16 +57,29 @@ Protocol = Annotated[
         "stands for each. Other options win over it, and the run records that.",
     ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="Folder for the results.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder for the results; default: one under runs/, named by the settings."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print metrics.json to stdout instead of a table.")]
+_BASE_RATE = (
+    "Share of links among the pairs that probabilities are for, or `density`: the share of all pairs that "
+    "are edges of the message graph."
+)
 BaseRateOption = Annotated[
     str | None,
     typer.Option(
         "--base-rate",
         metavar="RATE|density",
-        help="Share of links among the pairs that probabilities are for, or `density`: the share of all "
-        "pairs that are edges of the message graph. Default: what the folder was made with, else that of the "
-        "calibration links.",
+        help=f"{_BASE_RATE} Default: what the folder was made with, else that of the calibration links.",
+    ),
+]
+RunBaseRate = Annotated[
+    str | None,
+    typer.Option(
+        "--base-rate",
+        metavar="RATE|density",
+        help=f"{_BASE_RATE} Default: that of the calibration links. The folder keeps it for later scores.",
     ),
 ]
 NegativesPerPositive = Annotated[
@@ -88,3 +104,15 @@ def as_base_rate(text: str | None) -> Any:
         return None if text is None else float(text)
     except ValueError:
         return text
+
+
+def check_output_file(out: Path | None, pairs: Path | None = None) -> None:
+    """Refuse a file that could not be written, or the input itself, before the work starts."""
+    from linkcal.exceptions import InputError
+
+    if out is None:
+        return
+    if out.is_dir() or not out.parent.is_dir():
+        raise InputError(f"out must be a file in an existing folder, got {out}")
+    if pairs is not None and out.resolve() == pairs.resolve():
+        raise InputError(f"out must be another file than the pairs, got {out} for both")

@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from linkcal.cli.console import non_links_per_link
+
 __all__ = ["print_results"]
 
 _PERCENT = (
@@ -66,16 +68,11 @@ def _headline(columns: dict[str, str]) -> str:
 
 def _ratio(metrics: dict[str, Any]) -> str:
     if "base_rate" not in metrics:
-        return f"{metrics['negatives_per_positive']:g} {_kind(metrics)}non-links per link"
+        return non_links_per_link(metrics["negatives_per_positive"], metrics.get("negatives"))
     return (
         f"a base rate of {metrics['base_rate']:.4g} ({metrics['base_rate_origin']}), where metrics weigh the "
         "non-links accordingly"
     )
-
-
-def _kind(metrics: dict[str, Any]) -> str:
-    kind = metrics.get("negatives") or "uniform"
-    return "" if kind == "uniform" else f"{kind} "
 
 
 def _cell(name: str, row: dict[str, float]) -> str:

@@ -12,7 +12,6 @@ import typer
 
 from linkcal.cli.console import log, step_progress
 from linkcal.cli.options import (
-    BaseRateOption,
     BatchSize,
     Device,
     Epochs,
@@ -24,6 +23,7 @@ from linkcal.cli.options import (
     Out,
     Preset,
     Protocol,
+    RunBaseRate,
     Seed,
     as_base_rate,
 )
@@ -55,7 +55,7 @@ def run(
     protocol: Protocol = "default",
     negatives_per_positive: NegativesPerPositive = 1.0,
     negatives: Negatives = "uniform",
-    base_rate: BaseRateOption = None,
+    base_rate: RunBaseRate = None,
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""

@@ -14,8 +14,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from linkcal._files import written_whole
-from linkcal.cli.console import counted, log
-from linkcal.cli.options import BaseRateOption, as_base_rate
+from linkcal.cli.console import counted, log, non_links_per_link
+from linkcal.cli.options import BaseRateOption, as_base_rate, check_output_file
 
 if TYPE_CHECKING:
     from linkcal.data import PairChunk
@@ -59,13 +59,9 @@ def score(
     """
     from linkcal._validation import check_fraction
     from linkcal.data import NodeIds, read_pairs
-    from linkcal.exceptions import InputError
     from linkcal.wrapper import CalibratedLinkPredictor
 
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise InputError(f"out must be a file in an existing folder, got {out}")
-    if out is not None and out.resolve() == pairs.resolve():
-        raise InputError(f"out must be another file than the pairs, got {out} for both")
+    check_output_file(out, pairs)
     predictor = CalibratedLinkPredictor.load(folder, calibrator=calibrator)
     node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
     chunks = read_pairs(pairs, node_ids, source=source, target=target, chunk_size=chunk_size)
@@ -125,9 +121,7 @@ def _provenance(
 ) -> dict[str, Any]:
     """What a reader must know to use the probabilities."""
     graph, info = predictor.graph_, predictor.info_
-    kind = info.get("negatives") or "uniform"
-    which = "" if kind == "uniform" else f"{kind} "
-    ratio = f"{info['negatives_per_positive']:g} {which}non-links per link"
+    ratio = non_links_per_link(info["negatives_per_positive"], info.get("negatives"))
     if rate is None and "base_rate" not in info:
         valid, origin = f"hold for {ratio}", "calibration links"
     else:

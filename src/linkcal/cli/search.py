@@ -82,12 +82,18 @@ def search(
     )
     graph = load_graph(config, data_root=data_root)
     file = storage or Path("searches") / f"{dataset}-{model}-{sampler}-seed{seed}.db"
+    made = storage is None and not file.parent.exists()
     if storage is None:
         file.parent.mkdir(exist_ok=True)
-    with step_progress() as progress:
-        result = search_hyperparameters(
-            config, graph, file, sampler=sampler, trials=trials, device=device, progress=progress
-        )
+    try:
+        with step_progress() as progress:
+            result = search_hyperparameters(
+                config, graph, file, sampler=sampler, trials=trials, device=device, progress=progress
+            )
+    finally:
+        # A search that was refused leaves no empty folder.
+        if made and not any(file.parent.iterdir()):
+            file.parent.rmdir()
     _print(result)
     log(f"  trials: {file}")
     if write_preset is not None:

@@ -39,7 +39,13 @@ def sweep(
     engine: Annotated[
         str, typer.Option("--engine", help="local, or ray: the cluster of $RAY_ADDRESS.")
     ] = "local",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what is to be done.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only list what is to be done, and how long it takes as far as the store can tell.",
+        ),
+    ] = False,
     data_root: Annotated[
         Path | None,
         typer.Option(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from linkcal._files import written_whole
-from linkcal.cli.console import log
-from linkcal.cli.options import BaseRateOption, as_base_rate
+from linkcal.cli.console import log, non_links_per_link
+from linkcal.cli.options import BaseRateOption, as_base_rate, check_output_file
 
 if TYPE_CHECKING:
     from linkcal.data import NodeIds
@@ -45,6 +45,7 @@ def top(
     from linkcal.ranking import most_probable_pairs
     from linkcal.wrapper import CalibratedLinkPredictor
 
+    check_output_file(out)
     artifact_folder = folder / ARTIFACT_FOLDER if (folder / ARTIFACT_FOLDER).is_dir() else folder
     predictor = CalibratedLinkPredictor.load(artifact_folder, calibrator=calibrator)
     ranked = most_probable_pairs(predictor, k, chunk_size=chunk_size, base_rate=as_base_rate(base_rate))
@@ -56,7 +57,7 @@ def top(
             _write(ranked, node_ids, file)
     log(
         f"{ranked.logit.numel():,} best of {ranked.candidates}. Probabilities hold for "
-        f"{ranked.negatives_per_positive:g} non-links per link (base rate {ranked.base_rate:.4g})."
+        f"{non_links_per_link(ranked.negatives_per_positive)} (base rate {ranked.base_rate:.4g})."
     )
     if base_rate is None and "base_rate" not in predictor.info_:
         warnings.warn(

@@ -71,8 +71,10 @@ def text_batches(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[li
     Raises
     ------
     InputError
-        If the file is missing, empty, damaged or lacks a column.
+        If the file is missing, empty, damaged or lacks a column, or one column is named twice.
     """
+    if len(set(columns)) < len(columns):
+        raise InputError(f"{name} must have a column for each end, got {', '.join(map(repr, columns))}")
     kind = table_format(path, name, ("csv", "parquet", "npz"))
     try:
         if kind == "csv":

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from linkcal._validation import check_choice, check_fraction, check_positive_float, check_positive_int
+from linkcal._validation import (
+    check_base_rate,
+    check_choice,
+    check_fraction,
+    check_positive_float,
+    check_positive_int,
+)
 from linkcal.calibrators import CALIBRATORS
 from linkcal.data import NEGATIVE_KINDS
 from linkcal.exceptions import InputError
@@ -117,10 +123,8 @@ class RunConfig:
         check_fraction(self.val_fraction, "val_fraction")
         check_fraction(self.test_fraction, "test_fraction")
         check_positive_float(self.negatives_per_positive, "negatives_per_positive")
-        if isinstance(self.base_rate, str):
-            check_choice(self.base_rate, "base_rate", ("density",))
-        elif self.base_rate is not None:
-            check_fraction(self.base_rate, "base_rate")
+        if self.base_rate is not None:
+            check_base_rate(self.base_rate)
         check_choice(self.negatives, "negatives", NEGATIVE_KINDS)
         if not self.calibrators:
             raise InputError(f"calibrators must name one of {', '.join(CALIBRATORS)}, got none")

@@ -200,7 +200,8 @@ def preset_options(preset: str, model: str) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If the file is no preset of `model`. (An unknown name is left to ``RunConfig``.)
+        If the file is no preset of `model`, or there is no preset of that name. (An unknown model is left to
+        ``RunConfig``.)
 
     Examples
     --------
@@ -209,6 +210,9 @@ def preset_options(preset: str, model: str) -> dict[str, Any]:
     """
     if Path(preset).suffix == ".json":
         return read_preset(preset).options_for(model)
+    if model in MODELS:
+        # The file stands among the choices, so that who mistypes either way reads of both.
+        check_choice(preset, "preset", (*MODELS[model].presets, "FILE.json"))
     return {"preset": preset}
 
 

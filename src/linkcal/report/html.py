@@ -59,6 +59,7 @@ def write_report(
     metrics : dict
         The content of ``metrics.json``: ``results`` (name of a calibrator -> metric -> fraction, None or NaN
         where a metric does not exist) and, as far as known, `dataset`, `model`, `seed`, `fit_on`,
+        `selected` (the calibrator that scores later pairs), `negatives` (the kind of non-links),
         `negatives_per_positive`, `base_rate` (if results are for an asked one) and `counts` (the keys of
         ``LinkSplit.counts()``).
     config : dict
@@ -94,6 +95,8 @@ def write_report(
         n_test=_n_test(counts),
         fit_on=_FIT_ON.get(str(metrics.get("fit_on")), metrics.get("fit_on")),
         base_rate=_base_rate(metrics, counts),
+        selected=metrics.get("selected"),
+        other_kind=_other_kind(metrics),
         findings=_findings(results),
         columns=columns,
         rows=rows,
@@ -136,8 +139,21 @@ def _check_results(metrics: Any) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _facts(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    labels = {"dataset": "Data set", "model": "Model", "seed": "Seed", "fit_on": "Fitted on"}
+    labels = {
+        "dataset": "Data set",
+        "model": "Model",
+        "seed": "Seed",
+        "fit_on": "Fitted on",
+        "selected": "Selected calibrator",
+        "negatives": "Kind of non-links",
+    }
     return [(label, metrics[key]) for key, label in labels.items() if metrics.get(key) is not None]
+
+
+def _other_kind(metrics: Mapping[str, Any]) -> str | None:
+    """The kind of the non-links where it is not uniform: such probabilities are not for all pairs."""
+    kind = metrics.get("negatives")
+    return None if kind in (None, "uniform") else str(kind)
 
 
 def _n_test(counts: Mapping[str, Any]) -> int | None:
