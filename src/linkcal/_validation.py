@@ -24,6 +24,7 @@ __all__ = [
     "check_device",
     "check_edge_index",
     "check_finite",
+    "check_flag",
     "check_fraction",
     "check_positive_float",
     "check_positive_int",
@@ -89,6 +90,13 @@ def check_fraction(value: Any, name: str, *, zero: bool = False, one: bool = Fal
         interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
         raise InputError(f"{name} must be in {interval}, got {value!r}")
     return number
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """Return `value` as bool if it is one: the text ``"no"`` would count as true."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_index") -> Tensor:

@@ -17,9 +17,12 @@ from linkcal.features import LinkScorer, LinkScores
 from linkcal.models import unwrap_link_predictor
 from linkcal.toggle.watching import evaluating
 
-__all__ = ["BaseRate", "ScoringMethods", "base_rate_origin", "graph_density"]
+__all__ = ["NOT_A_DENSITY", "BaseRate", "ScoringMethods", "base_rate_origin", "graph_density"]
 
 FloatArray = NDArray[np.float64]
+
+#: End of the message that refuses a density for non-links that are not drawn from all pairs.
+NOT_A_DENSITY = "which is the share of links among all pairs"
 
 #: Share of links among the pairs asked about, or how to estimate it.
 BaseRate = float | Literal["density"]
@@ -168,7 +171,7 @@ class ScoringMethods:
             if kind != "uniform":
                 raise InputError(
                     f"base_rate must be a number for a calibrator fitted on {kind} non-links, got 'density', "
-                    "which is the share of links among all pairs"
+                    f"{NOT_A_DENSITY}"
                 )
             return graph_density(self.graph_)
         return check_fraction(base_rate, "base_rate")

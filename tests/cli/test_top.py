@@ -59,3 +59,16 @@ def test_base_rate_moves_the_probabilities_and_silences_the_warning(cli, fitted)
     answer = cli("top", fitted, "-k", 5, "--base-rate", "1.2")
     assert answer.code == 1
     assert "base_rate must be in (0, 1), got 1.2" in answer.err
+
+
+def test_top_warns_of_another_kind_of_non_links(cli, two_hop):
+    for options in ((), ("--base-rate", 0.01)):
+        answer = cli("top", two_hop, "-k", 3, *options)
+        said = " ".join(answer.err.split())
+        assert answer.code == 0
+        assert "were fitted with two-hop non-links and hold for pairs like those" in said
+        # It would be refused.
+        assert "density" not in said
+    refused = cli("top", two_hop, "-k", 3, "--base-rate", "density")
+    assert (refused.code, refused.out) == (1, "")
+    assert "got 'density', which is the share of links among all pairs" in " ".join(refused.err.split())

@@ -32,6 +32,8 @@ def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) 
     p, y, weight : ndarray (n,)
         Calibrated probabilities, labels and weights of the calibration links.
     """
+    # Shares of the weight: squares of huge or tiny weights would leave the range of float64.
+    weight = weight / weight.max()
     mean_p, share = np.average(p, weights=weight), np.average(y, weights=weight)
     effective_n = weight.sum() ** 2 / (weight**2).sum()
     standard_error = np.sqrt(np.average((y - p) ** 2, weights=weight) / effective_n)

@@ -130,6 +130,8 @@ def _provenance(
     ratio = f"{info['negatives_per_positive']:g} {which}non-links per link"
     if rate is None and "base_rate" not in info:
         valid, origin = f"hold for {ratio}", "calibration links"
+        if "refresh" in info:
+            origin = "labels of the refresh"
     else:
         origin = info.get("base_rate_origin", "given")
         if rate is not None:

@@ -14,6 +14,7 @@ from linkcal.experiments.presets import Hyperparameters, check_hyperparameters
 from linkcal.experiments.protocols import Protocol, find_protocol
 from linkcal.features import FIT_ON
 from linkcal.models import MODELS
+from linkcal.scoring import NOT_A_DENSITY
 
 __all__ = ["OF_PROTOCOL", "RunConfig"]
 
@@ -122,6 +123,10 @@ class RunConfig:
         elif self.base_rate is not None:
             check_fraction(self.base_rate, "base_rate")
         check_choice(self.negatives, "negatives", NEGATIVE_KINDS)
+        if self.base_rate == "density" and self.negatives != "uniform":
+            raise InputError(
+                f"base_rate must be a number with {self.negatives} non-links, got 'density', {NOT_A_DENSITY}"
+            )
         if not self.calibrators:
             raise InputError(f"calibrators must name one of {', '.join(CALIBRATORS)}, got none")
         for name in self.calibrators:
