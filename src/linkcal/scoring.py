@@ -17,12 +17,9 @@ from linkcal.features import LinkScorer, LinkScores
 from linkcal.models import unwrap_link_predictor
 from linkcal.toggle.watching import evaluating
 
-__all__ = ["NOT_A_DENSITY", "BaseRate", "ScoringMethods", "base_rate_origin", "graph_density"]
+__all__ = ["BaseRate", "ScoringMethods", "base_rate_origin", "graph_density", "resolved_base_rate"]
 
 FloatArray = NDArray[np.float64]
-
-#: End of the message that refuses a density for non-links that are not drawn from all pairs.
-NOT_A_DENSITY = "which is the share of links among all pairs"
 
 #: Share of links among the pairs asked about, or how to estimate it.
 BaseRate = float | Literal["density"]
@@ -45,6 +42,28 @@ def graph_density(graph: Graph) -> float:
     0.6666666666666666
     """
     return check_fraction(graph.num_pairs / max(graph.num_possible_pairs, 1), "density of the message graph")
+
+
+def resolved_base_rate(base_rate: BaseRate, graph: Graph, negatives: str | None) -> float:
+    """Share of links that `base_rate` stands for; see :meth:`ScoringMethods.resolve_base_rate`.
+
+    Parameters
+    ----------
+    base_rate : float in (0, 1) or "density"
+    graph : Graph
+        The message graph.
+    negatives : str, optional
+        Kind of the calibration non-links; None where they are uniform.
+    """
+    if not isinstance(base_rate, str):
+        return check_fraction(base_rate, "base_rate")
+    check_choice(base_rate, "base_rate", ("density",))
+    if negatives not in (None, "uniform"):
+        raise InputError(
+            f"base_rate must be a number for a calibrator fitted on {negatives} non-links, got 'density', "
+            "which is the share of links among all pairs"
+        )
+    return graph_density(graph)
 
 
 def base_rate_origin(base_rate: BaseRate) -> str:
@@ -165,16 +184,7 @@ class ScoringMethods:
             calibration non-links were not drawn uniformly: it is a share among all pairs, not among theirs.
         """
         self._require_fitted()
-        if isinstance(base_rate, str):
-            check_choice(base_rate, "base_rate", ("density",))
-            kind = self.info_.get("negatives") or "uniform"
-            if kind != "uniform":
-                raise InputError(
-                    f"base_rate must be a number for a calibrator fitted on {kind} non-links, got 'density', "
-                    f"{NOT_A_DENSITY}"
-                )
-            return graph_density(self.graph_)
-        return check_fraction(base_rate, "base_rate")
+        return resolved_base_rate(base_rate, self.graph_, self.info_.get("negatives"))
 
     @property
     def base_rate(self) -> float:

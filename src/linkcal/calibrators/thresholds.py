@@ -172,8 +172,8 @@ def certified_threshold(
     above the wanted precision's own and have 80, 10 and 10 % of the error. The smallest threshold that passed
     is returned; the probability that its precision is too low is at most ``1 - confidence``, for every sample
     size and whether or not the logits are calibrated. That is proved for the wanted value; the bound given
-    with the threshold, which is a little higher, is exact for a threshold fixed beforehand, and for one that
-    the labels chose it was too high in 3 to 6 % of simulated draws at a confidence of 90 %.
+    with the threshold, which is a little higher, is exact for a threshold fixed beforehand; for one that the
+    labels chose it is measured (on simulated draws, by the tests), not proved, to fail as seldom.
 
     For a recall the threshold is an order statistic of the links' logits: the share of links above the r-th
     smallest of m is Beta(m - r + 1, r) distributed.

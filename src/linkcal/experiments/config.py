@@ -14,7 +14,6 @@ from linkcal.experiments.presets import Hyperparameters, check_hyperparameters
 from linkcal.experiments.protocols import Protocol, find_protocol
 from linkcal.features import FIT_ON
 from linkcal.models import MODELS
-from linkcal.scoring import NOT_A_DENSITY
 
 __all__ = ["OF_PROTOCOL", "RunConfig"]
 
@@ -125,7 +124,8 @@ class RunConfig:
         check_choice(self.negatives, "negatives", NEGATIVE_KINDS)
         if self.base_rate == "density" and self.negatives != "uniform":
             raise InputError(
-                f"base_rate must be a number with {self.negatives} non-links, got 'density', {NOT_A_DENSITY}"
+                f"base_rate must be a number with {self.negatives} non-links, got 'density', which is the "
+                "share of links among all pairs"
             )
         if not self.calibrators:
             raise InputError(f"calibrators must name one of {', '.join(CALIBRATORS)}, got none")
