@@ -54,6 +54,21 @@ def resolved_base_rate(base_rate: BaseRate, graph: Graph, negatives: str | None)
         The message graph.
     negatives : str, optional
         Kind of the calibration non-links; None where they are uniform.
+
+    Returns
+    -------
+    float in (0, 1)
+
+    Raises
+    ------
+    InputError
+        If `base_rate` is another string or not in (0, 1), or is ``"density"`` with other non-links than
+        uniform ones.
+
+    Examples
+    --------
+    >>> resolved_base_rate(0.1, Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 3), "two-hop")
+    0.1
     """
     if not isinstance(base_rate, str):
         return check_fraction(base_rate, "base_rate")

@@ -41,7 +41,7 @@ def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) 
     if gap > _GAP and gap > _STANDARD_ERRORS * standard_error:
         warnings.warn(
             f"the average probability {mean_p:.3g} differs from the observed share of links {share:.3g}: "
-            f"a temperature, as that of {name}, keeps the sign of every logit and cannot move the base rate; "
+            f"{name} has a temperature, which keeps the sign of every logit and cannot move the base rate; "
             "a calibrator with an intercept or bins (Platt, Beta, Isotonic, Histogram, BBQ, "
             "StructuralCalibrator) can",
             BaseRateWarning,
