@@ -100,6 +100,7 @@ BAD_CALLS = {
     "check_device": (("gpu",), "device must be auto, cpu, cuda or cuda:<index>, got 'gpu'"),
     "check_edge_index": ((torch.zeros(3, 2), None), "edge_index must have shape [2, L], got [3, 2]"),
     "check_finite": ((np.array([1.0, np.nan]), "x"), "x must be finite, got 1 NaN or infinite value"),
+    "check_flag": (("no", "center"), "center must be True or False, got 'no'"),
     "check_fraction": ((1.5, "fdr"), "fdr must be in (0, 1), got 1.5"),
     "check_positive_float": ((0.0, "lr"), "lr must be a finite number > 0, got 0.0"),
     "check_positive_int": ((0, "k"), "k must be a whole number >= 1, got 0"),

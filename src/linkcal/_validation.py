@@ -25,6 +25,7 @@ __all__ = [
     "check_device",
     "check_edge_index",
     "check_finite",
+    "check_flag",
     "check_fraction",
     "check_positive_float",
     "check_positive_int",
@@ -99,6 +100,13 @@ def check_base_rate(value: Any, name: str = "base_rate") -> float | str:
     if value != "density":
         raise InputError(f"{name} must be a number in (0, 1) or 'density', got {value!r}")
     return value
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """Return `value` as bool if it is one: the text ``"no"`` would count as true."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_index") -> Tensor:

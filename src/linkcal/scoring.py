@@ -17,7 +17,7 @@ from linkcal.features import LinkScorer, LinkScores
 from linkcal.models import unwrap_link_predictor
 from linkcal.toggle.watching import evaluating
 
-__all__ = ["BaseRate", "ScoringMethods", "base_rate_origin", "graph_density"]
+__all__ = ["BaseRate", "ScoringMethods", "base_rate_origin", "graph_density", "resolved_base_rate"]
 
 FloatArray = NDArray[np.float64]
 
@@ -42,6 +42,43 @@ def graph_density(graph: Graph) -> float:
     0.6666666666666666
     """
     return check_fraction(graph.num_pairs / max(graph.num_possible_pairs, 1), "density of the message graph")
+
+
+def resolved_base_rate(base_rate: BaseRate, graph: Graph, negatives: str | None) -> float:
+    """Share of links that `base_rate` stands for; see :meth:`ScoringMethods.resolve_base_rate`.
+
+    Parameters
+    ----------
+    base_rate : float in (0, 1) or "density"
+    graph : Graph
+        The message graph.
+    negatives : str, optional
+        Kind of the calibration non-links; None where they are uniform.
+
+    Returns
+    -------
+    float in (0, 1)
+
+    Raises
+    ------
+    InputError
+        If `base_rate` is another string or not in (0, 1), or is ``"density"`` with other non-links than
+        uniform ones.
+
+    Examples
+    --------
+    >>> resolved_base_rate(0.1, Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 3), "two-hop")
+    0.1
+    """
+    rate = check_base_rate(base_rate)
+    if not isinstance(rate, str):
+        return rate
+    if negatives not in (None, "uniform"):
+        raise InputError(
+            f"base_rate must be a number for a calibrator fitted on {negatives} non-links, got 'density', "
+            "which is the share of links among all pairs"
+        )
+    return graph_density(graph)
 
 
 def base_rate_origin(base_rate: BaseRate) -> str:
@@ -162,16 +199,7 @@ class ScoringMethods:
             calibration non-links were not drawn uniformly: it is a share among all pairs, not among theirs.
         """
         self._require_fitted()
-        rate = check_base_rate(base_rate)
-        if isinstance(rate, str):
-            kind = self.info_.get("negatives") or "uniform"
-            if kind != "uniform":
-                raise InputError(
-                    f"base_rate must be a number for a calibrator fitted on {kind} non-links, got 'density', "
-                    "which is the share of links among all pairs"
-                )
-            return graph_density(self.graph_)
-        return rate
+        return resolved_base_rate(base_rate, self.graph_, self.info_.get("negatives"))
 
     @property
     def base_rate(self) -> float:

@@ -21,7 +21,7 @@ from linkcal.exceptions import InputError
 from linkcal.features import FitOn, calibration_links, score_links
 from linkcal.fitting import fit_calibrator
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
-from linkcal.scoring import BaseRate, base_rate_origin
+from linkcal.scoring import BaseRate, base_rate_origin, resolved_base_rate
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor", "fit_calibrator"]
 
@@ -136,11 +136,13 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         Raises
         ------
         InputError
-            If `split` is no LinkSplit, its calibration links have only one class, or `base_rate` is not in
-            (0, 1).
+            If `split` is no LinkSplit, its calibration links have only one class, or `base_rate` is not one
+            that :meth:`resolve_base_rate` takes.
         """
         if not isinstance(split, LinkSplit):
             raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
+        # Before anything is fitted, so that a bad rate leaves the predictor as it was.
+        rate = None if base_rate is None else resolved_base_rate(base_rate, split.graph, split.negatives)
         split = _beside(self.predictor, split)
         scores = calibration_links(self.predictor, split, fit_on)
         validation = None
@@ -160,7 +162,6 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
             "negatives": split.negatives,
         }
         if base_rate is not None:
-            rate = self.resolve_base_rate(base_rate)
             self.info_ |= {"base_rate": rate, "base_rate_origin": base_rate_origin(base_rate)}
         return self
 

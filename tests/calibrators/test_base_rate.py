@@ -54,7 +54,12 @@ def test_odds_are_multiplied_and_back(p, before, after):
 
 
 def test_certain_probabilities_stay_and_order_is_never_reversed():
-    assert shift_base_rate([0.0, 1.0], from_rate=0.5, to_rate=1e-300) == [0.0, 1.0]
+    for rates in (
+        (0.5, 1e-300),
+        (0.5, 1e-320),
+        (1e-320, 1 - 1e-15),
+    ):  # factors beyond float64 in the last two
+        assert shift_base_rate([0.0, 1.0], from_rate=rates[0], to_rate=rates[1]) == [0.0, 1.0]
     p = np.sort(np.r_[np.random.default_rng(0).random(10_000), 1 - 1e-15 * np.arange(50), 1e-300])
     for rate in (1e-9, 0.3, 1 - 1e-9):
         assert (np.diff(shift_base_rate(p, from_rate=0.5, to_rate=rate)) >= 0).all()

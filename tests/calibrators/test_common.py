@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 
 import numpy as np
@@ -21,10 +20,8 @@ from linkcal.calibrators import (
     Histogram,
     Identity,
     InNOut,
-    Isotonic,
-    Temperature,
 )
-from linkcal.exceptions import ArtifactError, InputError, NotFittedError
+from linkcal.exceptions import InputError, NotFittedError
 
 from .samples import FEATURE_NAMES, NET_NAMES, SCORE_ONLY, VARIANTS, fast, overconfident
 
@@ -74,19 +71,6 @@ def test_grid_search_over_the_registered_ranges(name):
     assert search.predict_proba(X).shape == (120, 2)
 
 
-@every
-def test_state_round_trip_is_exact(name):
-    X, y = overconfident()
-    fitted = fast(name).fit(X, y)
-    state = fitted.get_state()
-    json.dumps({key: value for key, value in state.items() if not isinstance(value, np.ndarray)})
-    restored = fast(name).set_state(state)
-    assert np.array_equal(restored.decision_function(X), fitted.decision_function(X))
-    assert np.array_equal(restored.predict(X), fitted.predict(X))
-    again = restored.get_state()
-    assert all(np.array_equal(again[key], value) for key, value in state.items())
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants_survive_state_copies_and_order(name):
     X, y = overconfident(n=150)
@@ -100,23 +84,6 @@ def test_variants_survive_state_copies_and_order(name):
     weighted = clone(fitted).fit(X, y, sample_weight=weight).decision_function(X)
     copied = clone(fitted).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight)).decision_function(X)
     np.testing.assert_allclose(weighted, copied, rtol=1e-9, atol=1e-10)
-
-
-@every
-def test_state_with_a_missing_or_an_unknown_key_is_refused(name):
-    state = fast(name).fit(*overconfident()).get_state()
-    for key in state:
-        with pytest.raises(ArtifactError, match=rf"missing: .*{key}"):
-            fast(name).set_state({k: v for k, v in state.items() if k != key})
-    with pytest.raises(ArtifactError, match=r"unknown: .*extra_"):
-        fast(name).set_state({**state, "extra_": 1})
-
-
-@every
-def test_no_fitted_attribute_is_missing_from_the_state(name):
-    fitted = fast(name).fit(*overconfident())
-    attributes = {key for key in vars(fitted) if key.endswith("_") and not key.startswith("_")}
-    assert attributes == set(fitted.get_state())
 
 
 @every
@@ -316,32 +283,6 @@ def test_link_features_are_what_the_method_needs():
     kinds = {name: spec.cls.link_features for name, spec in CALIBRATORS.items()}
     assert {name for name, kind in kinds.items() if kind != "none"} == set(FEATURE_NAMES)
     assert [kinds[name] for name in FEATURE_NAMES] == ["embedding", "difference", "structural"]
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("temperature_", "2", "temperature_ must be float, got '2'"),
-        ("temperature_", float("nan"), "temperature_ must be finite, got nan"),
-        ("temperature_", True, "temperature_ must be float, got True"),
-        ("n_iter_", 1.5, "n_iter_ must be int, got 1.5"),
-        ("classes_", [0, 1, 2], "classes_ must be a list of two labels"),
-    ],
-)
-def test_state_with_a_wrong_value_is_refused(key, value, message):
-    state = Temperature().fit(*overconfident()).get_state()
-    with pytest.raises(ArtifactError, match=message):
-        Temperature().set_state({**state, key: value})
-
-
-def test_state_with_wrong_arrays_is_refused_and_leaves_the_calibrator_alone():
-    fitted = Isotonic().fit(*overconfident())
-    state = fitted.get_state()
-    expected = fitted.predict_proba([[1.0, 0, 0, 0]])
-    for broken in (state["logit_thresholds_"][:-1], state["logit_thresholds_"][None], np.array([1, 2])):
-        with pytest.raises(ArtifactError, match=r"logit_thresholds_|must fit together"):
-            fitted.set_state({**state, "logit_thresholds_": broken})
-    assert np.array_equal(fitted.predict_proba([[1.0, 0, 0, 0]]), expected)
 
 
 def test_identity_is_the_sigmoid():

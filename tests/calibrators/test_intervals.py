@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, logit
 from scipy.stats import binomtest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from linkcal.calibrators import IntervalCalibrator, Platt, StructuralCalibrator, monotone_interval
-from linkcal.calibrators.intervals import clopper_pearson, ranking_scores
-from linkcal.exceptions import InputError
+from linkcal.calibrators.bounds import clopper_pearson
+from linkcal.calibrators.intervals import ranking_scores
+from linkcal.exceptions import InputError, NotFittedError
 
 from .samples import overconfident
 
@@ -99,6 +101,39 @@ def test_scores_of_feature_calibrators_are_out_of_fold():
         ranking_scores(calibrator, X, np.arange(300) == 0)
 
 
+@pytest.mark.parametrize("calibrator", [Platt(), StructuralCalibrator()])
+def test_a_refreshed_calibrator_takes_its_interval_along(calibrator):
+    X, y = overconfident(n=2000)
+    fitted = IntervalCalibrator(calibrator).fit(X, y)
+    before = fitted.predict_interval(X)
+    fitted.calibrator_.refresh(X, (np.arange(2000) % 50 == 0).astype(int))
+    low, high = fitted.predict_interval(X).T
+    p = fitted.predict_proba(X)[:, 1]
+    assert ((low <= p) & (p <= high)).all()
+    inner = ((before > 1e-9) & (before < 1 - 1e-9)).all(axis=1)
+    # Both ends move by the offset, apart from the doubt about it, whose half of the error widens them.
+    centre = logit(np.column_stack((low, high))[inner]).mean() - logit(before[inner]).mean()
+    assert centre == pytest.approx(fitted.calibrator_.offset_, abs=0.5)
+    width = [np.diff(logit(ends), axis=1) for ends in (before[inner], np.column_stack((low, high))[inner])]
+    assert (width[1] > width[0] + fitted.calibrator_.offset_standard_error_).all()
+
+
+# What scikit-learn's checks of a dozen rows warn of.
+@pytest.mark.filterwarnings("ignore::linkcal.exceptions.BoundReachedWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks([IntervalCalibrator(Platt()), IntervalCalibrator(StructuralCalibrator())])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_grid_search_reaches_the_calibrator():
+    X, y = overconfident(n=200)
+    grid = {"calibrator__n_knots": [0, 3]}
+    search = GridSearchCV(IntervalCalibrator(StructuralCalibrator()), grid, cv=2, scoring="neg_log_loss")
+    assert search.fit(X, y).predict_proba(X).shape == (200, 2)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
 def test_bad_input():
     with pytest.raises(InputError, match="score must hold at least one calibration link, got none"):
         monotone_interval([], [], [1.0])
@@ -106,5 +141,6 @@ def test_bad_input():
         monotone_interval([0.0], [1], [1.0], level=1)
     with pytest.raises(InputError, match="calibrator must be a Calibrator, got str"):
         IntervalCalibrator("platt").fit([[0.0], [1.0]], [0, 1])
-    with pytest.raises(NotFittedError):
-        IntervalCalibrator(Platt()).predict_interval([[0.0]])
+    for call in ("predict_interval", "predict_proba", "decision_function", "predict"):
+        with pytest.raises(NotFittedError, match="IntervalCalibrator must be fitted first, call fit"):
+            getattr(IntervalCalibrator(Platt()), call)([[0.0]])

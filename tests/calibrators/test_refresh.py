@@ -117,9 +117,35 @@ def test_bad_labels_are_refused_and_leave_the_offset_alone():
         fitted.refresh(X, np.full(50, 2))
     with pytest.raises(InputError, match=r"y must have shape \(50,\), got \(49,\)"):
         fitted.refresh(X, y[:-1])
+    words = Platt().fit(X, y.astype(str).astype(object))
+    with pytest.raises(InputError, match=r"only the labels of fit, \['0', '1'\], got '2'"):
+        words.refresh(X, np.full(50, "2", dtype=object))
     assert fitted.offset_ == offset
     with pytest.raises(NotFittedError):
         Platt().refresh(X, y)
+
+
+@pytest.mark.parametrize("name", ["uncalibrated", "beta", "isotonic", "histogram", "in-n-out-plus"])
+@pytest.mark.parametrize("logit", [50.0, 800.0])
+def test_probabilities_that_were_rounded_to_1_move_too(name, logit):
+    """A sigmoid of 40 is 1 in float64; the new labels say 0.05."""
+    fitted = fast(name).fit(*overconfident())
+    X = np.zeros((20, 4))
+    X[:, 0] = logit
+    fitted.refresh(X, [1] + [0] * 19)
+    p = fitted.predict_proba(X)[:, 1]
+    assert p == pytest.approx(0.05, abs=1e-6)
+    np.testing.assert_allclose(p, expit(fitted.decision_function(X)), rtol=1e-12)
+    assert np.array_equal(fitted.calibrate(X[:, 0], X[:, 1:]), p)
+
+
+@every
+def test_a_refreshed_probability_is_that_of_its_logit(name):
+    X, y = overconfident()
+    fitted = fast(name).fit(X, y).refresh(X, np.arange(400) % 10 == 0)
+    z = fitted.decision_function(X)
+    np.testing.assert_allclose(fitted.predict_proba(X)[:, 1], expit(z), rtol=1e-12)
+    assert np.array_equal(fitted.predict(X), fitted.classes_[(z > 0).astype(int)])
 
 
 def test_extreme_logits_find_the_optimum():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from linkcal.cli import main
+from linkcal.wrapper import CalibratedLinkPredictor
 
 NUM_NODES = 120
 
@@ -52,3 +53,13 @@ def fitted(files) -> Path:
     ])  # fmt: skip
     assert code == 0
     return out
+
+
+@pytest.fixture(scope="session")
+def two_hop(fitted, tmp_path_factory) -> Path:
+    """The same folder, had it been made with two-hop non-links."""
+    folder = tmp_path_factory.mktemp("kinds") / "two-hop"
+    loaded = CalibratedLinkPredictor.load(fitted / "artifact")
+    loaded.info_ = {**loaded.info_, "negatives": "two-hop"}
+    loaded.save(folder)
+    return folder

@@ -46,9 +46,29 @@ def test_lists_what_the_wrapper_selects(cli, fitted, asked, tmp_path):
     np.testing.assert_allclose([float(row["p_value"]) for row in listed], found.p_value[found.selected])
     p = loaded.predict_proba(index[:, found.selected])
     np.testing.assert_allclose([float(row["probability"]) for row in listed], p, rtol=1e-6)
-    assert "known edges left out" in answer.err
+    said = " ".join(answer.err.split())
+    assert "known edges left out" in said
+    assert "null pairs, uniform: the bound holds" in said
+    assert "Probabilities hold for a base rate of 0.5." in said
+    moved = cli("select", fitted, path, "--fdr", 0.95, "--base-rate", 0.01)
+    assert "Probabilities hold for a base rate of 0.01." in " ".join(moved.err.split())
     assert cli("select", fitted, path, "--fdr", 0.95, "--out", tmp_path / "s.csv").out == ""
     assert (tmp_path / "s.csv").read_text() == answer.out
+
+
+def test_kind_of_the_null_pairs_is_the_folders(cli, two_hop, asked):
+    answer = cli("select", two_hop, asked[0], "--fdr", 0.95)
+    assert answer.code == 0
+    assert "null pairs, two-hop: the bound holds" in " ".join(answer.err.split())
+
+
+def test_score_says_that_the_share_is_that_of_a_refresh(cli, fitted, asked, tmp_path):
+    loaded = CalibratedLinkPredictor.load(fitted / "artifact")
+    loaded.refresh(asked[2][:, 2:102], np.arange(100) % 10 == 0).save(tmp_path / "fresh")
+    out = tmp_path / "scores.csv"
+    assert cli("score", tmp_path / "fresh", asked[0], "--out", out).code == 0
+    side = json.loads((tmp_path / "scores.csv.meta.json").read_text())
+    assert (side["base_rate"], side["base_rate_origin"]) == (pytest.approx(0.1), "labels of the refresh")
 
 
 def test_null_pairs_of_the_user(cli, fitted, asked):

@@ -72,3 +72,16 @@ def test_output_that_cannot_be_written_is_told_before_the_work(cli, fitted, tmp_
     expected = f"linkcal: error: out must be a file in an existing folder, got {tmp_path / out}"
     assert answer.err.strip() == expected
     assert list(tmp_path.iterdir()) == []
+
+
+def test_top_warns_of_another_kind_of_non_links(cli, two_hop):
+    for options in ((), ("--base-rate", 0.01)):
+        answer = cli("top", two_hop, "-k", 3, *options)
+        said = " ".join(answer.err.split())
+        assert answer.code == 0
+        assert "were fitted with two-hop non-links and hold for pairs like those" in said
+        # It would be refused.
+        assert "density" not in said
+    refused = cli("top", two_hop, "-k", 3, "--base-rate", "density")
+    assert (refused.code, refused.out) == (1, "")
+    assert "got 'density', which is the share of links among all pairs" in " ".join(refused.err.split())

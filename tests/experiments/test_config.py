@@ -31,6 +31,10 @@ def test_unknown_key_is_an_error():
         ({"negatives_per_positive": 0.0}, "negatives_per_positive must be a finite number > 0"),
         ({"max_network_links": 1}, "max_network_links must be a whole number >= 2"),
         ({"negatives": "twohop"}, "did you mean 'two-hop'"),
+        (
+            {"negatives": "two-hop", "base_rate": "density"},
+            "base_rate must be a number with two-hop non-links, got 'density', which is the share of links",
+        ),
         ({"calibrators": ()}, "calibrators must name one of"),
         ({"calibrators": ("plat",)}, "did you mean 'platt'"),
         ({"calibrators": ("platt", "platt")}, "calibrators must hold each name once, got platt, platt"),

@@ -4,12 +4,13 @@ from linkcal.calibrators.base import Calibrator
 from linkcal.calibrators.base_rate import base_rate_offset, shift_base_rate
 from linkcal.calibrators.bbq import BBQ
 from linkcal.calibrators.beta import Beta
+from linkcal.calibrators.bounds import monotone_interval
 from linkcal.calibrators.decisions import conformal_p_values, select_links
 from linkcal.calibrators.embedding_mlp import EmbeddingMLP
 from linkcal.calibrators.histogram import Histogram
 from linkcal.calibrators.identity import Identity
 from linkcal.calibrators.in_n_out import InNOut
-from linkcal.calibrators.intervals import IntervalCalibrator, monotone_interval
+from linkcal.calibrators.intervals import IntervalCalibrator
 from linkcal.calibrators.isotonic import Isotonic
 from linkcal.calibrators.platt import Platt
 from linkcal.calibrators.registry import CALIBRATORS, CalibratorSpec, calibrator_name, make_calibrator

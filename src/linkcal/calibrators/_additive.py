@@ -82,7 +82,10 @@ class AdditiveBasis:
         z = np.column_stack([np.clip(t[:, j], k[0], k[-1]) for j, k in enumerate(knots)])
         mean = np.average(z, axis=0, weights=weight)
         deviation = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
-        deviation[deviation == 0.0] = 1.0
+        # The average of equal values is rounded, which would leave noise to be divided by.
+        constant = [j for j, k in enumerate(knots) if len(k) == 1]
+        mean[constant], deviation[constant] = [knots[j][0] for j in constant], 1.0
+        deviation[deviation == 0.0] = 1.0  # squares of tiny differences
         knots[0] = np.unique(np.r_[knots[0], 0.0])
         return cls(scale, mean, deviation, tuple(knots))
 

@@ -32,6 +32,8 @@ def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) 
     p, y, weight : ndarray (n,)
         Calibrated probabilities, labels and weights of the calibration links.
     """
+    # Shares of the weight: squares of huge or tiny weights would leave the range of float64.
+    weight = weight / weight.max()
     mean_p, share = np.average(p, weights=weight), np.average(y, weights=weight)
     effective_n = weight.sum() ** 2 / (weight**2).sum()
     standard_error = np.sqrt(np.average((y - p) ** 2, weights=weight) / effective_n)
@@ -39,8 +41,9 @@ def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) 
     if gap > _GAP and gap > _STANDARD_ERRORS * standard_error:
         warnings.warn(
             f"the average probability {mean_p:.3g} differs from the observed share of links {share:.3g}: "
-            f"{name} keeps the sign of every logit and cannot move the base rate; "
-            "a calibrator with an intercept or bins (Platt, Beta, Isotonic, Histogram, BBQ) can",
+            f"{name} has a temperature, which keeps the sign of every logit and cannot move the base rate; "
+            "a calibrator with an intercept or bins (Platt, Beta, Isotonic, Histogram, BBQ, "
+            "StructuralCalibrator) can",
             BaseRateWarning,
             stacklevel=4,
         )

@@ -14,13 +14,13 @@ from sklearn.utils.validation import validate_data
 from linkcal._validation import check_finite, check_sample_weight, to_numpy
 from linkcal.exceptions import InputError
 
-__all__ = ["feature_columns", "known_labels", "two_classes", "validated"]
+__all__ = ["feature_columns", "known_labels", "two_classes", "validated", "within_range"]
 
 FloatArray = NDArray[np.float64]
 
 # Beyond these the products and quotients of a fit leave the range of float64. A probability knows no
 # difference between the smallest and 0.
-_LARGEST_LOGIT, _SMALLEST_LOGIT = 1e100, 1e-100
+_LARGEST, _SMALLEST_LOGIT = 1e100, 1e-100
 
 
 def validated(
@@ -40,7 +40,7 @@ def validated(
     X, y = checked if isinstance(checked, tuple) else (checked, None)
     check_finite(X, "X")
     # Columns side by side in memory: sums over column 0 then round alike whatever stands next to it.
-    return np.asfortranarray(_within_range(X)), y
+    return np.asfortranarray(within_range(X)), y
 
 
 def two_classes(
@@ -73,7 +73,7 @@ def known_labels(y: Any, n: int, classes: NDArray[Any], name: str = "y") -> Floa
     unknown = ~np.isin(label, classes)
     if unknown.any():
         raise InputError(
-            f"{name} must hold only the labels of fit, {classes.tolist()}, got {label[unknown][0].item()!r}"
+            f"{name} must hold only the labels of fit, {classes.tolist()}, got {label[unknown].tolist()[0]!r}"
         )
     return np.asarray(label == classes[1], dtype=np.float64)
 
@@ -95,12 +95,10 @@ def _raise_input_error(error: ValueError) -> NoReturn:
     raise InputError(" ".join(str(error).split())) from error
 
 
-def _within_range(X: FloatArray) -> FloatArray:
-    """X with huge logits clipped and tiny ones set to 0."""
-    size = np.abs(X[:, 0])
-    huge, tiny = size > _LARGEST_LOGIT, (size < _SMALLEST_LOGIT) & (size > 0.0)
-    if huge.any() or tiny.any():
-        X = X.copy()
-        X[huge, 0] = np.copysign(_LARGEST_LOGIT, X[huge, 0])
+def within_range(X: FloatArray) -> FloatArray:
+    """X with huge values clipped and tiny logits set to 0."""
+    tiny = (np.abs(X[:, 0]) < _SMALLEST_LOGIT) & (X[:, 0] != 0.0)
+    if tiny.any() or np.abs(X).max(initial=0.0) > _LARGEST:
+        X = np.clip(X, -_LARGEST, _LARGEST)
         X[tiny, 0] = 0.0
     return X

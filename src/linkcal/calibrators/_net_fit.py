@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linkcal._random import numpy_stream
-from linkcal._validation import check_positive_int
+from linkcal._validation import check_flag, check_positive_int
 from linkcal.calibrators._bins import bin_sums
 from linkcal.calibrators._net_kernel import SMALLEST_TEMPERATURE, Blocks
 from linkcal.calibrators._temperature_net import (
@@ -84,6 +84,7 @@ class NetSettings:
     def __post_init__(self) -> None:
         for name in ("hidden_channels", "n_bins", "max_iter", "patience"):
             check_positive_int(getattr(self, name), name)
+        check_flag(self.early_stopping, "early_stopping")
         if self.n_folds is not None:
             check_positive_int(self.n_folds, "n_folds", minimum=2)
         if not len(self.ece_weights):

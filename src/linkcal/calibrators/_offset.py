@@ -68,6 +68,8 @@ def fit_offset(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float,
 
 def shifted(p: FloatArray, offset: float) -> FloatArray:
     """Probabilities whose logit is `offset` larger; 0 and 1 stay, the order too."""
-    # Every step is monotone under rounding, so that no two links change places.
+    # Every step is monotone under rounding, so that no two links change places. Beyond 700 the factor would
+    # be 0 or infinite, and its product with the odds of 1 or 0 no number.
+    factor = np.exp(-np.clip(offset, -700.0, 700.0))
     with np.errstate(divide="ignore", over="ignore"):
-        return np.asarray(1.0 / (1.0 + (1.0 - p) / p * np.exp(-offset)))
+        return np.asarray(1.0 / (1.0 + (1.0 - p) / p * factor))

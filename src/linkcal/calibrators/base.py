@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from linkcal._math import sigmoid
 from linkcal._validation import check_sample_weight, check_scores, in_container_of, to_numpy
-from linkcal.calibrators._checks import feature_columns, known_labels, two_classes, validated
-from linkcal.calibrators._offset import fit_offset, shifted
-from linkcal.calibrators._state import StateKind, checked, exported
-from linkcal.exceptions import ArtifactError, InputError, NotFittedError
+from linkcal.calibrators._checks import (
+    feature_columns,
+    known_labels,
+    two_classes,
+    validated,
+    within_range,
+)
+from linkcal.calibrators._offset import fit_offset
+from linkcal.calibrators._state import FittedState, StateKind
+from linkcal.exceptions import InputError
 
 __all__ = ["Calibrator", "FloatArray", "LinkFeatures", "StateKind"]
 
@@ -31,11 +35,8 @@ LinkFeatures = Literal["none", "embedding", "difference", "structural"]
 
 _LARGEST = float(np.finfo(np.float64).max)
 
-# Fitted attributes that only :meth:`Calibrator.refresh` sets.
-_REFRESHED: dict[str, StateKind] = {"offset_": float, "offset_standard_error_": float}
 
-
-class Calibrator(ClassifierMixin, BaseEstimator, ABC):
+class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
     """Base of all calibrators: scikit-learn classifiers on ``X (n, 1 + k)`` with the logit in column 0.
 
     A subclass implements ``_fit`` and either ``_decision`` alone (maps that yield a logit) or
@@ -69,14 +70,6 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
 
     #: Which kind of link features columns 1.. must hold (``linkcal.features.FEATURE_KINDS``).
     link_features: ClassVar[LinkFeatures] = "none"
-
-    #: Fitted attributes that make up the state, beside ``classes_`` and ``n_features_in_``.
-    _state: ClassVar[dict[str, StateKind]] = {}
-
-    classes_: NDArray[Any]
-    n_features_in_: int
-    offset_: float
-    offset_standard_error_: float
 
     @abstractmethod
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
@@ -248,65 +241,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         # bfloat16 has no NumPy type; it must be widened first.
         values = logit.detach().double() if isinstance(logit, torch.Tensor) else logit
         column = check_scores(values, "logit")
-        p = self._bounded_probability(np.column_stack((column, self._check_features(features, len(column)))))
+        X = np.column_stack((column, self._check_features(features, len(column))))
+        p = self._bounded_probability(within_range(X))
         return in_container_of(logit, p.reshape(to_numpy(values).shape))
-
-    def get_state(self) -> dict[str, Any]:
-        """Fitted attributes as float64 arrays and JSON values, by name.
-
-        Together with the hyper-parameters (``get_params``) the state is the whole calibrator; nothing has
-        to be pickled.
-
-        Returns
-        -------
-        dict
-
-        Examples
-        --------
-        >>> from linkcal.calibrators import Identity
-        >>> Identity().fit([[-1.0], [1.0]], [0, 1]).get_state()
-        {'classes_': [0, 1], 'n_features_in_': 1}
-        """
-        self._require_fitted()
-        head = {"classes_": self.classes_.tolist(), "n_features_in_": int(self.n_features_in_)}
-        kinds = self._state | ({} if not hasattr(self, "offset_") else _REFRESHED)
-        return head | exported({name: getattr(self, name) for name in kinds}, kinds)
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Restore what :meth:`get_state` returned; afterwards the calibrator is fitted.
-
-        Parameters
-        ----------
-        state : dict
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ArtifactError
-            If a key is missing or unknown, or a value has the wrong type, dimension or content. The
-            calibrator is then left as it was.
-        """
-        kinds: dict[str, StateKind] = {"classes_": list, "n_features_in_": int, **self._state}
-        if _REFRESHED.keys() & state.keys():
-            kinds |= _REFRESHED
-        fitted = checked(state, kinds, type(self).__name__)
-        if len(fitted["classes_"]) != 2:
-            raise ArtifactError(f"classes_ must be a list of two labels, got {fitted['classes_']!r}")
-        fitted["classes_"] = np.asarray(fitted["classes_"])
-        before = dict(self.__dict__)
-        self._forget_offset()
-        self.__dict__.update(fitted)
-        try:
-            # One row through the map: shapes that do not belong together show here, not at the first use.
-            self._finite_decision(np.zeros((1, max(self.n_features_in_, 1))))
-        except (ValueError, IndexError) as error:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise ArtifactError(f"state of {type(self).__name__} must fit together, got {error}") from error
-        return self
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -315,28 +252,19 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         tags.classifier_tags.poor_score = True
         return tags
 
-    def _require_fitted(self) -> None:
-        try:
-            check_is_fitted(self)
-        except SklearnNotFittedError as error:
-            raise NotFittedError(f"{type(self).__name__} must be fitted first, call fit") from error
-
     def _finite_decision(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
             decision = self._decision(X) + getattr(self, "offset_", 0.0)
         return np.clip(decision, -_LARGEST, _LARGEST)
 
     def _bounded_probability(self, X: FloatArray) -> FloatArray:
+        if hasattr(self, "offset_"):
+            # From the logit: a probability that has rounded to 1 cannot be moved any more.
+            return sigmoid(self._finite_decision(X))
         with np.errstate(over="ignore"):
             p = self._probability(X)
-            if hasattr(self, "offset_"):
-                p = shifted(p, self.offset_)
         # An average of numbers in [0, 1] can round to 1.0000000000000002.
         return np.clip(p, 0.0, 1.0)
-
-    def _forget_offset(self) -> None:
-        for name in _REFRESHED:
-            self.__dict__.pop(name, None)
 
     def _check_fit(self, X: Any, y: Any, sample_weight: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Check and return X, y as 0/1 and weights, without the rows of weight 0.

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from scipy.special import betaln, softmax, xlog1py, xlogy
 
 from linkcal._math import clip_probability, logit, sigmoid
-from linkcal._validation import check_choice
+from linkcal._validation import check_choice, check_flag
 from linkcal.calibrators._bins import bin_index, bin_sums, quantile_edges, uniform_edges
 from linkcal.calibrators._ranking import ties_broken
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
+from linkcal.exceptions import InputError
 
 __all__ = ["BBQ"]
 
@@ -24,6 +25,10 @@ _RANGE_FACTOR = 10.0
 
 # Binnings of smaller relative weight change no probability beyond rounding and are left out.
 _NEGLIGIBLE = 1e-16
+
+
+# As many as any graph has pairs to offer; weights beyond are no counts, and their binnings would not end.
+_MOST_LINKS = 1e9
 
 
 @final
@@ -68,7 +73,8 @@ class BBQ(Calibrator):
                * Gamma(N_b - m_b + beta_b) / Gamma(beta_b)
 
     and predicts ``(m_b + alpha_b) / (N_b + N'/B)``. The average of step functions is again a step function,
-    which is what is stored. An empty bin predicts its middle.
+    which is what is stored. An empty bin predicts its middle. Weights count as links, of which there may be
+    up to 1e9.
 
     References
     ----------
@@ -107,6 +113,10 @@ class BBQ(Calibrator):
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         check_choice(self.strategy, "strategy", ("quantile", "uniform"))
         check_choice(self.criterion, "criterion", ("bayes", "bic"))
+        check_flag(self.preserve_ranking, "preserve_ranking")
+        n_links = float(weight.sum())
+        if n_links > _MOST_LINKS:
+            raise InputError(f"sample_weight must sum to at most {_MOST_LINKS:g} links, got {n_links:g}")
         # Everything depends on the links only through these sums per distinct probability.
         values, position = np.unique(sigmoid(X[:, 0]), return_inverse=True)
         total = bin_sums(position, weight, len(values))
@@ -114,7 +124,7 @@ class BBQ(Calibrator):
 
         # Equal scores stay in one bin, so that many sizes can give the same binning: it counts once.
         distinct: dict[bytes, tuple[int, FloatArray]] = {}
-        for size in _binning_sizes(float(weight.sum())).tolist():
+        for size in _binning_sizes(n_links).tolist():
             cut = quantile_edges(values, total, size) if self.strategy == "quantile" else uniform_edges(size)
             distinct.setdefault(cut.tobytes(), (size, cut))
         sizes = np.array([size for size, _ in distinct.values()])

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, final
 import numpy as np
 
 from linkcal._math import logit, sigmoid
-from linkcal._validation import check_choice, check_positive_int
+from linkcal._validation import check_choice, check_flag, check_positive_int
 from linkcal.calibrators._bins import bin_index, bin_sums, quantile_edges, uniform_edges
 from linkcal.calibrators._ranking import ties_broken
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
@@ -78,6 +78,7 @@ class Histogram(Calibrator):
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         n_bins = check_positive_int(self.n_bins, "n_bins")
+        check_flag(self.preserve_ranking, "preserve_ranking")
         p = sigmoid(X[:, 0])
         if check_choice(self.strategy, "strategy", ("uniform", "quantile")) == "uniform":
             edges = uniform_edges(n_bins)

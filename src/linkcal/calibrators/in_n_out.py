@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, final, get_args
 
 import numpy as np
 
-from linkcal._validation import check_choice
+from linkcal._validation import check_choice, check_flag
 from linkcal.calibrators._net_calibrator import NetCalibrator, RandomState
 from linkcal.calibrators._temperature_net import Scaling
 from linkcal.calibrators.base import FloatArray, LinkFeatures, StateKind
@@ -151,7 +151,7 @@ class InNOut(NetCalibrator):
 
     def _prepare(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         self.slope_, self.intercept_ = 1.0, 0.0
-        if self.center:
+        if check_flag(self.center, "center"):
             platt = Platt()
             platt._fit(X, y, weight)
             self.slope_, self.intercept_ = platt.slope_, platt.intercept_

@@ -6,121 +6,27 @@ from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import StratifiedKFold
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import Tags
 
-from linkcal._validation import check_binary_labels, check_fraction, check_scores
+from linkcal._math import sigmoid
+from linkcal._validation import check_fraction
 from linkcal.calibrators.base import Calibrator
-from linkcal.exceptions import InputError
+from linkcal.calibrators.bounds import monotone_interval
+from linkcal.exceptions import InputError, NotFittedError
 
-__all__ = ["IntervalCalibrator", "asked_scores", "clopper_pearson", "monotone_interval", "ranking_scores"]
+__all__ = [
+    "IntervalCalibrator",
+    "asked_scores",
+    "calibrated_interval",
+    "ranking_scores",
+]
 
 FloatArray = NDArray[np.float64]
 
-# Lengths of the windows in units of n^(2/3), the rate at which the width of a window and the slope of the
-# curve across it cost the same. Chosen on simulated curves, before any graph was looked at.
-_WINDOWS = (0.5, 1.0, 2.0)
-
 _FOLDS = 5
-
-
-def clopper_pearson(successes: Any, trials: Any, tail: float) -> tuple[FloatArray, FloatArray]:
-    """One-sided exact bounds of a binomial probability, each missed with probability at most `tail`.
-
-    Parameters
-    ----------
-    successes, trials : array-like of whole numbers, of one shape
-        With no trial the bounds are 0 and 1.
-    tail : float in (0, 1)
-
-    Returns
-    -------
-    lower, upper : ndarray
-        In [0, 1].
-
-    References
-    ----------
-    Clopper, Pearson: The use of confidence or fiducial limits, Biometrika 26, 1934.
-
-    Examples
-    --------
-    >>> lower, upper = clopper_pearson([0, 29], [29, 29], 0.05)
-    >>> lower.round(3).tolist(), upper.round(3).tolist()
-    ([0.0, 0.902], [0.098, 1.0])
-    """
-    k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
-    # Where a parameter would be 0 the bound is known; 1 only keeps the quantile defined.
-    lower = np.where(k > 0, beta.ppf(tail, np.maximum(k, 1), n - k + 1), 0.0)
-    upper = np.where(k < n, beta.ppf(1.0 - tail, k + 1, np.maximum(n - k, 1)), 1.0)
-    return np.asarray(lower), np.asarray(upper)
-
-
-def monotone_interval(
-    score: Any, label: Any, asked: Any, *, level: float = 0.9
-) -> tuple[FloatArray, FloatArray]:
-    """Interval for the probability of a link at a score, if that does not fall with the score.
-
-    Parameters
-    ----------
-    score : array-like of shape (m,)
-        Of the calibration links.
-    label : array-like of shape (m,), values 0 and 1
-    asked : array-like of shape (n,)
-        Scores asked about.
-    level : float in (0, 1)
-
-    Returns
-    -------
-    low, high : ndarray of shape (n,)
-        In [0, 1].
-
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape or content, or there is no calibration link.
-
-    Notes
-    -----
-    Let ``r(s) = P(link | score = s)`` be non-decreasing and the labels independent given the scores. Links of
-    a window that ends at s have probabilities of at most r(s), so the links counted in it are stochastically
-    fewer than a binomial number with r(s), and the exact lower bound of Clopper and Pearson stays below r(s)
-    with its nominal probability; likewise above. Three windows on each side, of ``n^(2/3)`` times 1/2, 1 and
-    2 links, share the error by Bonferroni; at the ends of the scores a window is what there is. So for every
-    sample size each asked score's interval covers r(s) with probability at least `level`: for one score, not
-    for all at once. It is widened to the bounds of a window around the score, which changes little where r
-    rises and saves most of the coverage where it does not. Two binary searches and eight counts for each
-    score.
-
-    Examples
-    --------
-    >>> low, high = monotone_interval(range(100), [0] * 50 + [1] * 50, [10, 90], level=0.9)
-    >>> low.round(2).tolist(), high.round(2).tolist()
-    ([0.0, 0.82], [0.17, 1.0])
-    """
-    s, q = check_scores(score), check_scores(asked, "asked")
-    y = check_binary_labels(label, len(s), "label")
-    if not len(s):
-        raise InputError("score must hold at least one calibration link, got none")
-    tail = (1.0 - check_fraction(level, "level")) / (2 * len(_WINDOWS))
-    order = np.argsort(s, kind="stable")
-    s, upto = s[order], np.concatenate(([0.0], np.cumsum(y[order])))
-    # Windows end where groups of equal scores do: the order of the links then means nothing.
-    group, after = np.searchsorted(s, s, side="left"), np.searchsorted(s, s, side="right")
-    # Links at the very score belong to both sides.
-    end, start = np.searchsorted(s, q, side="right"), np.searchsorted(s, q, side="left")
-    low, high = np.zeros(len(q)), np.ones(len(q))
-    for factor in _WINDOWS:
-        width = max(1, round(factor * len(s) ** (2.0 / 3.0)))
-        first, last = group[np.maximum(end - width, 0)], after[np.minimum(start + width, len(s)) - 1]
-        low = np.maximum(low, clopper_pearson(upto[end] - upto[first], end - first, tail)[0])
-        high = np.minimum(high, clopper_pearson(upto[last] - upto[start], last - start, tail)[1])
-    # Where the curve falls after all, windows on one side lie beyond it; one around the score does not.
-    half = max(1, round(len(s) ** (2.0 / 3.0) / 2.0))
-    first, last = group[np.maximum(start - half, 0)], after[np.minimum(end + half, len(s)) - 1]
-    around = clopper_pearson(upto[last] - upto[first], last - first, tail)
-    return np.minimum(low, around[0]), np.maximum(high, around[1])
 
 
 def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
@@ -175,7 +81,9 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
     SCORE (its raw logit, or its calibrated logit where the calibrator reads features), with probability at
     least `level` over the draw of the calibration links; see :func:`monotone_interval`. It is not an interval
     for the label, nor for what would be known about the pair with other features than the score. Intervals
-    are widened to hold the calibrator's own probability. With feature calibrators the scores come from
+    are widened to hold the calibrator's own probability. Links have no weights here: the bounds are those of
+    counts. After ``calibrator_.refresh`` half of the error pays for the interval of the offset (normal, by
+    its standard error). With feature calibrators the scores come from
     cross-fitting, whose coverage is measured, not proved (docs/decisions.md).
 
     Examples
@@ -239,30 +147,74 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
 
         Raises
         ------
+        NotFittedError
+            Before ``fit``.
         InputError
             If X does not fit or `level` is not in (0, 1).
         """
-        check_is_fitted(self)
-        p = self.calibrator_.predict_proba(X)[:, 1]
-        low, high = monotone_interval(
-            self.score_, self.label_, asked_scores(self.calibrator_, X), level=level
-        )
-        return np.column_stack((np.minimum(low, p), np.maximum(high, p)))
+        self._require_fitted()
+        return calibrated_interval(self.calibrator_, X, self.score_, self.label_, level=level)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities (n, 2) of the fitted calibrator."""
-        check_is_fitted(self)
+        self._require_fitted()
         return self.calibrator_.predict_proba(X)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Calibrated logits (n,) of the fitted calibrator."""
-        check_is_fitted(self)
+        self._require_fitted()
         return self.calibrator_.decision_function(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Classes (n,) of the fitted calibrator."""
-        check_is_fitted(self)
+        self._require_fitted()
         return self.calibrator_.predict(X)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "label_"):
+            raise NotFittedError("IntervalCalibrator must be fitted first, call fit")
+
+
+def calibrated_interval(
+    calibrator: Calibrator,
+    X: Any,
+    score: FloatArray,
+    label: FloatArray,
+    *,
+    level: float,
+    shift: float = 0.0,
+) -> FloatArray:
+    """Ends (n, 2) of the intervals of a fitted calibrator's probabilities, which lie between them.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+        Fitted, and perhaps refreshed since.
+    X : array-like of shape (n, 1 + k)
+    score, label : ndarray of shape (m,)
+        Of the calibration links; see :func:`ranking_scores`.
+    level : float in (0, 1)
+    shift : float
+        Added to the logits of the ends and of the probabilities: the change of the base rate.
+    """
+    level = check_fraction(level, "level")
+    z = calibrator.decision_function(X)
+    offset, margin = 0.0, 0.0
+    if hasattr(calibrator, "offset_"):
+        # Half of the error for the doubt about the offset.
+        level, tail = 1.0 - (1.0 - level) / 2.0, (1.0 - level) / 4.0
+        offset, margin = calibrator.offset_, float(norm.isf(tail)) * calibrator.offset_standard_error_
+    low, high = monotone_interval(score, label, asked_scores(calibrator, X), level=level)
+    with np.errstate(divide="ignore"):
+        below, above = (np.log(end) - np.log1p(-end) + offset + shift for end in (low, high))
+    p = sigmoid(z + shift)
+    return np.column_stack((np.minimum(sigmoid(below - margin), p), np.maximum(sigmoid(above + margin), p)))
 
 
 def asked_scores(calibrator: Calibrator, X: Any) -> FloatArray:

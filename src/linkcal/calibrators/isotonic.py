@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from linkcal._math import logit
+from linkcal._validation import check_flag
 from linkcal.calibrators._ranking import ties_broken
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 
@@ -62,6 +63,7 @@ class Isotonic(Calibrator):
         self.preserve_ranking = preserve_ranking
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        check_flag(self.preserve_ranking, "preserve_ranking")
         regression = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
         regression.fit(X[:, 0], y, sample_weight=weight)
         self.logit_thresholds_ = regression.X_thresholds_

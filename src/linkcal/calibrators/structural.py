@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from linkcal._columns import STRUCTURAL_COLUMNS, TOGGLE_COLUMNS
-from linkcal._validation import check_choice, check_positive_float, check_positive_int
+from linkcal._validation import check_choice, check_flag, check_positive_float, check_positive_int
 from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, Term, merged_links
 from linkcal.calibrators._held_out import choose_held_out
 from linkcal.calibrators._offset import fit_offset
@@ -188,11 +188,12 @@ class StructuralCalibrator(Calibrator):
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         n_knots = check_positive_int(self.n_knots, "n_knots", minimum=0)
+        monotone = check_flag(self.monotone, "monotone")
         self.terms_, self.columns_ = self._named_columns(X.shape[1])
         X, y, weight = merged_links(X[:, self.columns_], y, weight)
         squeezed = np.array([name in ("logit", "logit_change") for name in self.terms_])
         basis = AdditiveBasis.of(X, weight, squeezed, n_knots)
-        terms = basis.terms(basis.columns(X), monotone=bool(self.monotone))
+        terms = basis.terms(basis.columns(X), monotone=monotone)
         design, deviation = _standardised(terms, weight)
         problem, strength, start = _problem(design, terms, y, weight)
         given = None if self.penalty is None else check_positive_float(self.penalty, "penalty")
@@ -254,10 +255,11 @@ def _standardised(terms: list[Term], weight: FloatArray) -> tuple[FloatArray, Fl
     """Design matrix (n, 1 + m) with a first column of ones, and the deviations (m,) it was divided by."""
     design = np.column_stack((np.ones(len(weight)), *(term.block for term in terms)))
     body = design[:, 1:]
-    body -= np.average(body, axis=0, weights=weight)
+    average = np.average(body, axis=0, weights=weight)
+    body -= average
     deviation = np.sqrt(np.average(body**2, axis=0, weights=weight))
     # A constant column keeps its rounding noise, which the penalty holds at coefficient 0.
-    deviation[deviation <= 1e-12] = 1.0
+    deviation[deviation <= 1e-12 * np.maximum(1.0, np.abs(average))] = 1.0
     body /= deviation
     return design, deviation
 

@@ -124,6 +124,8 @@ def _provenance(
     ratio = non_links_per_link(info["negatives_per_positive"], info.get("negatives"))
     if rate is None and "base_rate" not in info:
         valid, origin = f"hold for {ratio}", "calibration links"
+        if "refresh" in info:
+            origin = "labels of the refresh"
     else:
         origin = info.get("base_rate_origin", "given")
         if rate is not None:

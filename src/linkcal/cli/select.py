@@ -33,7 +33,8 @@ def select(
         Path | None,
         typer.Option(
             "--null",
-            help="Pairs without a link that were chosen as the asked pairs were; default: uniform ones.",
+            help="Pairs without a link that were chosen as the asked pairs were; default: those of the "
+            "folder, of the kind of its calibration non-links.",
             metavar="PAIRS",
         ),
     ] = None,
@@ -48,9 +49,9 @@ def select(
     """List those of the asked pairs to call links; on average at most a share `--fdr` of them are none.
 
     Conformal p-values against pairs that nothing was fitted on, and Benjamini-Hochberg. The bound needs asked
-    non-links that are like the null pairs: by default uniform over all pairs that are no known edge; give
-    `--null` for asked pairs chosen otherwise (at distance 2, by degree, ...). Known edges are left out. The
-    order is that of the file; all asked pairs are held in memory.
+    non-links that are like the null pairs: by default of the kind of the folder's calibration non-links,
+    which is uniform unless it was made with `--negatives`; give `--null` for asked pairs chosen otherwise.
+    Known edges are left out. The order is that of the file; all asked pairs are held in memory.
     """
     import torch
 
@@ -59,6 +60,8 @@ def select(
 
     check_output_file(out, pairs)
     predictor = CalibratedLinkPredictor.load(folder, calibrator=calibrator)
+    wanted = as_base_rate(base_rate)
+    rate = predictor.base_rate if wanted is None else predictor.resolve_base_rate(wanted)
     node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
     chunks = list(read_pairs(pairs, node_ids, source=source, target=target))
     asked = _joined([chunk.edge_label_index for chunk in chunks])
@@ -69,18 +72,20 @@ def select(
         null_pairs = null_pairs[:, ~predictor.known_edges(null_pairs)]
     found = predictor.select(asked, fdr=fdr, null_pairs=null_pairs)
     rows = torch.nonzero(found.selected).flatten()
-    p = predictor.predict_proba(asked[:, rows], base_rate=as_base_rate(base_rate))
+    p = predictor.predict_proba(asked[:, rows], base_rate=wanted)
     values = list(zip(p.tolist(), found.p_value[rows].tolist(), strict=True))
     if out is None:
         _write(chunks, found.selected, values, sys.stdout)
     else:
         with written_whole(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             _write(chunks, found.selected, values, file)
+    kind = "given" if null is not None else predictor.info_.get("negatives") or "uniform"
     tested = asked.size(1) - int(found.known.sum())
     log(
         f"{rows.numel():,} of {tested:,} pairs selected at a false discovery rate of {fdr:g} "
         f"({int(found.known.sum()):,} known edges left out); {found.num_null:,} null pairs, "
-        f"{'uniform' if null is None else 'given'}: the bound holds for asked non-links that are like them."
+        f"{kind}: the bound holds for asked non-links that are like them. Probabilities hold for a base rate "
+        f"of {rate:.4g}."
     )
 
 

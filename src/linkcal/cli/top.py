@@ -59,10 +59,22 @@ def top(
         f"{ranked.logit.numel():,} best of {ranked.candidates}. Probabilities hold for "
         f"{non_links_per_link(ranked.negatives_per_positive)} (base rate {ranked.base_rate:.4g})."
     )
+    kind = predictor.info_.get("negatives") or "uniform"
     if base_rate is None and "base_rate" not in predictor.info_:
+        # The density is a share among all pairs, and refused for other kinds.
+        wanted = (
+            "--base-rate density or your own rate" if kind == "uniform" else "--base-rate with your own rate"
+        )
         warnings.warn(
             f"among all pairs links are far rarer than the {ranked.base_rate:.3g} that these probabilities "
-            "hold for: real shares of links are smaller; ask for --base-rate density or your own rate",
+            f"hold for: real shares of links are smaller; ask for {wanted}",
+            BaseRateWarning,
+            stacklevel=2,
+        )
+    if kind != "uniform":
+        warnings.warn(
+            f"these probabilities were fitted with {kind} non-links and hold for pairs like those, not for "
+            "all pairs that compete here; make the folder with --negatives uniform",
             BaseRateWarning,
             stacklevel=2,
         )

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import norm
 from torch import Tensor
 
-from linkcal._math import sigmoid
 from linkcal._validation import check_fraction
-from linkcal.calibrators import base_rate_offset, monotone_interval
-from linkcal.calibrators.intervals import asked_scores, ranking_scores
+from linkcal.calibrators import base_rate_offset
+from linkcal.calibrators.intervals import calibrated_interval, ranking_scores
 from linkcal.decisions.base import EvidenceMethods
 from linkcal.features import LinkScores
 from linkcal.scoring import BaseRate
@@ -69,26 +67,15 @@ class IntervalMethods(EvidenceMethods):
         """Interval [L, 2] of links that a scorer scored; see :meth:`predict_interval`."""
         self._require_fitted()
         level = check_fraction(level, "level")
-        if not len(scores):
-            return torch.empty(0, 2, dtype=torch.float64)
-        calibrator = self.calibrator_
-        X = scores.to_matrix(calibrator.link_features)
-        reference, label = self._interval_evidence()
-        margin = 0.0
-        if hasattr(calibrator, "offset_"):
-            level = 1.0 - (1.0 - level) / 2.0
-            margin = float(norm.isf((1.0 - level) / 2.0)) * calibrator.offset_standard_error_
-        low, high = monotone_interval(reference, label, asked_scores(calibrator, X), level=level)
         rate = self.base_rate if base_rate is None else self.resolve_base_rate(base_rate)
-        # From the calibration links' share to the calibrator's, which a refresh has moved, and on.
-        shift = getattr(calibrator, "offset_", 0.0) + base_rate_offset(self.calibration_rate, rate)
-        with np.errstate(divide="ignore"):
-            ends = [np.log(end) - np.log1p(-end) + shift for end in (low, high)]
-        p = sigmoid(calibrator.decision_function(X) + base_rate_offset(self.calibration_rate, rate))
-        interval = np.column_stack(
-            (np.minimum(sigmoid(ends[0] - margin), p), np.maximum(sigmoid(ends[1] + margin), p))
+        reference, label = self._interval_evidence()
+        if not len(scores):  # scikit-learn's checks refuse no rows
+            return torch.empty(0, 2, dtype=torch.float64)
+        shift = base_rate_offset(self.calibration_rate, rate)
+        X = scores.to_matrix(self.calibrator_.link_features)
+        return torch.from_numpy(
+            calibrated_interval(self.calibrator_, X, reference, label, level=level, shift=shift)
         )
-        return torch.from_numpy(interval)
 
     def _interval_evidence(self) -> tuple[FloatArray, FloatArray]:
         """Scores and labels of the calibration links for intervals; made once for each calibrator."""

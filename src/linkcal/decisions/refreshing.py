@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from linkcal._validation import check_edge_index
+from linkcal._validation import check_binary_labels, check_edge_index
 from linkcal.data import LinkPairs
 from linkcal.decisions.base import EvidenceMethods
 from linkcal.exceptions import InputError
@@ -40,7 +39,7 @@ class RefreshMethods(EvidenceMethods):
         NotFittedError
             Before ``fit``.
         InputError
-            If labels are missing or of one class.
+            If labels are missing, other than 0 and 1, of another number than the pairs, or of one class.
 
         Notes
         -----
@@ -50,8 +49,9 @@ class RefreshMethods(EvidenceMethods):
         if not isinstance(links, LinkPairs):
             if labels is None:
                 raise InputError("labels must be given with a tensor of pairs, got None")
-            label = torch.as_tensor(np.asarray(labels), dtype=torch.float32)
-            links = LinkPairs(check_edge_index(links, self.graph_.num_nodes, "links"), label)
+            pairs = check_edge_index(links, self.graph_.num_nodes, "links")
+            label = check_binary_labels(labels, pairs.size(1), "labels")
+            links = LinkPairs(pairs, torch.as_tensor(label, dtype=torch.float32))
         elif labels is not None:
             raise InputError("labels must be left out with LinkPairs, which have their own, got both")
         X, y = self.scorer().score(self._on_graph(links)).to_arrays(self.calibrator_.link_features)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from linkcal.calibrators import LinkThreshold, base_rate_offset, certified_threshold, expected_threshold
-from linkcal.data import LinkPairs
+from linkcal.data import LinkPairs, pair_keys
 from linkcal.decisions.base import EvidenceMethods
+from linkcal.exceptions import InputError
 from linkcal.scoring import BaseRate
 
 __all__ = ["ThresholdMethods"]
@@ -44,15 +46,17 @@ class ThresholdMethods(EvidenceMethods):
         Returns
         -------
         LinkThreshold
-            Compare ``predictor(pairs, base_rate=found.base_rate)`` with ``found.logit``, or probabilities
-            with ``found.probability``.
+            Compare ``predictor(pairs, base_rate=found.base_rate)`` with ``found.logit``: probabilities in the
+            model's own dtype are rounded, so that with ``found.probability`` pairs at the threshold itself
+            can fall on the other side.
 
         Raises
         ------
         NotFittedError
             Before ``fit``.
         InputError
-            If no threshold reaches the value: the message says what can be reached.
+            If no threshold reaches the value: the message says what can be reached. If most of the
+            labelled `links` are ones that the calibrator was fitted on: their labels prove nothing any more.
 
         Notes
         -----
@@ -63,9 +67,10 @@ class ThresholdMethods(EvidenceMethods):
         rate = None if base_rate is None else self.resolve_base_rate(base_rate)
         wanted = {"precision": precision, "recall": recall}
         if isinstance(links, LinkPairs):
+            self._check_new(links)
             z, y = self._labelled(links)
             # At the labels' own share of links, from where the rule moves it on.
-            share = float(np.clip(y.mean(), 1e-12, 1.0 - 1e-12))
+            share = float(np.clip(y.sum() / max(y.size, 1), 1e-12, 1.0 - 1e-12))
             z = z + base_rate_offset(self.calibration_rate, share)
             return certified_threshold(z, y, base_rate=rate, confidence=confidence, **wanted)
         rate = self.base_rate if rate is None else rate
@@ -79,3 +84,20 @@ class ThresholdMethods(EvidenceMethods):
         z = z + base_rate_offset(self.calibration_rate, rate)
         found = expected_threshold(z, sample_weight=weight, **wanted)
         return LinkThreshold(found.probability, found.logit, found.precision, found.recall, rate)
+
+    def _check_new(self, links: LinkPairs) -> None:
+        """Refuse labelled links that are those of the calibration, as far as these are known.
+
+        Links drawn anew on a small graph repeat some of them by chance, which is no mistake.
+        """
+        if self.evidence_ is None:
+            return
+        used, asked = (
+            pair_keys(part.edge_label_index.cpu(), self.graph_.num_nodes, directed=self.graph_.directed)
+            for part in (self.evidence_.calibration, links)
+        )
+        known = int(torch.isin(asked, used).sum())
+        if 2 * known > len(links):
+            raise InputError(
+                f"links must be new to the calibrator, got {known} of {len(links)} that it was fitted on"
+            )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linkcal._math import sigmoid
 from linkcal.calibrators import Calibrator, base_rate_offset, shift_base_rate
 from linkcal.data import LinkSplit
 from linkcal.decisions import base_rate_origin, graph_density
@@ -45,9 +46,8 @@ class AskedRate:
 
     def probability(self, calibrator: Calibrator, X: FloatArray) -> FloatArray:
         """Probabilities (L,) at the asked rate."""
-        p = calibrator.predict_proba(X)[:, 1]
-        moved: FloatArray = shift_base_rate(p, from_rate=self.calibration_rate, to_rate=self.rate)
-        return moved
+        # As in ``CalibratedLinkPredictor``: a probability near 1 has lost the digits that the shift needs.
+        return sigmoid(self.decision(calibrator, X))
 
     def decision(self, calibrator: Calibrator, X: FloatArray) -> FloatArray:
         """Calibrated logits (L,) at the asked rate."""
