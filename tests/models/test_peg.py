@@ -128,3 +128,10 @@ def test_deepwalk_positions_are_those_of_the_message_graph_and_seed():
 def test_unknown_position_encoding():
     with pytest.raises(InputError, match="position_encoding must be one of laplacian, deepwalk"):
         PEG(3, position_encoding="walk")
+
+
+def test_a_prepared_graph_says_that_its_features_follow_from_the_edges():
+    graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 3, x=torch.eye(3))
+    model = PEG(3, position_channels=2)
+    assert not graph.features_from_edges
+    assert model.prepare(graph).features_from_edges

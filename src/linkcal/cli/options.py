@@ -7,6 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from linkcal._files import require_writable
+from linkcal.exceptions import InputError
+
 __all__ = [
     "BaseRateOption",
     "BatchSize",
@@ -22,6 +25,7 @@ __all__ = [
     "Protocol",
     "Seed",
     "as_base_rate",
+    "check_output_file",
 ]
 
 Model = Annotated[str, typer.Option("--model", help="Link predictor; see `linkcal list models`.")]
@@ -80,6 +84,17 @@ Negatives = Annotated[
         "(pairs with a common neighbour).",
     ),
 ]
+
+
+def check_output_file(out: Path | None, asked: Path | None = None) -> None:
+    """Refuse an output file that could not be written, or that is the file of asked pairs."""
+    if out is None:
+        return
+    if out.is_dir() or not out.parent.is_dir():
+        raise InputError(f"out must be a file in an existing folder, got {out}")
+    if asked is not None and out.resolve() == asked.resolve():
+        raise InputError(f"out must be another file than the pairs, got {out} for both")
+    require_writable(out.parent, "out")
 
 
 def as_base_rate(text: str | None) -> Any:

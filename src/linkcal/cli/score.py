@@ -15,7 +15,7 @@ import typer
 
 from linkcal._files import written_whole
 from linkcal.cli.console import counted, log
-from linkcal.cli.options import BaseRateOption, as_base_rate
+from linkcal.cli.options import BaseRateOption, as_base_rate, check_output_file
 
 if TYPE_CHECKING:
     from linkcal.data import PairChunk
@@ -59,13 +59,9 @@ def score(
     """
     from linkcal._validation import check_fraction
     from linkcal.data import NodeIds, read_pairs
-    from linkcal.exceptions import InputError
     from linkcal.wrapper import CalibratedLinkPredictor
 
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise InputError(f"out must be a file in an existing folder, got {out}")
-    if out is not None and out.resolve() == pairs.resolve():
-        raise InputError(f"out must be another file than the pairs, got {out} for both")
+    check_output_file(out, pairs)
     predictor = CalibratedLinkPredictor.load(folder, calibrator=calibrator)
     node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
     chunks = read_pairs(pairs, node_ids, source=source, target=target, chunk_size=chunk_size)

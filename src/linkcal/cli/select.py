@@ -11,7 +11,7 @@ import typer
 
 from linkcal._files import written_whole
 from linkcal.cli.console import log
-from linkcal.cli.options import BaseRateOption, as_base_rate
+from linkcal.cli.options import BaseRateOption, as_base_rate, check_output_file
 
 if TYPE_CHECKING:
     import torch
@@ -55,11 +55,9 @@ def select(
     import torch
 
     from linkcal.data import NodeIds, read_pairs
-    from linkcal.exceptions import InputError
     from linkcal.wrapper import CalibratedLinkPredictor
 
-    if out is not None and (out.is_dir() or not out.parent.is_dir() or out.resolve() == pairs.resolve()):
-        raise InputError(f"out must be a new file in an existing folder, got {out}")
+    check_output_file(out, pairs)
     predictor = CalibratedLinkPredictor.load(folder, calibrator=calibrator)
     node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
     chunks = list(read_pairs(pairs, node_ids, source=source, target=target))

@@ -16,7 +16,7 @@ from typing import Any
 import numba
 import torch
 
-from linkcal._files import written_whole
+from linkcal._files import require_writable, written_whole
 from linkcal.artifact import check_artifact_folder, save_artifact
 from linkcal.exceptions import InputError
 from linkcal.experiments.run import RunOutcome
@@ -51,12 +51,14 @@ def check_output_folder(folder: str | os.PathLike[str]) -> None:
     Raises
     ------
     InputError
-        If it, or a folder above it, is a file, or its ``artifact`` is not one of linkcal's.
+        If it, or a folder above it, is a file or cannot be written to, or its ``artifact`` is not one of
+        linkcal's.
     """
     out = Path(folder)
     for part in (out, *out.parents):
         if part.exists() and not part.is_dir():
             raise InputError(f"out must be a folder, got the file {part}")
+    require_writable(out, "out")
     check_artifact_folder(out / ARTIFACT_FOLDER)
 
 
