@@ -112,8 +112,11 @@ def test_a_whole_run_keeps_the_positions_with_the_model(num_features, tmp_path):
     assert torch.equal(found, expected)
     save_model(model, tmp_path)
     pairs = torch.triu_indices(20, 20, 1)
-    expected_logit = model(message.node_input, message.edge_index, pairs)
-    assert torch.equal(load_model(tmp_path)(message.node_input, message.edge_index, pairs), expected_logit)
+    loaded = load_model(tmp_path)
+    assert all(torch.equal(loaded.state_dict()[key], value) for key, value in model.state_dict().items())
+    logit, expected_logit = (one(message.node_input, message.edge_index, pairs) for one in (loaded, model))
+    # Equal weights elsewhere in memory: BLAS may sum in another order.
+    torch.testing.assert_close(logit, expected_logit, rtol=1e-5, atol=1e-5)
 
 
 def test_deepwalk_positions_are_those_of_the_message_graph_and_seed():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch_geometric.nn import GCNConv
 
 from linkcal import CalibratedLinkPredictor, Platt, toggle_edges
-from linkcal.data import Graph, simulate_graph, split_links
+from linkcal.data import Graph, LinkPairs, simulate_graph, split_links
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.experiments import RunConfig, run_experiment
 from linkcal.models import MODELS, SEAL, as_link_predictor, make_model, seal
@@ -180,6 +181,8 @@ def test_sort_k_is_the_60th_percentile_of_training_subgraphs():
     expected = int(np.ceil(np.percentile(sizes, 60)))
     assert expected > 10
     assert SEAL.options_for(split) == {"sort_k": expected}
+    nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
+    assert SEAL.options_for(replace(split, train=nothing)) == {"sort_k": 10}
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,8 @@ class SEAL(PairPredictor):
             options.get("sampling_seed", 0),
         )
         pairs = split.train.edge_label_index.cpu().numpy()
+        if not pairs.shape[1]:
+            return {"sort_k": _MIN_SORT_K}
         sizes = subgraphs.sizes(pairs[:, :: math.ceil(pairs.shape[1] / _NUM_MEASURED)])[0]
         return {"sort_k": max(_MIN_SORT_K, math.ceil(np.percentile(sizes, 60)))}
 
