@@ -111,7 +111,8 @@ class GraphModel(nn.Module, ABC):
 
     def _of_weights_dtype(self, x: Tensor) -> Tensor:
         """Return features `x` if layers can multiply them; autocast does its own conversions."""
-        wanted = next(self.parameters()).dtype
+        weight = next(self.parameters(), None)
+        wanted = x.dtype if weight is None else weight.dtype
         if x.dtype != wanted and not torch.is_autocast_enabled(x.device.type):
             raise InputError(f"x must have the dtype of the model's weights, {wanted}, got {x.dtype}")
         return x
