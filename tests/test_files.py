@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from linkcal._files import written_whole
+from linkcal._files import require_writable, written_whole
+from linkcal.exceptions import InputError
 
 
 def test_success_replaces_the_file(tmp_path) -> None:
@@ -38,3 +39,20 @@ def test_file_has_the_permissions_of_an_ordinary_one(tmp_path) -> None:
     with written_whole(path) as temporary:
         temporary.write_text("x")
     assert path.stat().st_mode == ordinary.stat().st_mode
+
+
+def test_a_folder_that_takes_files_is_left_as_it_was(tmp_path) -> None:
+    require_writable(tmp_path, "out")
+    require_writable(tmp_path / "not" / "yet", "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_takes_none_is_named(tmp_path, monkeypatch) -> None:
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("linkcal._files.tempfile.TemporaryFile", refuse)
+    with pytest.raises(
+        InputError, match=r"out must be in a folder that can .*, got .* \(Permission denied\)"
+    ):
+        require_writable(tmp_path, "out")

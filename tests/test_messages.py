@@ -102,6 +102,10 @@ BAD_CALLS = {
     "check_finite": ((np.array([1.0, np.nan]), "x"), "x must be finite, got 1 NaN or infinite value"),
     "check_flag": (("no", "center"), "center must be True or False, got 'no'"),
     "check_fraction": ((1.5, "fdr"), "fdr must be in (0, 1), got 1.5"),
+    "check_no_self_pairs": (
+        (torch.tensor([[0, 2], [1, 2]]),),
+        "edge_label_index must join two different nodes, got (2, 2)",
+    ),
     "check_positive_float": ((0.0, "lr"), "lr must be a finite number > 0, got 0.0"),
     "check_positive_int": ((0, "k"), "k must be a whole number >= 1, got 0"),
     "check_probabilities": (([0.5, 1.2],), "y_prob must be in [0, 1], got 1.2"),

@@ -9,9 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch_geometric.nn import GAE
 
 from linkcal import CalibratedLinkPredictor, Platt
-from linkcal.data import Graph, pair_keys, simulate_graph, split_links
+from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, simulate_graph, split_links
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
 from linkcal.models import PEG, TrainingConfig, make_model, train_link_predictor
 from linkcal.ranking import most_probable_pairs, top_products
@@ -161,3 +162,67 @@ def test_other_decoders_and_unfitted_predictors_are_refused(split):
 def test_bad_arguments(split, options):
     with pytest.raises(InputError, match="must be a whole number >= 1, got 0"):
         most_probable_pairs(fitted("gcn", split), **options)
+
+
+class ByDistance(GAE):
+    """Not an inner product, although its decoder is PyG's."""
+
+    decode_returns = "logits"
+
+    def decode(self, z, edge_label_index, sigmoid=True):
+        return -(z[edge_label_index[0]] - z[edge_label_index[1]]).square().sum(dim=1)
+
+
+class Features(torch.nn.Module):
+    def forward(self, x, edge_index):
+        return x[:, :3]
+
+
+def test_an_autoencoder_with_a_decoder_of_its_own_is_not_ranked_by_products(split):
+    clp = CalibratedLinkPredictor(ByDistance(Features()), Platt()).fit(split)
+    with pytest.raises(UnsupportedModelError, match=r"weighted inner product.*got ByDistance"):
+        most_probable_pairs(clp, 3)
+    ranked = most_probable_pairs(CalibratedLinkPredictor(GAE(Features()), Platt()).fit(split), 3)
+    assert ranked.logit.tolist() == sorted(ranked.logit.tolist(), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": 0}, "k must be a whole number >= 1, got 0"),
+        ({"chunk_size": 0}, "chunk_size must be a whole number >= 1, got 0"),
+        ({"z": torch.ones(4, 2)}, r"z must have shape \[N, d\] with N = 5 nodes of the graph, got \[4, 2\]"),
+        ({"z": torch.full((5, 2), torch.nan)}, "z must be finite, got 10 NaN or infinite values"),
+        ({"weight": torch.ones(3)}, r"weight must have shape \[2\] or \[1\], got \[3\]"),
+        ({"exclude": torch.tensor([[0], [5]])}, "exclude must hold node indices < num_nodes = 5, got 5"),
+    ],
+)
+def test_products_of_wrong_arguments(change, message):
+    graph = Graph.from_edges(torch.tensor([[0], [1]]), 5)
+    arguments = {"z": torch.ones(5, 2), "graph": graph, "k": 2, **change}
+    with pytest.raises(InputError, match=message):
+        top_products(arguments.pop("z"), arguments.pop("graph"), arguments.pop("k"), **arguments)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_complete_graph_and_tie_at_the_last_place(directed):
+    every = torch.tensor([(u, v) for u in range(5) for v in range(5) if u != v]).T
+    complete = Graph.from_edges(every, 5, directed=directed)
+    assert top_products(torch.ones(5, 2), complete, 3)[0].shape == (2, 0)
+    # All scores are equal: the first pairs by (u, v) win, whatever the chunks.
+    fewer = Graph.from_edges(torch.tensor([[0], [1]]), 5, directed=directed)
+    for chunk_size in (1, 3, 1000):
+        pairs, _ = top_products(torch.ones(5, 2), fewer, 3, chunk_size=chunk_size)
+        assert pairs.T.tolist() == [[0, 2], [0, 3], [0, 4]]
+
+
+@pytest.mark.parametrize("name", ["gcn", "seal"])
+@pytest.mark.parametrize("edges", [torch.triu_indices(8, 8, 1), torch.empty(2, 0)])
+def test_graphs_that_are_complete_or_empty(name, edges):
+    graph = Graph.from_edges(edges, 8, x=torch.rand(8, 12))
+    asked = LinkPairs(torch.triu_indices(8, 8, 1)[:, :8], torch.tensor([1.0, 0.0] * 4))
+    clp = CalibratedLinkPredictor(make_model(name, 12), Platt()).fit(LinkSplit(graph, asked, asked, asked))
+    ranked = most_probable_pairs(clp, 50)
+    missing = 0 if graph.num_pairs or name == "seal" else 28 - 4  # the held-out links are no answer either
+    assert ranked.edge_label_index.shape == (2, missing)
+    assert ranked.probability.shape == (missing,)

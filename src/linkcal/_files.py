@@ -8,7 +8,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["written_whole"]
+from linkcal.exceptions import InputError
+
+__all__ = ["require_writable", "written_whole"]
+
+
+def require_writable(folder: str | os.PathLike[str], name: str) -> None:
+    """Refuse a folder in which no file can be made, before the work starts whose results it is for.
+
+    The nearest folder above it is asked where it is not there yet.
+
+    Raises
+    ------
+    InputError
+        If no file can be made there.
+    """
+    place = Path(folder)
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        # Permission bits do not tell of read-only disks; a file that is made does, and it is gone at once.
+        tempfile.TemporaryFile(dir=place).close()
+    except OSError as error:
+        raise InputError(
+            f"{name} must be in a folder that can be written to, got {folder} ({error.strerror})"
+        ) from error
 
 
 @contextmanager

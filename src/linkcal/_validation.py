@@ -27,6 +27,7 @@ __all__ = [
     "check_finite",
     "check_flag",
     "check_fraction",
+    "check_no_self_pairs",
     "check_positive_float",
     "check_positive_int",
     "check_probabilities",
@@ -136,6 +137,15 @@ def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_i
         if num_nodes is not None and high >= num_nodes:
             raise InputError(f"{name} must hold node indices < num_nodes = {num_nodes}, got {high}")
     return index
+
+
+def check_no_self_pairs(pairs: Tensor, name: str = "edge_label_index") -> Tensor:
+    """Return `pairs` [2, L] if each joins two different nodes."""
+    loops = pairs[0] == pairs[1]
+    if bool(loops.any()):
+        node = int(pairs[0][loops][0])
+        raise InputError(f"{name} must join two different nodes, got ({node}, {node})")
+    return pairs
 
 
 def check_finite(values: FloatArray, name: str) -> FloatArray:

@@ -163,3 +163,31 @@ def test_truncated_and_foreign_artifacts(cli, fitted, tmp_path):
     head.write_text(head.read_text().replace('"format_version": 1', '"format_version": 2', 1))
     _assert_one_line_error(cli("score", tmp_path / "newer", pairs), "format_version 1", "got 2")
     _assert_one_line_error(cli("score", tmp_path / "nowhere", pairs), "artifact must be a folder")
+
+
+def test_a_file_named_like_a_data_set_gets_none_of_its_settings(cli, tmp_path):
+    ring = [(i, (i + step) % 30) for i in range(30) for step in (1, 2)]
+    edges = _write_pairs(tmp_path / "citeseer.csv", ring)
+    features = tmp_path / "x.csv"
+    names = ",".join(f"f{i}" for i in range(140))
+    lines = [f"{i}," + ",".join(str((i * j) % 7) for j in range(140)) for i in range(30)]
+    features.write_text(f"id,{names}\n" + "\n".join(lines) + "\n")
+    out = tmp_path / "out"
+    answer = cli("fit", edges, "--features", features, "--model", "seal", "--epochs", 1, "--out", out)
+    assert answer.code == 0
+    assert "reduced" not in answer.err
+    assert json.loads((out / "metrics.json").read_text())["dataset"] == "citeseer-file"
+    # The data set's preset replaces more than 128 features by 128 principal coordinates.
+    assert CalibratedLinkPredictor.load(out).graph_.x.shape == (30, 140)
+
+
+def test_output_folder_that_takes_no_files_is_refused_before_the_work(cli, files, tmp_path, monkeypatch):
+    def refuse(**_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("linkcal._files.tempfile.TemporaryFile", refuse)
+    out = tmp_path / "out"
+    answer = cli("fit", files.folder / "edges.csv", "--out", out)
+    assert answer.code == 1
+    assert f"out must be in a folder that can be written to, got {out} (Read-only file system)" in answer.err
+    assert not out.exists()

@@ -241,7 +241,7 @@ def test_folder_that_cannot_be_written_is_told_before_training(cli, small_simula
     monkeypatch.setattr("linkcal.experiments.run_experiment", train)
     answer = cli("run", "--dataset", "simulated", "--out", "/proc/linkcal/out")
     assert answer.code == 1
-    assert "out must be a folder that can be written, got /proc/linkcal/out" in answer.err
+    assert "out must be in a folder that can be written to, got /proc/linkcal/out" in answer.err
     assert len(answer.err.strip().splitlines()) == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import pytest
 
@@ -85,3 +86,27 @@ def test_top_warns_of_another_kind_of_non_links(cli, two_hop):
     refused = cli("top", two_hop, "-k", 3, "--base-rate", "density")
     assert (refused.code, refused.out) == (1, "")
     assert "got 'density', which is the share of links among all pairs" in " ".join(refused.err.split())
+
+
+def test_output_file_that_cannot_be_written_is_refused_before_the_work(cli, fitted, tmp_path, monkeypatch):
+    def too_late(*args, **kwargs):
+        raise AssertionError("the folder was read first")
+
+    monkeypatch.setattr(CalibratedLinkPredictor, "load", too_late)
+    for out in (tmp_path, tmp_path / "gone" / "top.csv"):
+        answer = cli("top", fitted, "--out", out)
+        assert answer.code == 1
+        assert f"out must be a file in an existing folder, got {out}" in answer.err
+
+
+def test_a_folder_that_holds_no_artifact(cli, tmp_path):
+    answer = cli("top", tmp_path / "gone")
+    assert answer.code == 1
+    assert answer.err.count("\n") == 1
+
+
+def test_more_pairs_than_are_missing(cli, files, fitted):
+    listed = rows(cli("top", fitted, "-k", 10**6).out)
+    held_out = CalibratedLinkPredictor.load(fitted).held_out_.size(1)
+    known = json.loads((fitted / "metrics.json").read_text())["counts"]["message_edges"] + held_out
+    assert len(listed) == 120 * 119 // 2 - known

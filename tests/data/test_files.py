@@ -251,7 +251,7 @@ def test_row_numbers_need_integer_ids_in_range(tmp_path):
         ("node,f\nalice,1\nbob,2\ncarol,3\nbob,4\n", r"got a second one for 'bob' in line 5 of"),
         (
             "node,f\nalice,nan\nbob,\ncarol,inf\n",
-            r"features must be finite numbers, got 3 NaN or infinite values, the first in line 2",
+            r"features must be finite float32 numbers, got 3 NaN or infinite values, the first in line 2",
         ),
         ("node,f\nalice,1\nbob,2\ncarol,1e39\n", r"1 NaN or infinite value, the first in line 4"),
         ("node,f\nalice,1\nbob,high\n", r"features must be a valid csv file, got .*invalid value 'high'"),
@@ -285,7 +285,7 @@ def test_bad_feature_arrays(tmp_path):
     with pytest.raises(InputError, match=r"features must be numbers of shape \[N, F\], got float64 \(3,\)"):
         read_features(path, ids)
     np.save(path, np.array([[object()]], dtype=object))
-    with pytest.raises(InputError, match=r"features must be a plain array, got .*Object arrays"):
+    with pytest.raises(InputError, match=r"features must be a plain npy array, got .*Object arrays"):
         read_features(path, ids)
     np.save(path, np.array([[0.0], [np.nan], [np.inf]]))
     with pytest.raises(InputError, match="2 NaN or infinite values, the first in row 1"):
@@ -392,3 +392,71 @@ def test_pairs_file_errors(tmp_path):
         list(read_pairs(_write(tmp_path / "p.csv", "source,b\n"), IDS))
     with pytest.raises(InputError, match="chunk_size must be a whole number >= 1, got 0"):
         list(read_pairs(tmp_path / "p.csv", IDS, chunk_size=0))
+
+
+# --- damage, types and endings that others meet -----------------------------------------------------------
+
+
+def test_damaged_deflate_stream_in_the_first_block(tmp_path):
+    path = tmp_path / "e.csv.gz"
+    raw = bytearray(gzip.compress((EDGES * 200).encode()))
+    raw[12:30] = bytes(18)
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=r"edges must be a (valid csv|CSV) file"):
+        read_edges(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "separator"), [("e.TSV", "\t"), ("e.CSV", ","), ("e.tsv.csv", ","), ("e.csv.tsv", "\t")]
+)
+def test_the_last_ending_alone_names_the_format(tmp_path, name, separator):
+    path = _write(tmp_path / name, EDGES.replace(",", separator))
+    named = read_edges(path)
+    assert named.graph.num_pairs == 2
+    pairs = _write(tmp_path / f"p{name}", f"source{separator}target\n\nbob{separator}zoe\n")
+    with pytest.raises(InputError, match=r"'zoe' in line 3$"):
+        list(read_pairs(pairs, named.node_ids))
+
+
+def test_both_ends_in_one_column_are_refused(tmp_path):
+    path = _write(tmp_path / "e.csv", EDGES)
+    expected = "must have its nodes in two different columns, got 'source' for both"
+    with pytest.raises(InputError, match=f"edges {expected}"):
+        read_edges(path, target="source")
+    with pytest.raises(InputError, match=f"pairs {expected}"):
+        list(read_pairs(path, NodeIds.range(2), target="source"))
+
+
+def test_npz_without_rows(tmp_path):
+    np.savez(tmp_path / "e.npz", source=np.empty(0, dtype=int), target=np.empty(0, dtype=int))
+    with pytest.raises(InputError, match=r"edges must have at least one row, got none in .*e\.npz"):
+        read_edges(tmp_path / "e.npz")
+    assert list(read_pairs(tmp_path / "e.npz", NodeIds.range(2))) == []
+
+
+def test_big_endian_arrays_and_string_views(tmp_path):
+    np.savez(tmp_path / "e.npz", source=np.array([1, 2], ">i8"), target=np.array([2, 7], ">i4"))
+    assert read_edges(tmp_path / "e.npz").node_ids.decode(range(3)).to_pylist() == [1, 2, 7]
+    view = pa.array(["b", "a"], pa.string_view())
+    pq.write_table(pa.table({"source": view, "target": ["a", "c"]}), tmp_path / "e.parquet")
+    named = read_edges(tmp_path / "e.parquet")
+    assert named.node_ids.decode(range(3)).to_pylist() == ["a", "b", "c"]
+    assert named.graph.pairs.tolist() == [[0, 0], [1, 2]]
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".csv", ".parquet"])
+def test_features_beyond_float32_are_named_without_a_warning(tmp_path, ending):
+    path, x = tmp_path / f"x{ending}", np.array([[1.0], [1e300]])
+    if ending == ".npy":
+        np.save(path, x)
+    elif ending == ".npz":
+        np.savez(path, x=x)
+    elif ending == ".csv":
+        _write(path, "id,x\n0,1.0\n1,1e300\n")
+    else:
+        pq.write_table(pa.table({"id": [0, 1], "x": x[:, 0]}), path)
+    place = "line 3" if ending == ".csv" else "row 1"
+    with pytest.raises(
+        InputError, match=f"must be finite float32 numbers, got 1 NaN .*, the first in {place} of"
+    ):
+        read_features(path, NodeIds.range(2))

@@ -105,3 +105,29 @@ def test_to_keeps_everything():
     graph = Graph.from_edges([[0], [1]], 2, x=torch.ones(2, 1), name="pair").to("cpu")
     assert graph.name == "pair"
     assert graph.counts()["features"] == 1
+
+
+def test_int32_pairs_have_the_keys_of_int64_ones():
+    pairs = torch.tensor([[70_000, 99_999], [70_001, 0]])
+    for directed in (False, True):
+        expected = pair_keys(pairs, 100_000, directed=directed)
+        assert torch.equal(pair_keys(pairs.int(), 100_000, directed=directed), expected)
+    assert pair_keys(pairs.int(), 100_000, directed=True).tolist() == [7_000_070_001, 9_999_900_000]
+
+
+@pytest.mark.parametrize(
+    ("x", "came"),
+    [
+        (np.array([["a"], ["b"]]), "<U1"),
+        (np.array([[None], [1]]), "object"),
+        (torch.ones(2, 1, dtype=torch.complex64), "torch.complex64"),
+    ],
+)
+def test_features_that_are_no_real_numbers(x, came):
+    with pytest.raises(InputError, match=f"x must hold real numbers, got {came}"):
+        Graph.from_edges(torch.tensor([[0], [1]]), 2, x=x)
+
+
+def test_big_endian_features():
+    x = np.array([[1.5], [2.5]], dtype=">f4")
+    assert Graph.from_edges(torch.tensor([[0], [1]]), 2, x=x).x.tolist() == [[1.5], [2.5]]

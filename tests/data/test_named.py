@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from linkcal.data import DATASETS, OFFICIAL_SPLITS, load_dataset, split_links
-from linkcal.data.named import _refuse_pickled_arrays
 from linkcal.exceptions import DataNotFoundError, InputError
 
 REAL = [name for name in DATASETS if name != "simulated" and name not in OFFICIAL_SPLITS]
@@ -88,13 +87,18 @@ def test_downloaded_pickle_is_checked_before_it_is_opened(tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_npz_with_objects_is_refused(tmp_path):
-    path = tmp_path / "a.npz"
-    np.savez(path, edges=np.array([{"any": "object"}], dtype=object))
-    with pytest.raises(InputError, match="must hold plain arrays, got Object arrays cannot be loaded"):
-        _refuse_pickled_arrays(path)
-    np.savez(path, edges=np.zeros((2, 2)))
-    _refuse_pickled_arrays(path)
+@pytest.mark.parametrize("damage", ["objects", "truncated"])
+def test_npz_with_objects_or_damage_is_refused(tmp_path, damage):
+    path = tmp_path / "PT" / "raw" / "PT.npz"
+    path.parent.mkdir(parents=True)
+    edges = np.array([{"any": "object"}], dtype=object) if damage == "objects" else np.zeros((2, 2))
+    np.savez(path, edges=edges)
+    if damage == "truncated":
+        path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(
+        InputError, match=r"data of twitch-pt must be an npz file of plain arrays, got .*PT\.npz"
+    ):
+        load_dataset("twitch-pt", data_root=tmp_path)
 
 
 def test_twitch_file_is_fetched_once_and_read_by_pyg(tmp_path, monkeypatch, capsys):

@@ -151,3 +151,17 @@ def test_input_is_not_modified():
     values = np.array(["b", "a"])
     NodeIds.from_values(values).encode(values)
     assert values.tolist() == ["b", "a"]
+
+
+def test_no_columns_and_numbers_beyond_int64():
+    assert len(NodeIds.from_values()) == 0
+    assert NodeIds.from_values([2**70, 1]).decode([0, 1]).to_pylist() == ["1", str(2**70)]
+    with pytest.raises(InputError, match="values must be known node ids, got '1180591620717411303424' at"):
+        NodeIds.range(3).encode([2**70])
+
+
+@pytest.mark.parametrize("index", [[0.5], [True], [[0]], 1])
+def test_indices_to_decode_are_integers(index):
+    with pytest.raises(InputError, match=r"index must hold integers \(n,\), got"):
+        NodeIds.range(3).decode(index)
+    assert NodeIds.range(3).decode([]).to_pylist() == []

@@ -155,3 +155,50 @@ def test_ogbl_ddi_is_the_official_split():
         for part in (split.train, split.val, split.test)
     ]
     assert torch.cat(keys).unique().numel() == sum(len(each) for each in keys)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([1, 2], "ogbl-collab's time/valid.pt must hold the array 'edge', got NoneType"),
+        ({"edge": np.array(VALID)}, "time/valid.pt must hold the array 'edge_neg', got NoneType"),
+        ({"edge": "abc"}, "time/valid.pt must hold the array 'edge', got str"),
+        ({"edge": np.array([[3, 99]])}, "'edge' of .* must hold node indices < num_nodes = 8, got 99"),
+        ({"edge": np.array([[3, -1]])}, "'edge' of .* must hold node indices >= 0, got -1"),
+        ({"edge": np.array([[3.5, 4]])}, "'edge' of .* must hold integers, got torch.float64"),
+        ({"edge": np.array([[3, 4, 5]])}, r"'edge' of .* must have shape \[2, L\], got \[3, 1\]"),
+        ({"edge": np.array([3, 4])}, r"'edge' of .* must have shape \[2, L\], got \[2\]"),
+        # Out of range as a non-link: this one would have become the pair (6, 2).
+        (
+            {"edge": np.array(VALID), "edge_neg": np.array([[0, 50]])},
+            "'edge_neg' of .* num_nodes = 8, got 50",
+        ),
+    ],
+)
+def test_wrong_content_of_a_split_file_is_named(collab, content, message):
+    torch.save(content, collab / "ogbl_collab" / "split" / "time" / "valid.pt")
+    with pytest.raises(InputError, match=message) as caught:
+        load_official_split("ogbl-collab", data_root=collab)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["node-feat", "edge", "num-node-list"])
+@pytest.mark.parametrize("damage", ["empty", "truncated", "text", "flipped"])
+def test_damaged_raw_file_is_one_line(collab, name, damage):
+    path = collab / "ogbl_collab" / "raw" / f"{name}.csv.gz"
+    raw = path.read_bytes()
+    if damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "truncated":
+        path.write_bytes(raw[: len(raw) // 2])
+    elif damage == "text":
+        path.write_bytes(gzip.compress(b"a,b\nc\n"))
+    else:
+        body = bytearray(gzip.compress(b"1,2\n" * 50))
+        body[10] = 0x07  # a kind of block that deflate does not have: zlib's own error, none of Python's
+        path.write_bytes(body)
+    with pytest.raises(
+        InputError, match="ogbl_collab must hold ogbl-collab as ogb publishes it, got"
+    ) as caught:
+        load_official_split("ogbl-collab", data_root=collab)
+    assert "\n" not in str(caught.value)

@@ -45,3 +45,17 @@ def test_split_counts_and_parts():
     ):
         split.part("tets")
     assert split.to("cpu").counts() == counts
+
+
+@pytest.mark.parametrize("wrong", [2.0, -1.0, float("nan")])
+def test_labels_are_0_or_1(wrong):
+    with pytest.raises(InputError, match=f"edge_label must hold only 0 and 1, got {wrong}"):
+        LinkPairs(torch.tensor([[0, 1], [1, 2]]), torch.tensor([1.0, wrong]))
+    with pytest.raises(InputError, match=r"edge_label must be a tensor \[L\], got list"):
+        LinkPairs(torch.tensor([[0], [1]]), [1.0])
+
+
+def test_int32_pairs_are_converted():
+    index = torch.tensor([[0], [1]])
+    assert LinkPairs(index.int(), torch.ones(1)).edge_label_index.dtype == torch.int64
+    assert LinkPairs(index, torch.ones(1)).edge_label_index is index

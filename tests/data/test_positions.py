@@ -80,7 +80,7 @@ def test_second_call_reads_the_cache(cache, monkeypatch):
             laplacian_eigenmaps(*other)
 
 
-@pytest.mark.parametrize("damage", [b"", b"nonsense", "pickled", "shape", "nan"])
+@pytest.mark.parametrize("damage", [b"", b"nonsense", "pickled", "shape", "nan", "flipped"])
 def test_damaged_cache_is_computed_anew(cache, damage):
     expected = laplacian_eigenmaps(ring(9), 9, 3)
     (file,) = cache.iterdir()
@@ -88,6 +88,10 @@ def test_damaged_cache_is_computed_anew(cache, damage):
         np.savez(file, positions=np.array([{}], dtype=object))
     elif damage == "shape":
         np.savez(file, positions=np.zeros((9, 2), dtype=np.float32))
+    elif damage == "flipped":
+        raw = bytearray(file.read_bytes())
+        raw[len(raw) // 2] ^= 255
+        file.write_bytes(raw)
     elif damage == "nan":
         np.savez(file, positions=np.full((9, 3), np.nan, dtype=np.float32))
     else:

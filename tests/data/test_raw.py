@@ -1,6 +1,7 @@
 import gzip
 import socket
 import sys
+from zipfile import BadZipFile
 
 import pytest
 
@@ -77,7 +78,9 @@ def test_complete_files_need_no_download(tmp_path):
     assert _files(fail, "a").ensure(tmp_path) == tmp_path / "set" / "raw"
 
 
-@pytest.mark.parametrize("error", [OSError("no route to host"), TimeoutError("timed out")])
+@pytest.mark.parametrize(
+    "error", [OSError("no route to host"), TimeoutError("timed out"), BadZipFile("File is not a zip file")]
+)
 def test_failed_download_names_the_file_and_leaves_nothing(tmp_path, error):
     def broken(staging):
         _writes(a="half")(staging)

@@ -4,12 +4,12 @@ import torch
 from hypothesis import given
 
 from linkcal.data import STRUCTURAL_FEATURES, structural_node_features
+from linkcal.data.neighbours import neighbour_rows
 from linkcal.data.structural import (
     _core_numbers,
     _neighbour_degrees,
     _oriented_csr,
     _pagerank,
-    _symmetric_csr,
     _triangles,
 )
 from linkcal.exceptions import InputError
@@ -22,7 +22,7 @@ PAW = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 3]])
 
 def _raw(edge_index, num_nodes):
     """Unstandardised values by name."""
-    indptr, indices = _symmetric_csr(edge_index.numpy(), num_nodes)
+    indptr, indices = neighbour_rows(edge_index, num_nodes)
     degree = np.diff(indptr)
     mean, low, high = _neighbour_degrees(indptr, indices, degree)
     return {

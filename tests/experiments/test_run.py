@@ -181,3 +181,11 @@ def test_selection_without_links_to_choose_by_takes_the_first(outcome, trained_g
     few = scores.take(torch.cat([positive, torch.nonzero(scores.label == 0).flatten()]))
     with pytest.warns(RareClassWarning, match="at least 2 of each class to choose a calibrator by, got 1"):
         assert select_calibrator(outcome.artifact.calibrators, few, None, seed=0) == "uncalibrated"
+
+
+def test_positions_made_from_edges_warn_of_leave_one_out(small_graph):
+    config = RunConfig("small", "peg", epochs=1, fit_on="train-loo", calibrators=("platt",))
+    with pytest.warns(
+        EdgeFeaturesWarning, match=r"node features \(positions\) of peg are computed from the edges"
+    ):
+        run_experiment(config, small_graph)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -148,3 +149,22 @@ def test_weights_of_another_saving(saved, tmp_path):
     save_model(make_model("gcn", 4, hidden_channels=3, seed=1), other)
     (other / "model.safetensors").replace(saved / "model.safetensors")
     assert "another SHA-256" in refused(saved)
+
+
+@pytest.mark.parametrize("name", [["gcn"], {}, None])
+def test_model_name_that_is_no_text(saved, name):
+    edit(saved, model=name)
+    with pytest.raises(ArtifactError, match="must name a model of gcn, sage, gin, vgae, peg, seal, got"):
+        load_model(saved)
+
+
+def test_json_nested_beyond_measure(saved):
+    (saved / "model.json").write_text("[" * 200_000)
+    with pytest.raises(ArtifactError, match="must be a JSON file, got maximum recursion depth"):
+        load_model(saved)
+
+
+def test_numpy_numbers_as_arguments(tmp_path):
+    model = make_model("seal", 4, feature_channels=np.int64(2), max_neighbors=np.int64(3))
+    save_model(model, tmp_path)
+    assert load_model(tmp_path).config == model.config

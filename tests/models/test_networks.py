@@ -269,6 +269,14 @@ def test_product_form_gives_the_decoder_logits(cls, x, edge_index, pairs):
     torch.testing.assert_close(logit, model.decode(z, pairs), rtol=1e-5, atol=1e-6)
 
 
+def test_a_replaced_decoder_has_no_product_form():
+    class Distance(GCN):
+        def decode(self, z, edge_label_index):
+            return -(z[edge_label_index[0]] - z[edge_label_index[1]]).square().sum(dim=1)
+
+    assert Distance(F).product_form() is None
+
+
 def test_a_replaced_head_has_no_product_form():
     class Doubled(GCN):
         def head(self, h):
@@ -293,3 +301,13 @@ def test_link_embedding_has_one_gradient_however_many_threads_sum_it():
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)
+
+
+@pytest.mark.parametrize("cls", [spec.cls for spec in MODELS.values()])
+def test_features_of_another_dtype_are_named(cls, edge_index, pairs):
+    model = cls(**OWN.get(cls, {"in_channels": F}))
+    with pytest.raises(InputError, match=r"x must have the dtype of .*, torch\.float32, got torch\.float64"):
+        model(torch.rand(N, F).double(), edge_index, pairs)
+    with pytest.raises(InputError, match=r"torch\.float32, got torch\.int64"):
+        model(torch.ones(N, F, dtype=torch.int64), edge_index, pairs)
+    assert model.double().eval()(torch.rand(N, F).double(), edge_index, pairs).dtype == torch.float64

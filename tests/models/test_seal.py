@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,11 @@ import torch
 from torch_geometric.nn import GCNConv
 
 from linkcal import CalibratedLinkPredictor, Platt, toggle_edges
-from linkcal.data import Graph, simulate_graph, split_links
+from linkcal.data import Graph, LinkPairs, simulate_graph, split_links
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.experiments import RunConfig, run_experiment
 from linkcal.models import MODELS, SEAL, as_link_predictor, make_model, seal
-from linkcal.models.seal import sort_pool
+from linkcal.models._dgcnn import sort_pool
 
 # Case 23: triangle with a tail.
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 0, 2, 3], [1, 0, 2, 1, 0, 2, 3, 2]])
@@ -180,6 +181,8 @@ def test_sort_k_is_the_60th_percentile_of_training_subgraphs():
     expected = int(np.ceil(np.percentile(sizes, 60)))
     assert expected > 10
     assert SEAL.options_for(split) == {"sort_k": expected}
+    nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
+    assert SEAL.options_for(replace(split, train=nothing)) == {"sort_k": 10}
 
 
 @pytest.mark.parametrize(
@@ -188,6 +191,7 @@ def test_sort_k_is_the_60th_percentile_of_training_subgraphs():
         ({"num_hops": 3}, "num_hops must be 1 or 2, got 3"),
         ({"sort_k": 9}, "sort_k must be a whole number >= 10, got 9"),
         ({"max_neighbors": 0}, "max_neighbors must be a whole number >= 1, got 0"),
+        ({"sampling_seed": 2**63}, r"sampling_seed must be below 2\*\*63, got 9223372036854775808"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
     ],
 )
@@ -271,3 +275,61 @@ def test_feature_dropout_acts_in_training_only():
     with torch.no_grad():
         assert torch.equal(model(x, EDGES, ASKED), plain(x, EDGES, ASKED))
         assert not torch.equal(model.train()(x, EDGES, ASKED), plain.train()(x, EDGES, ASKED))
+
+
+@pytest.mark.parametrize(
+    ("edges", "pairs", "message"),
+    [
+        (EDGES, [[0], [7]], "edge_label_index must hold node indices < num_nodes = 4, got 7"),
+        (EDGES, [[0], [-1]], "edge_label_index must hold node indices >= 0, got -1"),
+        (EDGES, [[2], [2]], r"edge_label_index must join two different nodes, got \(2, 2\)"),
+        (EDGES, [0, 1], r"edge_label_index must have shape \[2, L\], got \[2\]"),
+        (
+            torch.tensor([[0, 9], [9, 0]]),
+            [[0], [1]],
+            "edge_index must hold node indices < num_nodes = 4, got 9",
+        ),
+    ],
+)
+def test_nodes_that_are_not_there_never_reach_the_compiled_search(edges, pairs, message):
+    with pytest.raises(InputError, match=message):
+        build()(torch.eye(4), edges, torch.tensor(pairs))
+
+
+def test_one_edge_list_with_other_numbers_of_nodes():
+    model = build()
+    with torch.no_grad():
+        first = model(torch.eye(4), EDGES, ASKED)
+        more = model(torch.eye(6, 4), EDGES, torch.tensor([[0, 4], [1, 5]]))
+        assert model._subgraphs[2].indptr.size == 7  # rows of four nodes would be read beyond their end
+        again = model(torch.eye(4), EDGES, ASKED)
+    torch.testing.assert_close(more[:1], first[:1], rtol=0, atol=1e-6)
+    assert torch.equal(again, first)
+
+
+def test_inference_mode_and_int32():
+    model, x = build(), torch.eye(4)
+    with torch.no_grad():
+        expected = model(x, EDGES, ASKED)
+        assert torch.equal(model(x, EDGES.int(), ASKED.int()), expected)
+    with torch.inference_mode():
+        edges = EDGES.clone()  # counts no versions
+        assert torch.equal(model(x, edges, ASKED), expected)
+        edges[:, -2:] = torch.tensor([[1, 3], [3, 1]])
+        assert not torch.equal(model(x, edges, ASKED)[1:], expected[1:])
+
+
+def test_capped_two_hop_subgraphs_of_a_hub_toggle_as_alone():
+    star = Graph.from_edges(torch.tensor([[0] * 60 + [1, 2], [*range(1, 61), 2, 61]]), 63)
+    model, x = build(num_hops=2, max_neighbors=5), torch.rand(63, 4)
+    pairs = torch.tensor([[0, 1, 5, 61, 62], [1, 2, 61, 62, 3]])  # hub, triangle, far apart, an isolated end
+    toggled = toggle_edges(model, x, star.edge_index, pairs)
+    assert toggled.in_graph.tolist() == [True, True, False, False, False]
+    for i, (u, v) in enumerate(pairs.T.tolist()):
+        less = without(star.edge_index, u, v)
+        with torch.no_grad():
+            absent = model.embed_pairs(x, less, pairs[:, [i]])
+            present = model.embed_pairs(x, less, pairs[:, [i]], own_edge="present")
+        torch.testing.assert_close(toggled.absent[[i]], absent, rtol=0, atol=1e-6)
+        torch.testing.assert_close(toggled.present[[i]], present, rtol=0, atol=1e-6)
+    assert (toggled.absent - toggled.present).abs().amax(dim=1).min() > 1e-6

@@ -51,7 +51,7 @@ def fit(
     json: Json = False,
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
-    from linkcal.data import read_edges
+    from linkcal.data import DATASETS, read_edges
     from linkcal.experiments import (
         OF_PROTOCOL,
         RunConfig,
@@ -60,8 +60,10 @@ def fit(
         preset_options,
     )
 
+    name = edges.name.split(".")[0]
     config = RunConfig(
-        dataset=edges.name.split(".")[0],
+        # Not the name of a known data set: some presets have settings for these, which are not this graph's.
+        dataset=f"{name}-file" if name in DATASETS else name,
         model=model,
         seed=seed,
         fit_on=OF_PROTOCOL if fit_on is None else fit_on,

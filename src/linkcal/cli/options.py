@@ -7,6 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from linkcal._files import require_writable
+from linkcal.exceptions import InputError
+
 __all__ = [
     "BaseRateOption",
     "BatchSize",
@@ -98,21 +101,20 @@ Negatives = Annotated[
 ]
 
 
+def check_output_file(out: Path | None, asked: Path | None = None) -> None:
+    """Refuse an output file that could not be written, or that is the file of asked pairs."""
+    if out is None:
+        return
+    if out.is_dir() or not out.parent.is_dir():
+        raise InputError(f"out must be a file in an existing folder, got {out}")
+    if asked is not None and out.resolve() == asked.resolve():
+        raise InputError(f"out must be another file than the pairs, got {out} for both")
+    require_writable(out.parent, "out")
+
+
 def as_base_rate(text: str | None) -> Any:
     """A number where the text is one; anything else is left to the library's own check."""
     try:
         return None if text is None else float(text)
     except ValueError:
         return text
-
-
-def check_output_file(out: Path | None, pairs: Path | None = None) -> None:
-    """Refuse a file that could not be written, or the input itself, before the work starts."""
-    from linkcal.exceptions import InputError
-
-    if out is None:
-        return
-    if out.is_dir() or not out.parent.is_dir():
-        raise InputError(f"out must be a file in an existing folder, got {out}")
-    if pairs is not None and out.resolve() == pairs.resolve():
-        raise InputError(f"out must be another file than the pairs, got {out} for both")

@@ -41,13 +41,11 @@ def top(
     """
     from linkcal.data import NodeIds
     from linkcal.exceptions import BaseRateWarning
-    from linkcal.experiments import ARTIFACT_FOLDER
     from linkcal.ranking import most_probable_pairs
     from linkcal.wrapper import CalibratedLinkPredictor
 
     check_output_file(out)
-    artifact_folder = folder / ARTIFACT_FOLDER if (folder / ARTIFACT_FOLDER).is_dir() else folder
-    predictor = CalibratedLinkPredictor.load(artifact_folder, calibrator=calibrator)
+    predictor = CalibratedLinkPredictor.load(folder, calibrator=calibrator)
     ranked = most_probable_pairs(predictor, k, chunk_size=chunk_size, base_rate=as_base_rate(base_rate))
     node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
     if out is None:

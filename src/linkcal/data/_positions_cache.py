@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,18 +12,18 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from linkcal._files import written_whole
+from linkcal.data.neighbours import neighbour_rows
+from linkcal.data.plain_arrays import plain_arrays
 from linkcal.data.raw import user_cache
+from linkcal.exceptions import InputError
 
 __all__ = ["cached_positions", "simple_adjacency"]
 
 
 def simple_adjacency(edge_index: Tensor, num_nodes: int) -> csr_matrix:
     """Simple symmetric adjacency, columns sorted."""
-    row, col = edge_index.cpu().numpy()
-    row, col = row[row != col], col[row != col]
-    keys = np.unique(np.concatenate([row * num_nodes + col, col * num_nodes + row]))
-    shape = (num_nodes, num_nodes)
-    return csr_matrix((np.ones(keys.size), (keys // num_nodes, keys % num_nodes)), shape=shape)
+    starts, neighbours = neighbour_rows(edge_index, num_nodes)
+    return csr_matrix((np.ones(neighbours.size), neighbours, starts), shape=(num_nodes, num_nodes))
 
 
 def cached_positions(
@@ -71,9 +70,8 @@ def _path(kind: str, version: int | str, adjacency: csr_matrix, num_dims: int) -
 
 def _read(path: Path, shape: tuple[int, int]) -> NDArray[np.float32] | None:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            positions = arrays["positions"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        positions = plain_arrays(path, "positions")["positions"]
+    except (InputError, KeyError):
         return None
     good = positions.shape == shape and positions.dtype == np.float32 and np.isfinite(positions).all()
     return positions if good else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import urllib.request
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def read_bitcoin(path: Path, *, name: str) -> Graph:
     """
     try:
         table = pd.read_csv(path, header=None, usecols=[0, 1], dtype=np.int64)
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, zlib.error) as error:
         raise InputError(
             f"file {path} must hold lines SOURCE,TARGET,RATING,TIME, got {str(error).splitlines()[0]}"
         ) from error

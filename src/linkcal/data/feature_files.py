@@ -17,10 +17,9 @@ from torch import Tensor
 
 from linkcal._validation import count_not_finite
 from linkcal.data.node_ids import IdColumn, NodeIds, is_id_type
+from linkcal.data.plain_arrays import one_line, plain_array, plain_arrays
 from linkcal.data.tables import (
     delimiter,
-    first_line,
-    open_npz,
     place_of,
     read_header,
     refuse_missing_ids,
@@ -136,12 +135,12 @@ def read_feature_table(path: Path) -> FeatureTable:
         else:
             ids, x = _read_arrays(path, kind)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"features must be a valid {kind} file, got {path}: {first_line(error)}") from error
+        raise InputError(f"features must be a valid {kind} file, got {path}: {one_line(error)}") from error
     bad = ~np.isfinite(x)
     if bad.any():
         row = int(np.flatnonzero(bad.any(axis=1))[0])
         raise InputError(
-            f"features must be finite numbers, got {count_not_finite(int(bad.sum()))}, "
+            f"features must be finite float32 numbers, got {count_not_finite(int(bad.sum()))}, "
             f"the first in {place_of(path, row)} of {path}"
         )
     return FeatureTable(path=path, x=x, ids=ids)
@@ -171,8 +170,9 @@ def _split(path: Path, table: Any) -> tuple[Any, NDArray[np.float32]]:
             continue
         if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
             raise InputError(f"column {field.name!r} of {path} must hold numbers, got {field.type}")
-        # A null becomes NaN, which the caller reports with its line.
-        x[:, place - 1] = table.column(place).to_numpy()
+        # A null becomes NaN and what float32 cannot hold infinite; the caller reports both with their line.
+        with np.errstate(over="ignore"):
+            x[:, place - 1] = table.column(place).to_numpy()
     return _checked_ids(path, table.schema.names[0], table.column(0)), x
 
 
@@ -188,7 +188,7 @@ def _checked_ids(path: Path, column: str, ids: Any) -> Any:
 def _read_arrays(path: Path, kind: str) -> tuple[Any, NDArray[np.float32]]:
     ids = None
     if kind == "npz":
-        arrays = open_npz(path, "features")
+        arrays = plain_arrays(path, "features")
         ids = arrays.pop("id", None)
         if "x" not in arrays and len(arrays) != 1:
             raise InputError(
@@ -196,10 +196,7 @@ def _read_arrays(path: Path, kind: str) -> tuple[Any, NDArray[np.float32]]:
             )
         x = arrays["x"] if "x" in arrays else next(iter(arrays.values()))
     else:
-        try:
-            x = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise InputError(f"features must be a plain array, got {path}: {first_line(error)}") from error
+        x = plain_array(path, "features")
     if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "fiub":
         raise InputError(f"features must be numbers of shape [N, F], got {x.dtype} {x.shape} in {path}")
     if ids is not None and (ids.shape != x.shape[:1] or ids.dtype.kind not in "iuU"):
@@ -207,4 +204,6 @@ def _read_arrays(path: Path, kind: str) -> tuple[Any, NDArray[np.float32]]:
             f"array 'id' of {path} must hold one string or integer per row, {len(x)}, "
             f"got {ids.dtype} {ids.shape}"
         )
-    return None if ids is None else _checked_ids(path, "id", pa.array(ids)), x.astype(np.float32)
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32)
+    return None if ids is None else _checked_ids(path, "id", pa.array(ids)), x

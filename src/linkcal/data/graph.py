@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from linkcal._validation import check_edge_index, check_positive_int, count_not_finite
@@ -47,7 +48,7 @@ def pair_keys(edge_label_index: Tensor, num_nodes: int, *, directed: bool) -> Te
 
     Parameters
     ----------
-    edge_label_index : Tensor [2, L], int64
+    edge_label_index : Tensor [2, L], int32 or int64
     num_nodes : int
         N, at most 3,037,000,499 so that N squared fits into int64.
     directed : bool
@@ -63,7 +64,9 @@ def pair_keys(edge_label_index: Tensor, num_nodes: int, *, directed: bool) -> Te
     >>> pair_keys(torch.tensor([[0, 2], [2, 0]]), 10, directed=True)
     tensor([ 2, 20])
     """
-    row, col = edge_label_index[0], edge_label_index[1]
+    # In int32 the product below would wrap around from 46,341 nodes on.
+    pairs = edge_label_index.to(torch.int64)
+    row, col = pairs[0], pairs[1]
     if not directed:
         row, col = torch.minimum(row, col), torch.maximum(row, col)
     return row * num_nodes + col
@@ -232,8 +235,9 @@ class Graph:
 
 
 def _check_features(features: Any, num_nodes: int) -> Tensor:
-    # Anything but a tensor is copied: the caller's array may be read-only.
-    x: Tensor = features if isinstance(features, Tensor) else torch.as_tensor(np.array(features))
+    x: Tensor = features if isinstance(features, Tensor) else _from_array(np.array(features))
+    if x.is_complex():
+        raise InputError(f"x must hold real numbers, got {x.dtype}")
     if x.ndim != 2 or x.size(0) != num_nodes:
         raise InputError(
             f"x must have shape [num_nodes, F] with num_nodes = {num_nodes}, got {list(x.shape)}"
@@ -245,3 +249,10 @@ def _check_features(features: Any, num_nodes: int) -> Tensor:
         row = int(bad.any(dim=1).nonzero()[0])
         raise InputError(f"x must be finite, got {count_not_finite(int(bad.sum()))}, the first in row {row}")
     return x
+
+
+def _from_array(features: NDArray[Any]) -> Tensor:
+    """Tensor of a copied array (the caller's may be read-only), in this machine's byte order."""
+    if features.dtype.kind not in "fiub":
+        raise InputError(f"x must hold real numbers, got {features.dtype}")
+    return torch.from_numpy(features.astype(features.dtype.newbyteorder("="), copy=False))

@@ -18,12 +18,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from linkcal._validation import check_choice
 from linkcal.data.bitcoin import bitcoin_files, read_bitcoin
 from linkcal.data.graph import Graph
 from linkcal.data.ogb import OFFICIAL_SPLITS
+from linkcal.data.plain_arrays import plain_arrays
 from linkcal.data.raw import RawFiles, find_data_root
 from linkcal.data.simulated import simulate_graph
 from linkcal.exceptions import InputError
@@ -186,22 +185,13 @@ def _build_from_pyg(root: Path, name: str, *, forward_only: bool = False) -> Gra
         for file_name in files.names:
             shutil.copyfile(root / files.folder / file_name, copy / file_name)
             if file_name.endswith(".npz"):
-                _refuse_pickled_arrays(root / files.folder / file_name)
+                # PyG's Twitch class would unpickle objects, so they are refused before it sees them.
+                plain_arrays(root / files.folder / file_name, f"data of {name}")
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             data = _pyg_dataset(Path(folder), name)[0]
     return Graph.from_edges(
         data.edge_index, int(data.num_nodes), x=data.x, name=name, forward_only=forward_only
     )
-
-
-def _refuse_pickled_arrays(path: Path) -> None:
-    """Raise if an npz file holds objects: PyG's Twitch class would unpickle them."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            for key in arrays.files:
-                arrays[key]
-    except (ValueError, OSError, EOFError) as error:
-        raise InputError(f"file {path} must hold plain arrays, got {str(error).splitlines()[0]}") from error
 
 
 def _pyg_files(name: str, folder: str, names: tuple[str, ...]) -> RawFiles:

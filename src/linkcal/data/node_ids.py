@@ -59,6 +59,8 @@ class IdColumn:
             values = _to_arrow(values)
         if not is_id_type(values.type):
             raise InputError(f"node ids must be strings or integers, got {values.type}")
+        if pa.types.is_string_view(values.type):  # what Polars writes; Arrow cannot encode it yet
+            values = pc.cast(values, pa.large_string())
         if isinstance(values, pa.ChunkedArray):
             # One array: encoding chunk by chunk repeats the growing dictionary in every chunk.
             values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
@@ -122,7 +124,7 @@ class NodeIds:
         InputError
             If a value is missing or neither string nor integer.
         """
-        parsed = [IdColumn.parse(column) for column in columns]
+        parsed = [IdColumn.parse(column) for column in columns] or [IdColumn.parse(pa.array([], pa.string()))]
         if any(column.missing().any() for column in parsed):
             raise InputError("node ids must not be missing or empty, got an empty one")
         keys = [pc.unique(column.keys) for column in parsed]
@@ -209,9 +211,12 @@ class NodeIds:
         Raises
         ------
         InputError
-            If an index is not in ``[0, N)``.
+            If an index is no integer in ``[0, N)``.
         """
-        index = np.asarray(index, dtype=np.int64)
+        index = np.asarray(index)
+        if index.ndim != 1 or (len(index) and index.dtype.kind not in "iu"):
+            raise InputError(f"index must hold integers (n,), got {index.dtype} {index.shape}")
+        index = index.astype(np.int64)
         if len(index) and (index.min() < 0 or index.max() >= len(self)):
             raise InputError(f"index must be in [0, {len(self)}), got {index.min()} to {index.max()}")
         return self._ids.take(pa.array(index))
@@ -250,7 +255,8 @@ def is_id_type(kind: Any) -> bool:
     """Whether a pyarrow type can hold node ids: strings or integers, dictionary-encoded or not."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return bool(pa.types.is_integer(kind) or any(is_text(kind) for is_text in texts))
 
 
 def _as_numbers(values: Any) -> Any | None:
@@ -278,7 +284,7 @@ def _look_like_numbers(text: Any) -> NDArray[np.bool_]:
 def _to_arrow(values: Any) -> Any:
     try:
         return pa.array(values)
-    except (pa.ArrowException, TypeError):
+    except (pa.ArrowException, TypeError, OverflowError):
         # Integers and strings in one list; a column of a file has one type.
         listed = list(values)
         if all(isinstance(v, (str, int, np.integer)) and not isinstance(v, bool) for v in listed):

@@ -12,6 +12,7 @@ import contextlib
 import io
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from pickle import UnpicklingError
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor
 
 from linkcal._random import numpy_stream
-from linkcal._validation import check_choice, check_positive_int
+from linkcal._validation import check_choice, check_edge_index, check_positive_int
 from linkcal.data.graph import Graph, pair_keys
 from linkcal.data.negatives import NegativeSampler
 from linkcal.data.pairs import LinkPairs, LinkSplit
@@ -38,7 +39,14 @@ OFFICIAL_SPLITS: dict[str, str] = {"ogbl-ddi": "target", "ogbl-collab": "time"}
 _RAW = ("edge", "num-edge-list", "num-node-list")
 _MORE_RAW = {"ogbl-ddi": (), "ogbl-collab": ("node-feat", "edge_weight", "edge_year")}
 _ARCHIVES = {"ogbl-ddi": "ddi", "ogbl-collab": "collab"}
+#: Names of the parts here and in ogb's files, and the arrays of pairs that are read of each.
+_KEYS = {"train": "train", "val": "valid", "test": "test"}
+_KINDS = {"train": ("edge",), "val": ("edge", "edge_neg"), "test": ("edge", "edge_neg")}
 _RELEASE = "RELEASE_v1.txt"
+#: What ogb, pandas, gzip and torch say of a damaged file.
+_DAMAGED = (
+    RuntimeError, ValueError, LookupError, TypeError, EOFError, OSError, zlib.error, UnpicklingError
+)  # fmt: skip
 
 
 def load_official_split(
@@ -88,7 +96,12 @@ def load_official_split(
     root = find_data_root(data_root)
     files.ensure(root)
     data, parts = _read(name, root, files)
-    return _build(name, data, parts, seed)
+    places = {part: f"{name}'s {OFFICIAL_SPLITS[name]}/{key}.pt" for part, key in _KEYS.items()}
+    links = {
+        part: {kind: _pairs(parts[_KEYS[part]], kind, int(data.num_nodes), places[part]) for kind in kinds}
+        for part, kinds in _KINDS.items()
+    }
+    return _build(name, data, links, seed)
 
 
 def _raw_files(name: str) -> RawFiles:
@@ -118,8 +131,8 @@ def _require_ogb() -> None:
         ) from error
 
 
-def _read(name: str, root: Path, files: RawFiles) -> tuple[Any, dict[str, dict[str, Tensor]]]:
-    """PyG's data object and the parts' tensors, by ogb's class on a copy of the raw files."""
+def _read(name: str, root: Path, files: RawFiles) -> tuple[Any, dict[str, Any]]:
+    """PyG's data object and what the parts' files hold, by ogb's class on a copy of the raw files."""
     _require_ogb()
     with TemporaryDirectory(prefix="linkcal-") as folder:
         for file_name in files.names:
@@ -133,7 +146,7 @@ def _read(name: str, root: Path, files: RawFiles) -> tuple[Any, dict[str, dict[s
             try:
                 dataset = PygLinkPropPredDataset(name, root=folder)
                 return dataset[0], dataset.get_edge_split()
-            except (RuntimeError, ValueError, KeyError, EOFError, OSError, UnpicklingError) as error:
+            except _DAMAGED as error:
                 reason = " ".join(str(error).split())[:200]
                 raise InputError(
                     f"folder {root / files.folder} must hold {name} as ogb publishes it, got {reason}"
@@ -161,12 +174,12 @@ def _allowed_types() -> Iterator[None]:
         yield
 
 
-def _build(name: str, data: Any, parts: dict[str, dict[str, Any]], seed: int) -> LinkSplit:
+def _build(name: str, data: Any, links: dict[str, dict[str, Tensor]], seed: int) -> LinkSplit:
     num_nodes = int(data.num_nodes)
-    edges = {part: _pairs(parts[key]["edge"]) for part, key in _KEYS.items()}
     positives, seen = {}, np.empty(0, dtype=np.int64)
     counts: dict[str, int] = {}
-    for part, pairs in edges.items():
+    for part in _KEYS:
+        pairs = links[part]["edge"]
         keys = np.unique(pair_keys(pairs, num_nodes, directed=False).numpy())
         keys = keys[keys // num_nodes != keys % num_nodes]
         fresh = keys[~np.isin(keys, seen)]
@@ -176,7 +189,7 @@ def _build(name: str, data: Any, parts: dict[str, dict[str, Any]], seed: int) ->
     full = Graph.from_edges(_unpacked(seen, num_nodes), num_nodes, name=name)
     negatives, used = {}, seen
     for part in ("val", "test"):
-        pairs = _pairs(parts[_KEYS[part]]["edge_neg"])
+        pairs = links[part]["edge_neg"]
         keys = np.unique(pair_keys(pairs, num_nodes, directed=False).numpy())
         keys = keys[(keys // num_nodes != keys % num_nodes) & ~np.isin(keys, used)]
         counts[f"{part}_negatives_dropped"] = pairs.size(1) - keys.size
@@ -199,13 +212,14 @@ def _build(name: str, data: Any, parts: dict[str, dict[str, Any]], seed: int) ->
     )
 
 
-#: Names of the parts here and in ogb's files.
-_KEYS = {"train": "train", "val": "valid", "test": "test"}
-
-
-def _pairs(edges: Any) -> Tensor:
-    """Pairs [2, L] of ogb's array [L, 2]."""
-    return torch.as_tensor(edges).to(torch.int64).T
+def _pairs(part: Any, kind: str, num_nodes: int, place: str) -> Tensor:
+    """Pairs [2, L] of ogb's array `kind` [L, 2], checked."""
+    found = part.get(kind) if isinstance(part, dict) else None
+    if not isinstance(found, (Tensor, np.ndarray)):
+        raise InputError(f"{place} must hold the array {kind!r}, got {type(found).__name__}")
+    return check_edge_index(
+        torch.as_tensor(found).mT if found.ndim == 2 else found, num_nodes, f"{kind!r} of {place}"
+    )
 
 
 def _unpacked(keys: np.ndarray[Any, Any], num_nodes: int) -> Tensor:

@@ -20,13 +20,19 @@ class LinkPairs:
 
     Parameters
     ----------
-    edge_label_index : Tensor [2, L], int64
+    edge_label_index : Tensor [2, L], int64 (int32 is converted)
         Pairs; in an undirected graph each stands once, smaller index first.
     edge_label : Tensor [L], float32
         1 for a link, 0 for a non-link.
     positive_rate, negative_rate : float, optional
         Shares of all edges and of all non-edges of the full graph that were drawn into this set. They turn a
         pair's edge probability into its probability of being positive HERE (:meth:`label_probability`).
+
+    Raises
+    ------
+    InputError
+        If `edge_label_index` is no integer [2, L] tensor of numbers >= 0, or `edge_label` is not one 0 or 1
+        for each pair.
 
     Examples
     --------
@@ -41,12 +47,18 @@ class LinkPairs:
     negative_rate: float | None = None
 
     def __post_init__(self) -> None:
-        check_edge_index(self.edge_label_index, None, "edge_label_index")
+        index = check_edge_index(self.edge_label_index, None, "edge_label_index")
+        object.__setattr__(self, "edge_label_index", index)
+        if not isinstance(self.edge_label, Tensor):
+            raise InputError(f"edge_label must be a tensor [L], got {type(self.edge_label).__name__}")
         if self.edge_label.shape != self.edge_label_index.shape[1:]:
             raise InputError(
                 f"edge_label must have shape [{self.edge_label_index.size(1)}], "
                 f"got {list(self.edge_label.shape)}"
             )
+        other = self.edge_label[(self.edge_label != 0) & (self.edge_label != 1)]
+        if other.numel():
+            raise InputError(f"edge_label must hold only 0 and 1, got {other[0].item()!r}")
 
     def __len__(self) -> int:
         return self.edge_label_index.size(1)

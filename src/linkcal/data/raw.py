@@ -21,6 +21,7 @@ from http.client import HTTPException
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zipfile import BadZipFile
 
 from linkcal.exceptions import DataNotFoundError, InputError
 
@@ -169,4 +170,5 @@ def _network_patience() -> Iterator[None]:
 def _download_errors() -> tuple[type[Exception], ...]:
     from aiohttp import ClientError  # PyG's downloader; imported here because it is slow to load
 
-    return (OSError, HTTPException, ClientError)
+    # An archive that arrived damaged is no better than none.
+    return (OSError, HTTPException, ClientError, EOFError, BadZipFile, zlib.error)

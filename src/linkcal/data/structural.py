@@ -10,6 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from linkcal._validation import check_edge_index, check_positive_int
+from linkcal.data.neighbours import neighbour_rows, row_starts
 
 __all__ = ["STRUCTURAL_FEATURES", "structural_node_features"]
 
@@ -70,7 +71,7 @@ def structural_node_features(edge_index: Tensor, num_nodes: int) -> Tensor:
     """
     num_nodes = check_positive_int(num_nodes, "num_nodes")
     edge_index = check_edge_index(edge_index, num_nodes)
-    indptr, indices = _symmetric_csr(edge_index.cpu().numpy(), num_nodes)
+    indptr, indices = neighbour_rows(edge_index, num_nodes)
     degree = np.diff(indptr)
     mean, low, high = _neighbour_degrees(indptr, indices, degree)
     triangles = _triangles(*_oriented_csr(indices, degree))
@@ -97,24 +98,11 @@ def _standardise(column: FloatArray) -> FloatArray:
     return centred / scale if scale > 1e-9 else np.zeros_like(centred)
 
 
-def _symmetric_csr(edges: IntArray, num_nodes: int) -> tuple[IntArray, IntArray]:
-    """Sorted neighbour lists of the simple undirected graph: row starts [N + 1] and columns."""
-    edges = edges[:, edges[0] != edges[1]]
-    keys = np.unique(np.concatenate([edges[0] * num_nodes + edges[1], edges[1] * num_nodes + edges[0]]))
-    return _csr(keys // num_nodes, keys % num_nodes, num_nodes)
-
-
-def _csr(row: IntArray, col: IntArray, num_nodes: int) -> tuple[IntArray, IntArray]:
-    indptr = np.zeros(num_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(row, minlength=num_nodes), out=indptr[1:])
-    return indptr, col
-
-
 def _oriented_csr(indices: IntArray, degree: IntArray) -> tuple[IntArray, IntArray]:
     """Each edge once, from the endpoint of lower (degree, index): then no list is longer than sqrt(2 E)."""
     row = np.repeat(np.arange(len(degree)), degree)
     forward = (degree[row] < degree[indices]) | ((degree[row] == degree[indices]) & (row < indices))
-    return _csr(row[forward], indices[forward], len(degree))
+    return row_starts(row[forward], len(degree)), indices[forward]
 
 
 def _neighbour_degrees(

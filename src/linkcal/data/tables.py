@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,13 +20,12 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from linkcal.data.node_ids import IdColumn, is_id_type
+from linkcal.data.plain_arrays import one_line, plain_arrays
 from linkcal.exceptions import InputError
 
 __all__ = [
     "check_header",
     "delimiter",
-    "first_line",
-    "open_npz",
     "open_text",
     "place_of",
     "read_header",
@@ -52,17 +52,25 @@ def table_format(path: Path, name: str, allowed: tuple[str, ...]) -> str:
     """Return the format by the file's ending, after checking that the file is there."""
     if not path.is_file():
         raise InputError(f"{name} must be an existing file, got {os.fspath(path)!r}")
-    endings = [s for s in path.suffixes if s != ".gz"]
-    found = _FORMATS.get(endings[-1].lower()) if endings else None
-    if found not in allowed or (found != "csv" and path.suffix == ".gz"):
+    found = _FORMATS.get(_ending(path))
+    if found not in allowed or (found != "csv" and _is_gzip(path)):
         known = ", ".join(ending for ending, kind in _FORMATS.items() if kind in allowed)
         raise InputError(f"{name} must be a file that ends in {known}, got {os.fspath(path)!r}")
     return found
 
 
+def _is_gzip(path: Path) -> bool:
+    return path.suffix == ".gz"  # Arrow does not decompress ".GZ"
+
+
+def _ending(path: Path) -> str:
+    """The ending that names the format, in lower case: the last one, or the one before ``.gz``."""
+    return (path.with_suffix("") if _is_gzip(path) else path).suffix.lower()
+
+
 def delimiter(path: Path) -> str:
     """Return the separator of a text table: tab for .tsv, else comma."""
-    return "\t" if ".tsv" in path.suffixes else ","
+    return "\t" if _ending(path) == ".tsv" else ","
 
 
 def text_batches(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[list[Any]]:
@@ -76,15 +84,19 @@ def text_batches(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[li
     if len(set(columns)) < len(columns):
         raise InputError(f"{name} must have a column for each end, got {', '.join(map(repr, columns))}")
     kind = table_format(path, name, ("csv", "parquet", "npz"))
+    if len(set(columns)) < len(columns):
+        raise InputError(f"{name} must have its nodes in two different columns, got {columns[0]!r} for both")
     try:
         if kind == "csv":
             yield from _csv_batches(path, name, columns)
         elif kind == "parquet":
             yield from _parquet_batches(path, name, columns)
         else:
-            yield _npz_columns(path, name, columns)
+            batch = _npz_columns(path, name, columns)
+            if len(batch[0]):
+                yield batch
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{name} must be a valid {kind} file, got {path}: {first_line(error)}") from error
+        raise InputError(f"{name} must be a valid {kind} file, got {path}: {one_line(error)}") from error
 
 
 def _csv_batches(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[list[Any]]:
@@ -121,7 +133,7 @@ def _check_id_type(path: Path, column: str, kind: Any) -> None:
 
 
 def _npz_columns(path: Path, name: str, columns: tuple[str, ...]) -> list[Any]:
-    arrays = open_npz(path, name)
+    arrays = plain_arrays(path, name)
     check_header(path, name, list(arrays), columns)
     found = [arrays[column] for column in columns]
     for column, array in zip(columns, found, strict=True):
@@ -136,20 +148,9 @@ def _npz_columns(path: Path, name: str, columns: tuple[str, ...]) -> list[Any]:
     return [pa.array(array) for array in found]
 
 
-def open_npz(path: Path, name: str) -> dict[str, Any]:
-    """Return the arrays of an npz file; objects (pickles) are never loaded."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    except (ValueError, OSError, EOFError, AttributeError, KeyError) as error:
-        raise InputError(
-            f"{name} must be an npz file of plain arrays, got {path}: {first_line(error)}"
-        ) from error
-
-
 def open_text(path: Path) -> TextIO:
     """Open a plain or gzip-compressed text file as UTF-8, without a byte order mark."""
-    if path.suffix == ".gz":
+    if _is_gzip(path):
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")
 
@@ -161,8 +162,8 @@ def read_header(path: Path, name: str) -> list[str]:
             for row in csv.reader(file, delimiter=delimiter(path)):
                 if row:
                     return row
-    except (UnicodeDecodeError, csv.Error, OSError, EOFError) as error:
-        raise InputError(f"{name} must be a CSV file in UTF-8, got {path}: {first_line(error)}") from error
+    except (UnicodeDecodeError, csv.Error, OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{name} must be a CSV file in UTF-8, got {path}: {one_line(error)}") from error
     raise InputError(f"{name} must have a header line, got the empty file {path}")
 
 
@@ -190,7 +191,7 @@ def place_of(path: Path, row: int) -> str:
     Blank lines and quoted line breaks make lines and rows differ, so the text is read again. That is slow,
     and happens only on the way to an error message.
     """
-    if _FORMATS.get(next((s for s in reversed(path.suffixes) if s != ".gz"), "")) != "csv":
+    if _FORMATS.get(_ending(path)) != "csv":
         return f"row {row}"
     with open_text(path) as file:
         reader = csv.reader(file, delimiter=delimiter(path))
@@ -215,11 +216,6 @@ def refuse_missing_ids(
             f"{name} must have a node id in every row, got {len(rows)} without one, "
             f"the first in {place_of(path, row + int(rows[0]))} (column {column!r}) of {path}"
         )
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, or its type where it has none."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _is_number(text: str) -> bool:

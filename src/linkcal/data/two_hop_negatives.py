@@ -12,6 +12,7 @@ from torch import Tensor
 
 from linkcal.data.graph import Graph
 from linkcal.data.negatives import distinct_ranks, first_occurrences
+from linkcal.data.neighbours import neighbour_rows, rows_of_keys
 from linkcal.exceptions import ShortageError
 
 __all__ = ["two_hop_negatives"]
@@ -60,7 +61,7 @@ def two_hop_negatives(
     these ranks found in a second walk. Draws that were given up leave no trace in the distribution, because
     all pairs are exchangeable.
     """
-    rows = _rows(graph)
+    rows = neighbour_rows(graph.edge_index, graph.num_nodes)
     degree = np.diff(rows[0])
     paths = np.cumsum(degree * (degree - 1))
     keys = None
@@ -69,19 +70,6 @@ def two_hop_negatives(
     if keys is None:
         keys = _walked(graph, rows, num, generator, taken)
     return torch.from_numpy(np.stack(np.divmod(keys, graph.num_nodes)))
-
-
-def _rows(graph: Graph) -> tuple[IntArray, IntArray]:
-    """Sorted neighbours of each node, in any direction, as compressed rows."""
-    u, v = graph.edge_index.cpu().numpy()
-    return _compressed(np.unique(np.concatenate([u, v]) * graph.num_nodes + np.concatenate([v, u])), graph)
-
-
-def _compressed(keys: IntArray, graph: Graph) -> tuple[IntArray, IntArray]:
-    """Row starts (N + 1,) and columns of sorted keys ``row N + column``."""
-    row, column = np.divmod(keys, graph.num_nodes)
-    counts = np.bincount(row, minlength=graph.num_nodes)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), column
 
 
 def _drawn(
@@ -127,7 +115,7 @@ def _walked(
     if not graph.directed:  # both directions: every row must know all its partners that are taken
         u, v = np.divmod(taken, n)
         taken = np.unique(np.concatenate([taken, v * n + u]))
-    closed = _compressed(taken, graph)
+    closed = rows_of_keys(taken, n)
     upto = np.cumsum(_count_partners(*rows, *closed, graph.directed))
     available = int(upto[-1])
     if num > available:

@@ -8,7 +8,6 @@ import math
 import os
 import platform
 import subprocess
-import tempfile
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import numba
 import torch
 
-from linkcal._files import written_whole
+from linkcal._files import require_writable, written_whole
 from linkcal.artifact import check_artifact_folder, save_artifact
 from linkcal.exceptions import InputError
 from linkcal.experiments.run import RunOutcome
@@ -52,21 +51,14 @@ def check_output_folder(folder: str | os.PathLike[str]) -> None:
     Raises
     ------
     InputError
-        If it, or a folder above it, is a file or may not be written to, or its ``artifact`` is not one of
+        If it, or a folder above it, is a file or cannot be written to, or its ``artifact`` is not one of
         linkcal's.
     """
     out = Path(folder)
     for part in (out, *out.parents):
         if part.exists() and not part.is_dir():
             raise InputError(f"out must be a folder, got the file {part}")
-    nearest = next(part for part in (out.absolute(), *out.absolute().parents) if part.exists())
-    try:
-        # Tried, not asked: permissions do not tell of a file system that takes no files.
-        with tempfile.TemporaryDirectory(prefix=".linkcal-", dir=nearest):
-            pass
-    except OSError as error:
-        reason = f"{error.strerror or error} in {nearest}"
-        raise InputError(f"out must be a folder that can be written, got {out}: {reason}") from error
+    require_writable(out, "out")
     check_artifact_folder(out / ARTIFACT_FOLDER)
 
 

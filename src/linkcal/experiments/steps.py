@@ -64,10 +64,12 @@ def warn_of_limits(config: RunConfig, split: LinkSplit) -> None:
             SymmetricDecoderWarning,
             stacklevel=3,
         )
-    if split.graph.features_from_edges and config.fit_on == "train-loo":
+    from_edges = split.graph.features_from_edges or MODELS[config.model].cls.features_from_edges
+    if from_edges and config.fit_on == "train-loo":
+        what = "of this graph" if split.graph.features_from_edges else f"(positions) of {config.model}"
         warnings.warn(
-            "node features of this graph are computed from its edges, and not anew without a pair's own "
-            "edge: leave-one-out scores keep a trace of it; fit on val",
+            f"node features {what} are computed from the edges, and not anew without a pair's own edge: "
+            "leave-one-out scores keep a trace of it; fit on val",
             EdgeFeaturesWarning,
             stacklevel=3,
         )

@@ -17,6 +17,7 @@ from linkcal._validation import check_device
 from linkcal.data import Graph, LinkSplit
 from linkcal.experiments.cells import TrainingJob
 from linkcal.experiments.measure import Usage, measured
+from linkcal.experiments.npz import read_arrays
 from linkcal.experiments.outputs import environment, to_json
 from linkcal.experiments.score_files import load_scores, save_scores
 from linkcal.experiments.steps import split_for_run, train_for_run, true_probability, warn_of_limits
@@ -110,8 +111,7 @@ def load_training(folder: Path) -> StoredTraining:
     scores = {name: load_scores(folder / f"scores-{name}.npz")[0] for name in PARTS}
     truth = None
     if (folder / _TRUTH).exists():
-        with np.load(folder / _TRUTH, allow_pickle=False) as file:
-            truth = file["test"]
+        truth = read_arrays(folder / _TRUTH, ["test"])["test"]
     return StoredTraining(folder, scores, truth, read_record(folder))
 
 

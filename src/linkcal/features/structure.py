@@ -10,9 +10,9 @@ from numba import njit, prange
 from torch import Tensor
 
 from linkcal._threads import numba_threads
-from linkcal._validation import check_edge_index
-from linkcal.data import Graph, pair_keys
-from linkcal.exceptions import InputError
+from linkcal._validation import check_edge_index, check_no_self_pairs
+from linkcal.data import Graph
+from linkcal.data.neighbours import neighbour_rows, place_in_row, row_starts
 
 __all__ = ["PAIR_STRUCTURE", "PairStructure", "pair_structure"]
 
@@ -78,10 +78,7 @@ class PairStructure:
         """Degrees and common neighbours [L, 3]."""
         graph = self._graph
         pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
-        loops = pairs[0] == pairs[1]
-        if bool(loops.any()):
-            node = int(pairs[0][loops][0])
-            raise InputError(f"edge_label_index must join two different nodes, got ({node}, {node})")
+        check_no_self_pairs(pairs)
         own = graph.has_pairs(pairs.to(graph.edge_index.device)).to(pairs.device, torch.int64)
         first, second = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
         common = np.empty(len(first), dtype=np.int64)
@@ -93,28 +90,11 @@ class PairStructure:
 
 def _neighbour_lists(graph: Graph) -> tuple[Array, Array]:
     """Sorted neighbours of each node in any direction, as compressed rows."""
-    edges = graph.edge_index.cpu()
     if graph.directed:
-        both = torch.cat([edges, edges.flip(0)], dim=1)
-        keys = torch.unique(pair_keys(both, graph.num_nodes, directed=True))
-        edges = torch.stack([keys // graph.num_nodes, keys % graph.num_nodes])
-    # The columns of a Graph are sorted by (row, column).
-    counts = torch.bincount(edges[0], minlength=graph.num_nodes)
-    indptr = np.concatenate(([0], np.cumsum(counts.numpy())))
-    return indptr, np.ascontiguousarray(edges[1].numpy())
-
-
-@njit(inline="always")
-def _found(values: Array, low: int, high: int, wanted: int) -> bool:
-    """Whether the increasing ``values[low:high]`` hold `wanted`."""
-    end = high
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low < end and values[low] == wanted
+        return neighbour_rows(graph.edge_index, graph.num_nodes)
+    # Both directions are stored, sorted by (row, column): nothing is left to sort.
+    row, col = graph.edge_index.cpu().numpy()
+    return row_starts(row, graph.num_nodes), np.ascontiguousarray(col)
 
 
 @njit(cache=True)
@@ -125,8 +105,7 @@ def _common(indptr: Array, neighbours: Array, u: int, v: int) -> int:
     count = 0
     if (j_end - j) > _BISECT_FROM * (i_end - i):
         for position in range(i, i_end):
-            if _found(neighbours, j, j_end, neighbours[position]):
-                count += 1
+            count += place_in_row(neighbours, j, j_end, neighbours[position]) >= 0
         return count
     while i < i_end and j < j_end:
         a, b = neighbours[i], neighbours[j]

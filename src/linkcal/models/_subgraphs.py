@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linkcal._threads import numba_threads
+from linkcal.data.neighbours import neighbour_rows
 
 __all__ = ["MAX_LABEL", "EnclosingSubgraphs", "SubgraphBatch"]
 
@@ -80,11 +81,9 @@ class EnclosingSubgraphs:
         max_neighbors: int | None = None,
         seed: int = 0,
     ) -> None:
-        row, col = edge_index.cpu().numpy()
-        row, col = row[row != col], col[row != col]
-        keys = np.unique(np.concatenate([row * num_nodes + col, col * num_nodes + row]))
-        self.neighbors = (keys % num_nodes).astype(np.int32)
-        self.indptr = np.searchsorted(keys // num_nodes, np.arange(num_nodes + 1)).astype(np.int64)
+        self.indptr, neighbors = neighbour_rows(edge_index, num_nodes)
+        self.neighbors = neighbors.astype(np.int32)
+        self.num_nodes = num_nodes
         self.num_hops = num_hops
         self.cap = num_nodes if max_neighbors is None else max_neighbors
         self.seed = np.uint64(seed)

@@ -54,6 +54,9 @@ class GraphModel(nn.Module, ABC):
     #: What ``decode`` and ``forward`` return. Read, never guessed from values.
     decode_returns = "logits"
 
+    #: Whether :meth:`prepare` computes inputs from the edges, which toggling a pair leaves as they were.
+    features_from_edges = False
+
     def __init__(self, in_channels: int, *, num_nodes: int | None = None) -> None:
         super().__init__()
         self.in_channels = check_positive_int(in_channels, "in_channels")
@@ -98,13 +101,21 @@ class GraphModel(nn.Module, ABC):
         if self.embedding is None:
             if x.ndim != 2 or x.size(1) != self.in_channels:
                 raise InputError(f"x must have shape [N, {self.in_channels}], got {list(x.shape)}")
-            return x
+            return self._of_weights_dtype(x)
         if x.ndim != 1 or x.dtype != torch.int64:
             raise InputError(
                 f"x must hold int64 node ids [N] for a model with a learned node embedding, "
                 f"got {x.dtype} {list(x.shape)}"
             )
         return self.embedding(x)  # type: ignore[no-any-return]
+
+    def _of_weights_dtype(self, x: Tensor) -> Tensor:
+        """Return features `x` if layers can multiply them; autocast does its own conversions."""
+        weight = next(self.parameters(), None)
+        wanted = x.dtype if weight is None else weight.dtype
+        if x.dtype != wanted and not torch.is_autocast_enabled(x.device.type):
+            raise InputError(f"x must have the dtype of the model's weights, {wanted}, got {x.dtype}")
+        return x
 
     def auxiliary_loss(self) -> Tensor | None:
         """Term added to the training loss after ``encode`` in training mode (VGAE's KL), or None."""
@@ -163,10 +174,13 @@ class LinkPredictor(GraphModel):
         """Weights w [d] and bias b [] with ``logit_uv = sum_k w_k z_uk z_vk + b``; None if there are none.
 
         All pairs can then be scored by products of matrices. This base class answers for its own
-        ``link_embedding`` and ``head``; a subclass that replaces either answers for itself.
+        ``link_embedding``, ``head`` and ``decode``; a subclass that replaces one answers for itself.
         """
         own = type(self)
-        if own.link_embedding is not LinkPredictor.link_embedding or own.head is not LinkPredictor.head:
+        if any(
+            getattr(own, name) is not getattr(LinkPredictor, name)
+            for name in ("link_embedding", "head", "decode")
+        ):
             return None
         return torch.ones(1), torch.zeros(())
 

@@ -113,7 +113,7 @@ def load_model(folder: str | os.PathLike[str]) -> GraphModel:
             f"got {len(weights)} bytes with another SHA-256 (truncated or altered)"
         )
     name = description["model"]
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise ArtifactError(f"{source / _CONFIG_FILE} must name a model of {', '.join(MODELS)}, got {name!r}")
     try:
         # The constructor draws weights that are overwritten; the caller's random state must not feel it.
@@ -131,7 +131,7 @@ def load_model(folder: str | os.PathLike[str]) -> GraphModel:
 def _read_description(path: Path) -> dict[str, Any]:
     try:
         description = json.loads(_read(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{path} must be a JSON file, got {_one_line(error)}") from error
     if not isinstance(description, dict) or description.get("format") != _FORMAT:
         raise ArtifactError(f'{path} must have "format": "{_FORMAT}", got another content')

@@ -138,6 +138,7 @@ class PEG(LinkPredictor):
     torch.Size([2])
     """
 
+    features_from_edges = True
     positions: Tensor | None
 
     def __init__(
@@ -183,7 +184,8 @@ class PEG(LinkPredictor):
         if graph.x is None or graph.x.size(1) != self.in_channels:
             came = "no features" if graph.x is None else f"{graph.x.size(1)} features"
             raise InputError(f"graph must have {self.in_channels} features, got {came}")
-        return replace(graph, x=torch.cat([graph.x, positions.to(graph.x)], dim=1))
+        x = torch.cat([graph.x, positions.to(graph.x)], dim=1)
+        return replace(graph, x=x, features_from_edges=True)
 
     def _compute_positions(self, graph: Graph) -> Tensor:
         place = (graph.edge_index, graph.num_nodes, self.position_channels)
@@ -207,6 +209,7 @@ class PEG(LinkPredictor):
                 f"x must have shape [N, {width}], {self.in_channels} features and {self.position_channels} "
                 f"positions (see prepare), got {list(x.shape)}"
             )
+        x = self._of_weights_dtype(x)
         return x[:, : self.in_channels], x[:, self.in_channels :]
 
     def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:

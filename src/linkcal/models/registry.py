@@ -224,7 +224,8 @@ def make_model(
         F, the number of node features; with `num_nodes`, the width of the learned node embedding.
     num_nodes : int, optional
         For a graph without features.
-    preset : {"default", "paper"}
+    preset : str
+        In ``MODELS[name].presets``.
     seed : int
         The weights follow the stream ``"initialisation"`` of this seed; torch's global generators are left as
         they were.
@@ -262,7 +263,8 @@ def make_training_config(name: str, *, preset: str = "default", **overrides: Any
     ----------
     name : str
         In ``MODELS``.
-    preset : {"default", "paper"}
+    preset : str
+        In ``MODELS[name].presets``.
     **overrides
         Fields that replace the preset's (`epochs`, `lr`, ...).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -15,19 +14,28 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from linkcal._validation import check_choice, check_fraction, check_positive_int
+from linkcal._validation import (
+    check_choice,
+    check_edge_index,
+    check_fraction,
+    check_no_self_pairs,
+    check_positive_int,
+)
 from linkcal.data import Graph, LinkSplit
 from linkcal.exceptions import InputError
+from linkcal.models._dgcnn import normalised_adjacency, propagate, sort_pool
 from linkcal.models._principal import principal_features
 from linkcal.models._subgraphs import MAX_LABEL, EnclosingSubgraphs, SubgraphBatch
 from linkcal.models.base import OWN_EDGE_STATES, OwnEdgeState, PairPredictor
 
-__all__ = ["SEAL", "sort_pool"]
+__all__ = ["SEAL"]
 
 IntArray = NDArray[np.int64]
 
 #: The convolutions over the sorted nodes need ten of them (Zhang and Chen's code has the same floor).
 _MIN_SORT_K = 10
+#: Seeds that the hash of a pair's neighbours can tell apart.
+_SEEDS = 1 << 63
 #: Training pairs whose subgraph sizes decide `sort_k`.
 _NUM_MEASURED = 10_000
 #: Subgraph nodes in one forward pass: about 100 MB of node features at F = 1,433.
@@ -66,7 +74,7 @@ class SEAL(PairPredictor):
         Bound on the new nodes per hop, drawn by `sampling_seed`; None takes all.
     sort_k : int, at least 10
         Nodes kept by SortPool: the 60th percentile of the training subgraphs' sizes (:meth:`options_for`).
-    sampling_seed : int
+    sampling_seed : int in [0, 2**63)
     num_nodes : int, optional
         For a graph without features: `x` then holds node ids [N].
 
@@ -117,18 +125,16 @@ class SEAL(PairPredictor):
         self.out_channels = check_positive_int(out_channels, "out_channels")
         self.num_layers = check_positive_int(num_layers, "num_layers")
         self.dropout = check_fraction(dropout, "dropout", zero=True)
-        self.feature_channels = feature_channels
-        if feature_channels is not None:
-            check_positive_int(feature_channels, "feature_channels")
+        self.feature_channels = _whole_or_none(feature_channels, "feature_channels")
         self.feature_dropout = check_fraction(feature_dropout, "feature_dropout", zero=True)
         self.num_hops = check_positive_int(num_hops, "num_hops")
         if num_hops > 2:
             raise InputError(f"num_hops must be 1 or 2, got {num_hops}")
-        self.max_neighbors = max_neighbors
-        if max_neighbors is not None:
-            check_positive_int(max_neighbors, "max_neighbors")
+        self.max_neighbors = _whole_or_none(max_neighbors, "max_neighbors")
         self.sort_k = check_positive_int(sort_k, "sort_k", minimum=_MIN_SORT_K)
         self.sampling_seed = check_positive_int(sampling_seed, "sampling_seed", minimum=0)
+        if self.sampling_seed >= _SEEDS:
+            raise InputError(f"sampling_seed must be below 2**63, got {sampling_seed}")
         # [label embedding | features] W of the first layer, as the sum of its two parts.
         self.label_embedding = nn.Embedding(MAX_LABEL + 1, hidden_channels)
         self.lin_features = nn.Linear(self._width, hidden_channels, bias=False)
@@ -160,6 +166,8 @@ class SEAL(PairPredictor):
             options.get("sampling_seed", 0),
         )
         pairs = split.train.edge_label_index.cpu().numpy()
+        if not pairs.shape[1]:
+            return {"sort_k": _MIN_SORT_K}
         sizes = subgraphs.sizes(pairs[:, :: math.ceil(pairs.shape[1] / _NUM_MEASURED)])[0]
         return {"sort_k": max(_MIN_SORT_K, math.ceil(np.percentile(sizes, 60)))}
 
@@ -192,7 +200,7 @@ class SEAL(PairPredictor):
                 f"x must have shape [N, {self._width}], principal coordinates of {self.in_channels} features "
                 f"(see prepare), got {list(x.shape)}"
             )
-        return x
+        return self._of_weights_dtype(x)
 
     def embed_pairs(
         self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor, *, own_edge: OwnEdgeState = "absent"
@@ -212,12 +220,20 @@ class SEAL(PairPredictor):
         Returns
         -------
         Tensor [L, out_channels]
+
+        Raises
+        ------
+        InputError
+            If a node index is not in [0, N), a pair joins a node to itself, or `own_edge` is unknown.
         """
         check_choice(own_edge, "own_edge", OWN_EDGE_STATES)
         features = self.node_features(x)
+        # The compiled search trusts its caller: an index out of range would be read from foreign memory.
+        pairs = check_no_self_pairs(check_edge_index(edge_label_index, x.size(0), "edge_label_index"))
+        subgraphs = self._subgraphs_of(edge_index, x.size(0))
         embedded = [
             self._embed_batch(features, batch.to(features.device))
-            for batch in self._batches(edge_index, x.size(0), edge_label_index, own_edge == "present")
+            for batch in _batches(subgraphs, pairs.cpu().numpy(), own_edge == "present")
         ]
         return torch.cat(embedded) if embedded else features.new_zeros(0, self.out_channels)
 
@@ -226,41 +242,33 @@ class SEAL(PairPredictor):
         logit: Tensor = self.lin(functional.dropout(h, self.dropout, self.training)).squeeze(-1)
         return logit
 
-    def _batches(
-        self, edge_index: Tensor, num_nodes: int, edge_label_index: Tensor, own_edge: bool
-    ) -> Iterator[SubgraphBatch]:
-        """Subgraphs of consecutive pairs, with a bounded number of nodes (a single pair may exceed it)."""
-        subgraphs = self._subgraphs_of(edge_index, num_nodes)
-        pairs = edge_label_index.cpu().numpy()
-        sizes = subgraphs.sizes(pairs)
-        total = np.cumsum(sizes[0])
-        start = 0
-        while start < total.size:
-            spent = total[start - 1] if start else 0
-            stop = max(int(np.searchsorted(total, spent + _MAX_BATCH_NODES, side="right")), start + 1)
-            yield subgraphs.extract(pairs[:, start:stop], sizes[:, start:stop], own_edge=own_edge)
-            start = stop
-
     def _subgraphs_of(self, edge_index: Tensor, num_nodes: int) -> EnclosingSubgraphs:
         """Compressed form of the graph, kept for as long as the same unchanged tensor comes."""
+        # A tensor made in inference mode counts no versions, so whether it changed cannot be known.
+        version = None if edge_index.is_inference() else edge_index._version
         kept = self._subgraphs
-        if kept is None or kept[0] is not edge_index or kept[1] != edge_index._version:
-            subgraphs = EnclosingSubgraphs(
-                edge_index, num_nodes, self.num_hops, self.max_neighbors, self.sampling_seed
-            )
-            kept = self._subgraphs = (edge_index, edge_index._version, subgraphs)
-        return kept[2]
+        known = kept is not None and kept[0] is edge_index and kept[1] == version
+        if kept is not None and known and kept[2].num_nodes == num_nodes:
+            return kept[2]
+        made = EnclosingSubgraphs(
+            check_edge_index(edge_index, num_nodes),
+            num_nodes,
+            self.num_hops,
+            self.max_neighbors,
+            self.sampling_seed,
+        )
+        self._subgraphs = None if version is None else (edge_index, version, made)
+        return made
 
     def _embed_batch(self, features: Tensor, batch: SubgraphBatch) -> Tensor:
-        adjacency = _normalised_adjacency(batch, features.dtype)
+        adjacency = normalised_adjacency(batch, features.dtype)
         inputs = functional.dropout(features[batch.nodes], self.feature_dropout, self.training)
         message = self.label_embedding(batch.label) + self.lin_features(inputs)
         channels: list[Tensor] = []
         for number, bias in enumerate(self.biases):
             if number:
                 message = self.lins[number - 1](channels[-1])
-            propagated: Tensor = _Propagate.apply(adjacency, message)  # type: ignore[no-untyped-call]
-            channels.append((propagated + bias).tanh())
+            channels.append((propagate(adjacency, message) + bias).tanh())
         pooled = sort_pool(torch.cat(channels, dim=1), batch.start, self.sort_k)
         h = self.pool(self.lin_nodes(pooled).relu().transpose(1, 2))
         h = self.conv_sorted(h).relu().flatten(1)
@@ -268,50 +276,17 @@ class SEAL(PairPredictor):
         return embedded
 
 
-def sort_pool(x: Tensor, start: Tensor, k: int) -> Tensor:
-    """Rows of the k nodes of each subgraph with the largest last channel, in falling order, [P, k, C].
-
-    Parameters
-    ----------
-    x : Tensor [M, C]
-    start : Tensor [P + 1], int64
-        First row of each subgraph.
-    k : int
-        Smaller subgraphs are filled up with zeros; equal keys keep the order of the rows.
-    """
-    sizes = start.diff()
-    owner = torch.repeat_interleave(torch.arange(sizes.numel(), device=x.device), sizes)
-    order = torch.argsort(x[:, -1], descending=True, stable=True)
-    order = order[torch.argsort(owner[order], stable=True)]
-    rank = torch.arange(x.size(0), device=x.device) - start[owner]
-    kept = rank < k
-    pooled = x.new_zeros(sizes.numel() * k, x.size(1))
-    pooled = pooled.index_copy(0, (owner * k + rank)[kept], x[order[kept]])
-    return pooled.view(sizes.numel(), k, x.size(1))
+def _batches(subgraphs: EnclosingSubgraphs, pairs: IntArray, own_edge: bool) -> Iterator[SubgraphBatch]:
+    """Subgraphs of consecutive pairs (2, L), with a bounded number of nodes (a single pair may exceed it)."""
+    sizes = subgraphs.sizes(pairs)
+    total = np.cumsum(sizes[0])
+    start = 0
+    while start < total.size:
+        spent = total[start - 1] if start else 0
+        stop = max(int(np.searchsorted(total, spent + _MAX_BATCH_NODES, side="right")), start + 1)
+        yield subgraphs.extract(pairs[:, start:stop], sizes[:, start:stop], own_edge=own_edge)
+        start = stop
 
 
-class _Propagate(torch.autograd.Function):
-    """``A x`` for a symmetric sparse A that needs no gradient; the gradient of x is then ``A grad``."""
-
-    @staticmethod
-    def forward(ctx: Any, adjacency: Tensor, x: Tensor) -> Tensor:
-        ctx.adjacency = adjacency
-        return adjacency @ x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        return None, ctx.adjacency @ grad
-
-
-def _normalised_adjacency(batch: SubgraphBatch, dtype: torch.dtype) -> Tensor:
-    """``D^-1/2 (A + I) D^-1/2`` of the batch, sparse [M, M] (Kipf and Welling, arXiv 1609.02907)."""
-    degree = batch.indptr.diff()
-    root = degree.to(dtype).rsqrt()
-    values = torch.repeat_interleave(root, degree) * root[batch.neighbors]
-    size = (degree.numel(), degree.numel())
-    with warnings.catch_warnings():
-        # torch announces on first use that compressed tensors are in beta; only their product is used here.
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support", category=UserWarning)
-        return torch.sparse_csr_tensor(
-            batch.indptr, batch.neighbors, values, size=size, check_invariants=False
-        )
+def _whole_or_none(value: int | None, name: str) -> int | None:
+    return None if value is None else check_positive_int(value, name)

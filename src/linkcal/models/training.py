@@ -57,7 +57,7 @@ def train_link_predictor(
     Raises
     ------
     InputError
-        If validation links have one class.
+        If there is no training link, or validation links have one class.
     TrainingDivergedError
         If the loss or a validation logit is not finite.
     ShortageError

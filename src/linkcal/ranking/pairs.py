@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch_geometric.nn.models import GAE, InnerProductDecoder
 
 from linkcal._validation import check_edge_index, check_positive_int
 from linkcal.decisions import BaseRate
 from linkcal.exceptions import NotFittedError, UnsupportedModelError
 from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
+from linkcal.models.declared import is_pyg_autoencoder
 from linkcal.ranking.products import top_products
 from linkcal.ranking.two_hop import top_two_hop_pairs
 from linkcal.wrapper import CalibratedLinkPredictor
@@ -154,7 +154,7 @@ def _product_form(predictor: CalibratedLinkPredictor) -> tuple[Tensor, float]:
         form = model.product_form()
         if form is not None:
             return form[0].detach(), float(form[1].detach())
-    if isinstance(model, GAE) and isinstance(model.decoder, InnerProductDecoder):
+    if is_pyg_autoencoder(model):
         return torch.ones(1), 0.0
     raise UnsupportedModelError(
         "model must score a pair by a weighted inner product of its node embeddings (see "

@@ -9,7 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._validation import check_edge_index, check_finite, check_positive_int
 from linkcal.data import Graph
+from linkcal.exceptions import InputError
 from linkcal.ranking._best import Best, taken_keys
 
 __all__ = ["top_products"]
@@ -54,13 +56,23 @@ def top_products(
         n = k, or all missing pairs if they are fewer. Ties stand in the order of (u, v).
     score : Tensor [n], float64
 
+    Raises
+    ------
+    InputError
+        If `z` has not one finite row per node, `weight` does not fit it, `exclude` names other nodes, or `k`
+        or `chunk_size` is below 1.
+
     Notes
     -----
     A block of scores is a product of matrices, whose rounding depends on the shape of the block. So blocks
     only nominate: every pair within rounding of the k-th best is scored again by itself, in float64, and
     these scores alone decide. The list is therefore the same for every `chunk_size`.
     """
-    left = z.detach().cpu().numpy().astype(np.float64)
+    k, chunk_size = check_positive_int(k, "k"), check_positive_int(chunk_size, "chunk_size")
+    _check_shapes(z, graph, weight)
+    if exclude is not None:
+        exclude = check_edge_index(exclude, graph.num_nodes, "exclude")
+    left = check_finite(z.detach().cpu().numpy().astype(np.float64), "z")
     right = left if weight is None else left * weight.detach().cpu().numpy().astype(np.float64)
     taken = taken_keys(graph, exclude)
     largest = float(np.linalg.norm(left, axis=1).max() * np.linalg.norm(right, axis=1).max())
@@ -78,6 +90,15 @@ def top_products(
     score, keys = best.answer()
     pairs = np.stack([keys // graph.num_nodes, keys % graph.num_nodes])
     return torch.from_numpy(pairs), torch.from_numpy(score + bias)
+
+
+def _check_shapes(z: Tensor, graph: Graph, weight: Tensor | None) -> None:
+    if z.ndim != 2 or z.size(0) != graph.num_nodes:
+        raise InputError(
+            f"z must have shape [N, d] with N = {graph.num_nodes} nodes of the graph, got {list(z.shape)}"
+        )
+    if weight is not None and list(weight.shape) not in ([1], [z.size(1)]):
+        raise InputError(f"weight must have shape [{z.size(1)}] or [1], got {list(weight.shape)}")
 
 
 def _tiles(num_nodes: int, chunk_size: int) -> Iterator[tuple[slice, slice]]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from linkcal.data import Graph
 from linkcal.data.negatives import in_sorted
+from linkcal.data.neighbours import neighbour_rows
 from linkcal.ranking._best import Best, taken_keys
 
 __all__ = ["top_two_hop_pairs"]
@@ -55,18 +56,15 @@ def top_two_hop_pairs(
 def _two_hop_keys(graph: Graph, chunk_size: int) -> Iterator[IntArray]:
     """Keys of the pairs that share a neighbour (direction of edges ignored), some rows at a time."""
     n = graph.num_nodes
-    row, col = graph.edge_index.cpu().numpy()
-    ones = np.ones(2 * row.size, dtype=np.int8)
-    adjacency = csr_matrix((ones, (np.concatenate([row, col]), np.concatenate([col, row]))), shape=(n, n))
-    adjacency.data[:] = 1
-    degree = np.diff(adjacency.indptr)
+    starts, neighbours = neighbour_rows(graph.edge_index, n)
+    adjacency = csr_matrix((np.ones(neighbours.size, dtype=np.bool_), neighbours, starts), shape=(n, n))
     # Pairs that a row of the square lists at most, and rows that stay within the chunk together.
-    cost = np.cumsum(adjacency @ degree.astype(np.int64))
+    cost = np.cumsum(adjacency @ np.diff(starts))
     start = 0
     while start < n:
         spent = cost[start - 1] if start else 0
         stop = max(int(np.searchsorted(cost, spent + chunk_size, side="right")), start + 1)
-        square = (adjacency[start:stop].astype(bool) @ adjacency.astype(bool)).tocoo()
+        square = (adjacency[start:stop] @ adjacency).tocoo()
         u, v = square.row.astype(np.int64) + start, square.col.astype(np.int64)
         kept = u != v if graph.directed else u < v
         yield np.unique(u[kept] * n + v[kept])

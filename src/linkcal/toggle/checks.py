@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linkcal._validation import check_edge_index, check_positive_float
+from linkcal._validation import check_edge_index, check_no_self_pairs, check_positive_float
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import PairPredictor, unwrap_link_predictor
 
@@ -24,12 +24,7 @@ def check_pairs(x: Tensor, edge_label_index: Tensor) -> Tensor:
     finite = not x.dtype.is_floating_point or bool(x.sum().isfinite())
     if not finite and not bool(torch.isfinite(x).all()):
         raise InputError(f"x must be finite, {int((~torch.isfinite(x)).sum())} values are not")
-    pairs = check_edge_index(edge_label_index, x.size(0), "edge_label_index")
-    loops = pairs[0] == pairs[1]
-    if bool(loops.any()):
-        node = int(pairs[0][loops][0])
-        raise InputError(f"edge_label_index must join two different nodes, got ({node}, {node})")
-    return pairs
+    return check_no_self_pairs(check_edge_index(edge_label_index, x.size(0), "edge_label_index"))
 
 
 def check_weights(

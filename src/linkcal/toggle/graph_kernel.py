@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
+from linkcal.data.neighbours import place_in_row
+
 __all__ = ["find_arcs", "opposite_arcs", "sort_arcs", "sort_by_value"]
 
 Array = Any  # int64 arrays, unless said otherwise
@@ -112,14 +114,6 @@ def find_arcs(indptr: Array, senders: Array, source: Array, target: Array) -> Ar
     """Position of each arc source -> target in `senders`, or -1 where there is none; int64 [L]."""
     out = np.empty(source.size, np.int64)
     for item in prange(source.size):
-        wanted = source[item]
-        low, high = indptr[target[item]], indptr[target[item] + 1]
-        stop = high
-        while low < high:
-            middle = (low + high) // 2
-            if senders[middle] < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        out[item] = low if low < stop and senders[low] == wanted else -1
+        row = target[item]
+        out[item] = place_in_row(senders, indptr[row], indptr[row + 1], source[item])
     return out
