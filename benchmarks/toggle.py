@@ -13,7 +13,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -163,24 +163,24 @@ def kernel_work(graph: Graph, pairs: torch.Tensor) -> dict[str, float]:
     }
 
 
-def alternating(
-    first: Callable[[], Any], second: Callable[[], Any], repeats: int
-) -> tuple[float, float, float]:
-    """Median seconds of two runs, and the largest extra MiB of the second.
+def taking_turns(runs: Mapping[str, tuple[Callable[[], Any], int]]) -> dict[str, tuple[float, float]]:
+    """Median seconds and largest extra MiB of each run, done as often as it says, one round after the other.
 
-    They take turns, so that a change of the machine's pace meets both.
+    They take turns, so that a change of the machine's pace meets all of them. What is done once is not warmed
+    up.
     """
-    first()
-    second()
-    seconds: tuple[list[float], list[float]] = ([], [])
-    highest = 0.0
-    for _ in range(repeats):
-        spent, _ = timed(first, 1)
-        seconds[0].append(spent)
-        spent, peak = timed(second, 1)
-        seconds[1].append(spent)
-        highest = max(highest, peak)
-    return median(seconds[0]), median(seconds[1]), highest
+    for run, repeats in runs.values():
+        if repeats > 1:
+            run()
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    highest = dict.fromkeys(runs, 0.0)
+    for turn in range(max(repeats for _, repeats in runs.values())):
+        for name, (run, repeats) in runs.items():
+            if turn < repeats:
+                spent, peak = timed(run, 1)
+                seconds[name].append(spent)
+                highest[name] = max(highest[name], peak)
+    return {name: (median(seconds[name]), highest[name]) for name in runs}
 
 
 def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repeats: int) -> list[Row]:
@@ -191,40 +191,34 @@ def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repea
     naive_size, khop_size, copies = SAMPLES[name]
     naive, khop = pairs[:, order[:naive_size]], pairs[:, order[:khop_size]]
     fallback = khop.repeat(1, copies)
+    small = number < 10**5
+    whole, sample = repeats if small else min(repeats, 3), min(repeats, 3) if small else 1
     with torch.no_grad():
         used = toggle_edges(model, x, edges, pairs[:, :1]).method
-        forward, seconds, peak = alternating(
-            lambda: model.encode(x, edges),
-            lambda: stream(model, graph, pairs),
-            repeats if number < 10**5 else min(repeats, 3),
+        measured = taking_turns(
+            {
+                FORWARD: (lambda: model.encode(x, edges), whole),
+                used: (lambda: stream(model, graph, pairs), whole),
+                "naive": (lambda: toggle_edges(model, x, edges, naive, method="naive"), sample),
+                "k_hop_subgraph": (lambda: subgraphs_by_pyg(model, graph, khop), sample),
+                "khop": (lambda: toggle_edges(model, x, edges, fallback, method="khop"), sample),
+            }
         )
+    forward = measured[FORWARD][0]
+    timed_pairs = {"naive": naive, "k_hop_subgraph": khop, "khop": fallback}
 
-        def row(method: str, timed_pairs: int, whole: float, highest: float, **extra: Any) -> Row:
-            print(f"{name} {model_name} {method}: {whole:.3g} s, {whole / forward:.1f} passes", flush=True)
-            per_second = 0.0 if method == FORWARD else number / whole
-            passes = whole / forward
-            return Row(
-                name, model_name, method, number, timed_pairs, whole, per_second, passes, highest, extra
-            )  # fmt: skip
+    def row(method: str, **extra: Any) -> Row:
+        spent, peak = measured[method]
+        pairs_timed = timed_pairs[method].size(1) if method in timed_pairs else number
+        seconds = spent * number / pairs_timed
+        print(f"{name} {model_name} {method}: {seconds:.3g} s, {seconds / forward:.1f} passes", flush=True)
+        per_second = 0.0 if method == FORWARD else number / seconds
+        return Row(
+            name, model_name, method, number, pairs_timed, seconds, per_second, seconds / forward, peak, extra
+        )  # fmt: skip
 
-        def sampled(method: str, chosen: torch.Tensor, run: Callable[[], Any], count: int) -> Row:
-            spent, highest = timed(run, count)
-            return row(method, chosen.size(1), spent * number / chosen.size(1), highest)
-
-        _, forward_peak = timed(lambda: model.encode(x, edges), 1)
-        work = kernel_work(graph, pairs) if used == "kernel" and model_name == "gcn" else {}
-        return [
-            row(FORWARD, number, forward, forward_peak),
-            sampled("naive", naive, lambda: toggle_edges(model, x, edges, naive, method="naive"), 1),
-            sampled("k_hop_subgraph", khop, lambda: subgraphs_by_pyg(model, graph, khop), 1),
-            sampled(
-                "khop",
-                fallback,
-                lambda: toggle_edges(model, x, edges, fallback, method="khop"),
-                min(repeats, 3) if number < 10**5 else 1,
-            ),
-            row(used, number, seconds, peak, **work),
-        ]
+    work = kernel_work(graph, pairs) if used == "kernel" and model_name == "gcn" else {}
+    return [row(FORWARD), row("naive"), row("k_hop_subgraph"), row("khop"), row(used, **work)]
 
 
 def main() -> None:
