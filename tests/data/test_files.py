@@ -125,13 +125,6 @@ def test_bad_edge_files(tmp_path, name, text, message):
     assert "\n" not in str(caught.value)
 
 
-def test_one_column_for_both_ends(tmp_path):
-    # Every edge would be a self-loop, and the graph empty for no reason that anyone is told.
-    path = _write(tmp_path / "e.csv", "source,target\na,b\n")
-    with pytest.raises(InputError, match="edges must have a column for each end, got 'source', 'source'"):
-        read_edges(path, target="source")
-
-
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(InputError, match=r"edges must be an existing file, got '.*gone\.csv'"):
         read_edges(tmp_path / "gone.csv")
@@ -419,6 +412,7 @@ def test_the_last_ending_alone_names_the_format(tmp_path, name, separator):
 
 
 def test_both_ends_in_one_column_are_refused(tmp_path):
+    # Every edge would be a self-loop, and the graph empty for no reason that anyone is told.
     path = _write(tmp_path / "e.csv", EDGES)
     expected = "must have its nodes in two different columns, got 'source' for both"
     with pytest.raises(InputError, match=f"edges {expected}"):

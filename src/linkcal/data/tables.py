@@ -81,8 +81,6 @@ def text_batches(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[li
     InputError
         If the file is missing, empty, damaged or lacks a column, or one column is named twice.
     """
-    if len(set(columns)) < len(columns):
-        raise InputError(f"{name} must have a column for each end, got {', '.join(map(repr, columns))}")
     kind = table_format(path, name, ("csv", "parquet", "npz"))
     if len(set(columns)) < len(columns):
         raise InputError(f"{name} must have its nodes in two different columns, got {columns[0]!r} for both")
