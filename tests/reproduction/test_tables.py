@@ -38,7 +38,7 @@ def only(rows: list[dict[str, object]]) -> dict[str, Table]:
 
 def test_all_tables_are_there(tables):
     per_fit = ["ece", "ece-top-label", "hits20", "ablation", "hits20-all", "nll", "brier"]
-    names = ["overview", *(f"{name}-{on}" for name in per_fit for on in ("train", "val"))]
+    names = ["overview", "agreement", *(f"{name}-{on}" for name in per_fit for on in ("train", "val"))]
     names += ["gnn-performance", "ranking", "wilcoxon-in-n-out-train", "wilcoxon-in-n-out-val"]
     assert list(tables) == [*names, "patterns", "patterns-by-row"]
 
