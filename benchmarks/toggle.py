@@ -93,18 +93,18 @@ def peak_memory() -> Iterator[Callable[[], float]]:
         watcher.join()
 
 
-def timed(run: Callable[[], Any], repeats: int) -> tuple[float, float]:
-    """Median seconds over the repeats, after one warm-up if there are several, and peak extra MiB."""
-    if repeats > 1:
-        run()
-    seconds = []
+def timed(run: Callable[[], Any]) -> float:
+    """Seconds of one run."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def extra_memory(run: Callable[[], Any]) -> tuple[float, float]:
+    """Largest extra MiB of one run, and its seconds: those of memory that is new to the process."""
     with peak_memory() as peak:
-        for _ in range(repeats):
-            start = time.perf_counter()
-            run()
-            seconds.append(time.perf_counter() - start)
-        highest = peak()
-    return median(seconds), highest
+        seconds = timed(run)
+        return peak(), seconds
 
 
 def subgraphs_by_pyg(model: Any, graph: Graph, pairs: torch.Tensor, batch: int = 64) -> None:
@@ -135,7 +135,8 @@ def copy_bandwidth() -> float:
     """GB/s read plus written by a copy of 256 MiB on all threads."""
     source = torch.ones(64 * MIB)
     target = torch.empty_like(source)
-    seconds, _ = timed(lambda: target.copy_(source), 9)
+    target.copy_(source)
+    seconds = median(timed(lambda: target.copy_(source)) for _ in range(9))
     return 2 * source.numel() * 4 / seconds / 1e9
 
 
@@ -166,21 +167,20 @@ def kernel_work(graph: Graph, pairs: torch.Tensor) -> dict[str, float]:
 def taking_turns(runs: Mapping[str, tuple[Callable[[], Any], int]]) -> dict[str, tuple[float, float]]:
     """Median seconds and largest extra MiB of each run, done as often as it says, one round after the other.
 
-    They take turns, so that a change of the machine's pace meets all of them. What is done once is not warmed
-    up.
+    They take turns, so that a change of the machine's pace meets all of them. Memory is measured in a first run
+    of its own, which is also the warm-up: what it needs is given back to the system before it, and taking that
+    anew would count as time. What is done once is timed in that run.
     """
-    for run, repeats in runs.values():
-        if repeats > 1:
-            run()
+    memory = {name: extra_memory(run) for name, (run, _) in runs.items()}
     seconds: dict[str, list[float]] = {name: [] for name in runs}
-    highest = dict.fromkeys(runs, 0.0)
     for turn in range(max(repeats for _, repeats in runs.values())):
         for name, (run, repeats) in runs.items():
-            if turn < repeats:
-                spent, peak = timed(run, 1)
-                seconds[name].append(spent)
-                highest[name] = max(highest[name], peak)
-    return {name: (median(seconds[name]), highest[name]) for name in runs}
+            if turn < repeats and repeats > 1:
+                seconds[name].append(timed(run))
+    return {
+        name: (median(seconds[name]) if seconds[name] else spent, peak)
+        for name, (peak, spent) in memory.items()
+    }
 
 
 def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repeats: int) -> list[Row]:
