@@ -167,9 +167,9 @@ def kernel_work(graph: Graph, pairs: torch.Tensor) -> dict[str, float]:
 def taking_turns(runs: Mapping[str, tuple[Callable[[], Any], int]]) -> dict[str, tuple[float, float]]:
     """Median seconds and largest extra MiB of each run, done as often as it says, one round after the other.
 
-    They take turns, so that a change of the machine's pace meets all of them. Memory is measured in a first run
-    of its own, which is also the warm-up: what it needs is given back to the system before it, and taking that
-    anew would count as time. What is done once is timed in that run.
+    They take turns, so that a change of the machine's pace meets all of them. Memory is measured in a first
+    run of its own, which is also the warm-up: what earlier runs freed is given back to the system before it,
+    and taking that anew would count as time. What is done once is timed in that run.
     """
     memory = {name: extra_memory(run) for name, (run, _) in runs.items()}
     seconds: dict[str, list[float]] = {name: [] for name in runs}
