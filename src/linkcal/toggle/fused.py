@@ -242,14 +242,15 @@ class CompiledToggle:
             return
         if self.kernel.kind != GCN:
             base = np.zeros_like(base)  # nothing moves, so there is one for all changes
+        # One look for all changes; the first row takes the nodes that need none (base -1).
+        asked = np.zeros((4, self.graph.num_nodes), dtype=np.bool_)
+        asked.reshape(-1)[(base + np.int64(1)) * self.graph.num_nodes + nodes] = True
+        missing = asked[1:] & ~self.has_base
         for index, change in enumerate(self.changes):
-            asked = np.zeros(self.graph.num_nodes, dtype=np.bool_)
-            for side in (0, 1):
-                asked[nodes[side, base[side] == index]] = True
-            chosen = np.flatnonzero(asked & ~self.has_base[index])
+            chosen = np.flatnonzero(missing[index])
             if chosen.size:
                 base_sums(self.kernel, chosen, index, change)
-                self.has_base[index] |= asked
+        self.has_base |= missing
 
 
 def _slim(cache: LayerCache) -> LayerCache:
