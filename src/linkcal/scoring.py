@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from linkcal._validation import check_base_rate, check_edge_index, check_fraction
 from linkcal.calibrators import Calibrator, base_rate_offset
 from linkcal.data import Graph, pair_keys
-from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
+from linkcal.exceptions import NotFittedError, UnsupportedModelError
 from linkcal.features import LinkScorer, LinkScores
 from linkcal.models import unwrap_link_predictor
 from linkcal.toggle.watching import evaluating
@@ -70,15 +70,8 @@ def resolved_base_rate(base_rate: BaseRate, graph: Graph, negatives: str | None)
     >>> resolved_base_rate(0.1, Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 3), "two-hop")
     0.1
     """
-    rate = check_base_rate(base_rate)
-    if not isinstance(rate, str):
-        return rate
-    if negatives not in (None, "uniform"):
-        raise InputError(
-            f"base_rate must be a number for a calibrator fitted on {negatives} non-links, got 'density', "
-            "which is the share of links among all pairs"
-        )
-    return graph_density(graph)
+    rate = check_base_rate(base_rate, negatives or "uniform")
+    return graph_density(graph) if isinstance(rate, str) else rate
 
 
 def base_rate_origin(base_rate: BaseRate) -> str:

@@ -123,14 +123,9 @@ class RunConfig:
         check_fraction(self.val_fraction, "val_fraction")
         check_fraction(self.test_fraction, "test_fraction")
         check_positive_float(self.negatives_per_positive, "negatives_per_positive")
-        if self.base_rate is not None:
-            check_base_rate(self.base_rate)
         check_choice(self.negatives, "negatives", NEGATIVE_KINDS)
-        if self.base_rate == "density" and self.negatives != "uniform":
-            raise InputError(
-                f"base_rate must be a number with {self.negatives} non-links, got 'density', which is the "
-                "share of links among all pairs"
-            )
+        if self.base_rate is not None:
+            check_base_rate(self.base_rate, self.negatives)
         if not self.calibrators:
             raise InputError(f"calibrators must name one of {', '.join(CALIBRATORS)}, got none")
         for name in self.calibrators:
