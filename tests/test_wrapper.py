@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch_geometric.nn import GCNConv
 
-from linkcal import CalibratedLinkPredictor, InNOut, Isotonic, Platt
+from linkcal import CalibratedLinkPredictor, InNOut, Isotonic, Platt, StructuralCalibrator
 from linkcal.data import LinkPairs
 from linkcal.exceptions import ArtifactError, InputError, NotFittedError, UnsupportedModelError
-from linkcal.features import score_links
+from linkcal.features import calibration_links, score_links
 
 
 class UserModel(nn.Module):
@@ -87,7 +87,7 @@ def test_calibrator_given_is_not_fitted(trained_gcn, small_split):
     assert not hasattr(calibrator, "classes_")
 
 
-@pytest.mark.parametrize("fit_on", ["val", "train-loo", "train"])
+@pytest.mark.parametrize("fit_on", ["val", "stacked", "train-loo", "train"])
 def test_fit_never_reads_test_links(trained_gcn, small_split, fit_on):
     hidden = replace(small_split)
     object.__setattr__(hidden, "test", object.__new__(Spy))
@@ -112,6 +112,22 @@ def test_train_fit_hands_validation_links_to_in_n_out(trained_gcn, small_split, 
     assert seen == {"rows": len(small_split.train), "val_rows": len(small_split.val)}
     CalibratedLinkPredictor(trained_gcn, calibrator).fit(small_split)
     assert seen == {"rows": len(small_split.val), "val_rows": None}
+
+
+def test_stacked_fit_builds_on_training_links(trained_gcn, small_split, tmp_path):
+    clp = CalibratedLinkPredictor(trained_gcn, StructuralCalibrator()).fit(small_split, fit_on="stacked")
+    base = calibration_links(trained_gcn, small_split, "train-loo").to_arrays("structural")
+    links = calibration_links(trained_gcn, small_split, "val").to_arrays("structural")
+    alone = StructuralCalibrator().fit(*links, X_base=base[0], y_base=base[1])
+    pairs = small_split.test.edge_label_index
+    expected = alone.predict_proba(score_links(trained_gcn, small_split.graph, pairs).to_matrix("structural"))
+    np.testing.assert_allclose(clp.predict_proba(pairs).numpy(), expected[:, 1], rtol=1e-6)
+    assert clp.info_["calibration_positives"] == small_split.val.num_positives
+    clp.save(tmp_path / "artifact")
+    again = CalibratedLinkPredictor.load(tmp_path / "artifact", model=trained_gcn)
+    assert torch.equal(again.predict_proba(pairs), clp.predict_proba(pairs))
+    interval = again.predict_interval(pairs, level=0.9)
+    assert ((interval[:, 0] <= interval[:, 1]) & (interval[:, 0] < 1)).all()
 
 
 def test_before_fit(trained_gcn, tmp_path):

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from linkcal._random import numpy_stream
-from linkcal._validation import check_choice, check_positive_int
+from linkcal._validation import check_positive_int
 from linkcal.data import Graph, LinkPairs, LinkSplit, sample_negatives
 from linkcal.exceptions import ShortageError
-from linkcal.features import FIT_ON
+from linkcal.features import calibration_part
 
 __all__ = ["NUM_NULL_PAIRS", "Evidence", "gather_evidence"]
 
@@ -55,7 +55,7 @@ def gather_evidence(
     Parameters
     ----------
     split : LinkSplit
-    fit_on : {"val", "train-loo", "train"}
+    fit_on : {"val", "stacked", "train-loo", "train"}
     num_null : int
         m at most; fewer where the graph has fewer such pairs.
     seed : int, optional
@@ -70,9 +70,8 @@ def gather_evidence(
     Evidence
         On the split's device.
     """
-    check_choice(fit_on, "fit_on", FIT_ON)
     num_null = check_positive_int(num_null, "num_null", minimum=0)
-    calibration = split.val if fit_on == "val" else split.train
+    calibration = split.part(calibration_part(fit_on))
     parts = [split.train, split.val] + ([split.test] if spare_test else [])
     taken = torch.cat([part.edge_label_index for part in parts], dim=1)
     # Degrees and common neighbours of all edges that may be read, as for the split's own non-links.

@@ -2,17 +2,68 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
+from torch import nn
 
 from linkcal.calibrators import Calibrator
-from linkcal.features import LinkScores
+from linkcal.data import LinkSplit
+from linkcal.features import FitOn, LinkScores, calibration_links, calibration_part, score_links
 
-__all__ = ["fit_calibrator"]
+__all__ = ["FitLinks", "fit_calibrator", "score_fit_links"]
+
+
+class FitLinks(NamedTuple):
+    """Labelled scores that a fit reads.
+
+    Parameters
+    ----------
+    scores : LinkScores
+        The calibration links.
+    validation : LinkScores, optional
+        Validation links where the calibration links are others: some calibrators choose something on them.
+    base : LinkScores, optional
+        Training links, leave-one-out, under those of ``fit_on="stacked"``.
+    """
+
+    scores: LinkScores
+    validation: LinkScores | None = None
+    base: LinkScores | None = None
+
+
+def score_fit_links(model: nn.Module, split: LinkSplit, fit_on: FitOn) -> FitLinks:
+    """Score all links that a fit reads; test links are not among them.
+
+    Parameters
+    ----------
+    model : nn.Module
+    split : LinkSplit
+    fit_on : {"val", "stacked", "train-loo", "train"}
+        See :func:`linkcal.features.calibration_links`.
+
+    Returns
+    -------
+    FitLinks
+
+    Raises
+    ------
+    InputError
+        If `fit_on` is unknown.
+    """
+    scores = calibration_links(model, split, fit_on)
+    on_val = calibration_part(fit_on) == "val"
+    validation = None if on_val else score_links(model, split.graph, split.val)
+    base = calibration_links(model, split, "train-loo") if fit_on == "stacked" else None
+    return FitLinks(scores, validation, base)
 
 
 def fit_calibrator(
-    calibrator: Calibrator, scores: LinkScores, validation: LinkScores | None = None
+    calibrator: Calibrator,
+    scores: LinkScores,
+    validation: LinkScores | None = None,
+    base: LinkScores | None = None,
 ) -> Calibrator:
     """Fit a clone of `calibrator` on labelled scores.
 
@@ -23,6 +74,8 @@ def fit_calibrator(
         With labels.
     validation : LinkScores, optional
         Labelled links for calibrators that choose something on validation data (``X_val`` of their ``fit``).
+    base : LinkScores, optional
+        Labelled links for calibrators that build on others (``X_base`` of their ``fit``).
 
     Returns
     -------
@@ -31,7 +84,8 @@ def fit_calibrator(
     fresh: Calibrator = clone(calibrator)
     kind = fresh.link_features
     X, y = scores.to_arrays(kind)
-    if validation is not None and has_fit_parameter(fresh, "X_val"):
-        X_val, y_val = validation.to_arrays(kind)
-        return fresh.fit(X, y, X_val=X_val, y_val=y_val)  # type: ignore[call-arg]
-    return fresh.fit(X, y)
+    beside: dict[str, Any] = {}
+    for name, links in (("val", validation), ("base", base)):
+        if links is not None and has_fit_parameter(fresh, f"X_{name}"):
+            beside[f"X_{name}"], beside[f"y_{name}"] = links.to_arrays(kind)
+    return fresh.fit(X, y, **beside)

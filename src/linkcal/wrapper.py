@@ -18,8 +18,8 @@ from linkcal.data import Graph, LinkSplit, NodeIds
 from linkcal.decisions import DecisionMethods
 from linkcal.evidence import NUM_NULL_PAIRS, Evidence, gather_evidence
 from linkcal.exceptions import InputError
-from linkcal.features import FitOn, calibration_links, score_links
-from linkcal.fitting import fit_calibrator
+from linkcal.features import FitOn
+from linkcal.fitting import fit_calibrator, score_fit_links
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
 from linkcal.scoring import BaseRate, base_rate_origin, resolved_base_rate
 
@@ -121,7 +121,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         Parameters
         ----------
         split : LinkSplit
-        fit_on : {"val", "train-loo", "train"}
+        fit_on : {"val", "stacked", "train-loo", "train"}
             See :func:`linkcal.features.calibration_links`.
         base_rate : float in (0, 1) or "density", optional
             Share of links among the pairs that will be asked about: all probabilities are given for it
@@ -144,11 +144,8 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         # Before anything is fitted, so that a bad rate leaves the predictor as it was.
         rate = None if base_rate is None else resolved_base_rate(base_rate, split.graph, split.negatives)
         split = _beside(self.predictor, split)
-        scores = calibration_links(self.predictor, split, fit_on)
-        validation = None
-        if fit_on != "val":
-            validation = score_links(self.predictor, split.graph, split.val)
-        self.calibrator_ = fit_calibrator(self.calibrator, scores, validation)
+        links = score_fit_links(self.predictor, split, fit_on)
+        self.calibrator_, scores = fit_calibrator(self.calibrator, *links), links.scores
         self.graph_ = split.graph
         self.node_ids_ = None
         self.evidence_ = gather_evidence(split, fit_on, num_null=num_null)

@@ -106,7 +106,7 @@ def test_graph_without_features_learns_an_embedding(small_graph):
     assert outcome.artifact.model.num_nodes == 300
 
 
-@pytest.mark.parametrize("fit_on", ["train-loo", "train"])
+@pytest.mark.parametrize("fit_on", ["stacked", "train-loo", "train"])
 def test_other_protocols(small_graph, fit_on):
     outcome = run(small_graph, fit_on=fit_on, epochs=3)
     assert outcome.metrics["fit_on"] == outcome.artifact.info["fit_on"] == fit_on

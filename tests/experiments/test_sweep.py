@@ -81,6 +81,21 @@ def test_calibration_seed_0_has_the_numbers_of_a_run(store, small_graph, fit_on)
             assert np.array_equal(file["test_probability"][number], run.test_probability[name])
 
 
+def test_stacked_cells_build_on_the_stored_training_links(options, small_graph, tmp_path):
+    settings = SETTINGS | {"calibrators": ("platt", "in-n-out-plus")}
+    run_sweep(plan(fit_on=["val", "stacked"], calibration_seeds=[0, 1], settings=settings), tmp_path, options)
+    records = read_records(tmp_path)
+    nll = records.query("part == 'test' and metric == 'nll'").set_index(
+        ["fit_on", "calibration_seed", "calibrator"]
+    )["value"]
+    for seed in (0, 1):
+        assert nll["stacked", seed, "platt"] == nll["val", seed, "platt"]
+        assert nll["stacked", seed, "in-n-out-plus"] != nll["val", seed, "in-n-out-plus"]
+    config = RunConfig("own", "gcn", seed=0, fit_on="stacked", **settings)
+    run = run_experiment(config, small_graph).metrics["results"]
+    assert run["in-n-out-plus"]["nll"] == nll["stacked", 0, "in-n-out-plus"]
+
+
 def test_calibration_seeds_share_the_training_and_draw_their_own_non_links(store, small_graph):
     assert files(store / "own/gcn~epochs=3/train-0/training") == [
         "config.json", "model.json", "model.safetensors", "scores-test.npz", "scores-train.npz",

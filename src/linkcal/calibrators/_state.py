@@ -89,13 +89,17 @@ class FittedState(ABC):
         self._forget_offset()
         self.__dict__.update(fitted)
         try:
-            # One row through the map: shapes that do not belong together show here, not at the first use.
-            self.decision_function(np.zeros((1, self.n_features_in_)))
+            self._check_together()
         except (ValueError, IndexError, TypeError) as error:
             self.__dict__.clear()
             self.__dict__.update(before)
             raise ArtifactError(f"state of {type(self).__name__} must fit together, got {error}") from error
         return self
+
+    def _check_together(self) -> None:
+        """Raise ValueError, IndexError or TypeError if the fitted attributes do not belong together."""
+        # One row through the map: shapes that do not fit show here, not at the first use.
+        self.decision_function(np.zeros((1, self.n_features_in_)))
 
     def _require_fitted(self) -> None:
         # Not by any attribute that ends in "_": a fit that was refused half way leaves some.

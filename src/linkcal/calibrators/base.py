@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 
 from linkcal._math import sigmoid
@@ -107,6 +107,24 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
         """
         self._fit(*self._check_fit(X, y, sample_weight))
         return self
+
+    def refitted(self, X: Any, y: Any) -> Self:
+        """Return a copy fitted on other links, as cross-validation wants it.
+
+        What was learned from base links (``StructuralCalibrator.base_``) is kept: it has not seen the
+        calibration links.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1 + k)
+        y : array-like of shape (n,)
+
+        Returns
+        -------
+        Calibrator
+        """
+        fresh: Self = clone(self)
+        return fresh.fit(X, y)
 
     def refresh(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Refit only the offset of the calibrated logit on new labels; the map's form stays.

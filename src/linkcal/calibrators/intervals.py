@@ -50,7 +50,7 @@ def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
     scores = np.empty(len(label))
     folds = StratifiedKFold(min(_FOLDS, rarest), shuffle=True, random_state=0)
     for train, held_out in folds.split(array, label):
-        part: Calibrator = clone(calibrator).fit(array[train], label[train])
+        part = calibrator.refitted(array[train], label[train])
         scores[held_out] = part.decision_function(array[held_out])
     return scores
 

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
-from linkcal._columns import STRUCTURAL_COLUMNS, TOGGLE_COLUMNS
-from linkcal._validation import check_choice, check_flag, check_positive_float, check_positive_int
-from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, Term, merged_links
+from linkcal._validation import check_flag, check_positive_float, check_positive_int
+from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, merged_links
 from linkcal.calibrators._held_out import choose_held_out
 from linkcal.calibrators._offset import fit_offset
-from linkcal.calibrators._ridge import RidgeProblem, RidgeSolution, fit_ridge
+from linkcal.calibrators._ridge import RidgeSolution, fit_ridge
+from linkcal.calibrators._stacked import Stacked
+from linkcal.calibrators._structural_fit import FeatureSet, named_columns, ridge_problem, standardised
 from linkcal.calibrators.base import Calibrator, FloatArray, LinkFeatures, StateKind
-from linkcal.exceptions import ConvergenceWarning, InputError
+from linkcal.exceptions import ConvergenceWarning
 
 __all__ = ["StructuralCalibrator"]
 
-FeatureSet = Literal["all", "toggle", "structure", "logit"]
-_FEATURE_SETS: tuple[str, ...] = ("all", "toggle", "structure", "logit")
+# Name of the base's term.
+_BASE_TERM = "base"
+
+# Columns with long tails, which pass through asinh.
+_LONG_TAILS = (_BASE_TERM, "logit", "logit_change")
 
 
 @final
-class StructuralCalibrator(Calibrator):
+class StructuralCalibrator(Stacked, Calibrator):
     """Additive logistic model of the logit, of what the link's own edge does, and of its place in the graph.
 
     ``p = sigmoid(a(gamma, sign s) s + b(gamma))``: the temperature of In-n-Out becomes a free slope, by sign
@@ -47,8 +51,11 @@ class StructuralCalibrator(Calibrator):
     ----------
     intercept_ : float
         Mean calibrated logit of the calibration links.
+    base_ : StructuralCalibrator or None
+        Of the same settings, fitted on ``X_base`` and ``y_base`` if they were given.
     terms_ : list of str
-        Names of the terms: ``logit``, then the columns used (``linkcal.features.STRUCTURAL_COLUMNS``).
+        Names of the terms: ``base`` if there is one, ``logit``, then the columns used
+        (``linkcal.features.STRUCTURAL_COLUMNS``).
     columns_ : list of int
         Their columns in X.
     scale_ : ndarray of shape (c,)
@@ -97,6 +104,12 @@ class StructuralCalibrator(Calibrator):
     only ``"all"`` and ``"logit"`` can be asked for. With a single link of a class nothing can be held out and
     the strongest penalty is taken, with slope 1. Beyond 10,000 links, so many of them choose the penalty and
     the slope; all of them are fitted.
+
+    **Stacked.** Training links scored leave-one-out are many, but not like the links to come: the model was
+    fitted to them. Given as ``X_base`` and ``y_base`` they get a model of their own, ``base_``, whose logit
+    becomes the first column of the model of (X, y), before the logit itself. What the few calibration links
+    need not be asked for then comes from the many, and what differs between the two is still learned. With
+    ``monotone=True`` the logit enters through the base alone.
 
     The form, the relative penalties and the number of knots were chosen by cross-validation inside the
     validation links of Cora, CiteSeer, Bitcoin Alpha and Chameleon, the products of pairs also of Bitcoin OTC
@@ -177,25 +190,28 @@ class StructuralCalibrator(Calibrator):
         Returns
         -------
         dict of str to ndarray of shape (n,)
-            ``intercept`` (with the offset of ``refresh``), ``logit`` and a term for each column used
-            (``terms_``); each but the intercept has mean 0 over the calibration links. A product of two
-            columns counts half for each. Added up in this order they are :meth:`decision_function`.
+            ``intercept`` (with the offset of ``refresh``) and a term for each column used (``terms_``); each
+            but the intercept has mean 0 over the calibration links. A product of two columns counts half for
+            each. Added up in this order they are :meth:`decision_function`.
         """
-        X = self._check_predict(X)
-        columns = self._model().contributions(X[:, self.columns_])
+        columns = self._model().contributions(self._inputs(self._check_predict(X)))
         terms = {name: columns[:, j] for j, name in enumerate(self.terms_)}
         return {"intercept": np.full(len(X), self.intercept_ + getattr(self, "offset_", 0.0)), **terms}
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         n_knots = check_positive_int(self.n_knots, "n_knots", minimum=0)
         monotone = check_flag(self.monotone, "monotone")
-        self.terms_, self.columns_ = self._named_columns(X.shape[1])
-        X, y, weight = merged_links(X[:, self.columns_], y, weight)
-        squeezed = np.array([name in ("logit", "logit_change") for name in self.terms_])
+        self.terms_, self.columns_ = named_columns(self.features, X.shape[1])
+        if self.base_ is not None:
+            # Left to itself, a curve of the logit could undo the base's rise.
+            kept = slice(1, None) if monotone else slice(None)
+            self.terms_, self.columns_ = [_BASE_TERM, *self.terms_[kept]], self.columns_[kept]
+        X, y, weight = merged_links(self._inputs(X), y, weight)
+        squeezed = np.array([name in _LONG_TAILS for name in self.terms_])
         basis = AdditiveBasis.of(X, weight, squeezed, n_knots)
         terms = basis.terms(basis.columns(X), monotone=monotone)
-        design, deviation = _standardised(terms, weight)
-        problem, strength, start = _problem(design, terms, y, weight)
+        design, deviation = standardised(terms, weight)
+        problem, strength, start = ridge_problem(design, terms, y, weight)
         given = None if self.penalty is None else check_positive_float(self.penalty, "penalty")
         choice = choose_held_out(problem, strength, start, given)
         solution = fit_ridge(problem, choice.penalty * strength, start)
@@ -205,24 +221,11 @@ class StructuralCalibrator(Calibrator):
         self.intercept_ = fit_offset(design[:, 1:] @ theta, y, weight)[0]
         self._keep(AdditiveModel.from_coefficients(basis, terms, theta / deviation, X, weight), solution)
 
-    def _named_columns(self, n_columns: int) -> tuple[list[str], list[int]]:
-        """Names of the terms and their columns in X."""
-        chosen = check_choice(self.features, "features", _FEATURE_SETS)
-        structural = n_columns == 1 + len(STRUCTURAL_COLUMNS)
-        if not structural and chosen in ("toggle", "structure"):
-            raise InputError(
-                f"X must have {1 + len(STRUCTURAL_COLUMNS)} columns for features={chosen!r} (the logit and "
-                f"{', '.join(STRUCTURAL_COLUMNS)}), got {n_columns}"
-            )
-        names = STRUCTURAL_COLUMNS if structural else [f"feature_{j}" for j in range(1, n_columns)]
-        wanted = {
-            "all": set(names),
-            "logit": set(),
-            "toggle": set(TOGGLE_COLUMNS),
-            "structure": set(names) - set(TOGGLE_COLUMNS),
-        }[chosen]
-        columns = [0, *(j for j, name in enumerate(names, start=1) if name in wanted)]
-        return ["logit", *(name for name in names if name in wanted)], columns
+    def _inputs(self, X: FloatArray) -> FloatArray:
+        """Columns of the terms: the base's logit if there is one, then those of X that are used."""
+        if self.base_ is None:
+            return X[:, self.columns_]
+        return np.column_stack((self.base_._decision(X), X[:, self.columns_]))
 
     def _keep(self, model: AdditiveModel, solution: RidgeSolution) -> None:
         basis = model.basis
@@ -238,6 +241,21 @@ class StructuralCalibrator(Calibrator):
                 stacklevel=4,
             )
 
+    def _check_together(self) -> None:
+        c, m = len(self.terms_), len(self.knots_)
+        shapes = {
+            "columns_": (c - (self.base_ is not None),),
+            **dict.fromkeys(("scale_", "mean_", "deviation_"), (c,)),
+            **dict.fromkeys(("knots_", "values_"), (m,)),
+            "starts_": (c + 1,),
+            "products_": (2, c),
+            "pairs_": (c, c),
+        }
+        for name, shape in shapes.items():
+            if np.shape(getattr(self, name)) != shape:
+                raise ValueError(f"{name} of shape {np.shape(getattr(self, name))} with {c} terms, {m} knots")
+        super()._check_together()
+
     def _model(self) -> AdditiveModel:
         inner = self.starts_[1:-1].astype(np.intp)
         knots, values = np.split(self.knots_, inner), np.split(self.values_, inner)
@@ -246,32 +264,6 @@ class StructuralCalibrator(Calibrator):
 
     def _decision(self, X: FloatArray) -> FloatArray:
         total = np.full(len(X), self.intercept_)
-        for column in self._model().contributions(X[:, self.columns_]).T:
+        for column in self._model().contributions(self._inputs(X)).T:
             total += column
         return total
-
-
-def _standardised(terms: list[Term], weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Design matrix (n, 1 + m) with a first column of ones, and the deviations (m,) it was divided by."""
-    design = np.column_stack((np.ones(len(weight)), *(term.block for term in terms)))
-    body = design[:, 1:]
-    average = np.average(body, axis=0, weights=weight)
-    body -= average
-    deviation = np.sqrt(np.average(body**2, axis=0, weights=weight))
-    # A constant column keeps its rounding noise, which the penalty holds at coefficient 0.
-    deviation[deviation <= 1e-12 * np.maximum(1.0, np.abs(average))] = 1.0
-    body /= deviation
-    return design, deviation
-
-
-def _problem(
-    design: FloatArray, terms: list[Term], y: FloatArray, weight: FloatArray
-) -> tuple[RidgeProblem, FloatArray, FloatArray]:
-    """The penalised fit, the relative penalties (1 + m,), and a start that fits the share of links."""
-    positive = np.concatenate([np.full(len(term.penalty), term.positive) for term in terms])
-    lower = np.r_[-np.inf, np.where(positive, 0.0, -np.inf)]
-    strength = np.concatenate(([0.0], *(term.penalty for term in terms)))
-    share = float(weight @ y / weight.sum())
-    start = np.zeros(design.shape[1])
-    start[0] = np.log(share) - np.log1p(-share)
-    return RidgeProblem(design, y, weight, lower, np.zeros_like(start)), strength, start

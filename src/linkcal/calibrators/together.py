@@ -21,6 +21,7 @@ def fit_together(
     X: Sequence[Any],
     y: Sequence[Any],
     validation: Sequence[tuple[Any, Any] | None] | None = None,
+    base: tuple[Any, Any] | None = None,
 ) -> list[Calibrator]:
     """Fit clones of calibrators, each on its own links; those with networks are trained as one batch.
 
@@ -40,6 +41,8 @@ def fit_together(
     validation : sequence of (X_val, y_val) or None, optional
         One per calibrator: links that choose lambda and the number of epochs, for the calibrators with
         networks (``X_val`` of their ``fit``). The others make no use of them.
+    base : (X_base, y_base), optional
+        Base links for the calibrators that build on them (``X_base`` of their ``fit``).
 
     Returns
     -------
@@ -77,10 +80,12 @@ def fit_together(
         if isinstance(calibrator, NetCalibrator):
             X_val, y_val = (None, None) if part is None else part
             asked[place] = calibrator._ask(X[place], y[place], None, X_val, y_val)
-        elif part is not None and has_fit_parameter(calibrator, "X_val"):
-            calibrator.fit(X[place], y[place], X_val=part[0], y_val=part[1])  # type: ignore[call-arg]
         else:
-            calibrator.fit(X[place], y[place])
+            beside = {}
+            for name, links in (("val", part), ("base", base)):
+                if links is not None and has_fit_parameter(calibrator, f"X_{name}"):
+                    beside[f"X_{name}"], beside[f"y_{name}"] = links
+            calibrator.fit(X[place], y[place], **beside)
     for (place, request), fit in zip(asked.items(), fit_nets([a.job for a in asked.values()]), strict=True):
         net = fitted[place]
         if isinstance(net, NetCalibrator):

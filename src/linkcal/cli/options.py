@@ -36,7 +36,8 @@ FitOnOption = Annotated[
     typer.Option(
         "--fit-on",
         help="Links that calibrators are fitted on: val, train-loo (training links without their own edge), "
-        "train (training links as they are); default: the protocol's, val without one.",
+        "train (training links as they are), stacked (val, and in-n-out-plus builds on train-loo); default: "
+        "the protocol's, val without one.",
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]

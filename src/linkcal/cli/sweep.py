@@ -30,7 +30,7 @@ def sweep(
         str, typer.Option("--calibration-seeds", help="The same, for the calibrations of each training.")
     ] = "5",
     fit_on: Annotated[
-        str, typer.Option("--fit-on", help="val, train-loo, train: one or more, comma-separated.")
+        str, typer.Option("--fit-on", help="val, stacked, train-loo, train: one or more, comma-separated.")
     ] = "train,train-loo,val",
     calibrators: Annotated[
         str | None, typer.Option("--calibrators", help="Names, comma-separated; default: all.")

@@ -32,7 +32,7 @@ from linkcal.experiments.score_files import join_scores, with_own_edge
 from linkcal.experiments.steps import configured_calibrator, split_for_run
 from linkcal.experiments.store import CONFIG_FILE, Store
 from linkcal.experiments.training_stage import StoredTraining, message_texts
-from linkcal.features import LinkScores, score_links
+from linkcal.features import LinkScores, calibration_part, score_links
 
 __all__ = ["Calibration", "calibrate_and_store"]
 
@@ -66,7 +66,7 @@ class Calibration:
         With calibration seed 0 these are the links of ``linkcal run``. Another seed keeps the positives,
         whose scores are stored, and scores its own non-links.
         """
-        part = "val" if fit_on == "val" else "train"
+        part = calibration_part(fit_on)
         scores = self.stored.scores[part]
         if calibration_seed > 0:
             positives = torch.nonzero(scores.label == 1).flatten()  # type: ignore[arg-type]
@@ -156,7 +156,8 @@ def _fit_and_measure(
     config = calibration.job.config_for(fit_on)
     with usage.step("score"):
         links = [calibration.links(fit_on, cell.calibration_seed) for cell in cells]
-    validation = None if fit_on == "val" else stored.scores["val"]
+    validation = None if calibration_part(fit_on) == "val" else stored.scores["val"]
+    base = stored.scores["train"] if fit_on == "stacked" else None
     results = {}
     for name in names:
         blank = [configured_calibrator(config, name, cell.calibration_seed) for cell in cells]
@@ -167,7 +168,8 @@ def _fit_and_measure(
             )
             X, y = zip(*(sample(scores).to_arrays(kind) for scores in links), strict=True)
             held_out = None if validation is None else sample(validation).to_arrays(kind)
-            fitted = fit_together(blank, X, y, [held_out] * len(cells))
+            below = None if base is None else sample(base).to_arrays(kind)
+            fitted = fit_together(blank, X, y, [held_out] * len(cells), below)
         with usage.step("evaluate"):
             for cell, calibrator in zip(cells, fitted, strict=True):
                 results[cell, name] = _result(name, calibrator, stored)

@@ -41,7 +41,7 @@ class RunConfig:
     seed : int
         The one seed; split, negatives, initialisation, training and calibration draw from streams named after
         them.
-    fit_on : {"val", "train-loo", "train"}, optional
+    fit_on : {"val", "stacked", "train-loo", "train"}, optional
         Links that the calibrators are fitted on.
     preset : {"default", "paper"}, optional
         Hyper-parameters of model and training.

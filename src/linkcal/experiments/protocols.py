@@ -41,7 +41,7 @@ class Protocol:
     name, description : str
     preset : str
         Hyper-parameters of model and training, in ``ModelSpec.presets``.
-    fit_on : {"val", "train-loo", "train"}
+    fit_on : {"val", "stacked", "train-loo", "train"}
         Links that the calibrators are fitted on.
     split : SplitRule
         Of data sets that have no official split.

@@ -31,10 +31,10 @@ from linkcal.experiments.steps import (
     true_probability,
     warn_of_limits,
 )
-from linkcal.features import LinkScores, calibration_links, score_links
+from linkcal.features import LinkScores, score_links
+from linkcal.fitting import FitLinks, fit_calibrator, score_fit_links
 from linkcal.metrics import evaluate_links
 from linkcal.models import GraphModel, TrainingConfig, TrainingResult
-from linkcal.wrapper import fit_calibrator
 
 __all__ = ["RunOutcome", "run_experiment"]
 
@@ -126,11 +126,10 @@ def run_experiment(
     clock.lap("split")
     model, split, training_config, training = train_for_run(config, split, place, notify)
     clock.lap("train")
-    scores = calibration_links(model, split, config.fit_on)  # type: ignore[arg-type]
-    validation = None if config.fit_on == "val" else score_links(model, split.graph, split.val)
+    links = score_fit_links(model, split, config.fit_on)  # type: ignore[arg-type]
     clock.lap("toggle")
-    fitted, seconds_fit = _fit_all(config, scores, validation, notify)
-    selected = select_calibrator(fitted, scores, validation, seed=config.seed)
+    fitted, seconds_fit = _fit_all(config, links, notify)
+    selected = select_calibrator(fitted, links.scores, links.validation, seed=config.seed)
     clock.lap("calibrate")
     test = score_links(model, split.graph, split.test)
     asked = AskedRate.of(config.base_rate, split, negatives_per_positive(config, split))
@@ -212,7 +211,7 @@ class _Clock:
 
 
 def _fit_all(
-    config: RunConfig, scores: LinkScores, validation: LinkScores | None, notify: Callable[[Step], None]
+    config: RunConfig, links: FitLinks, notify: Callable[[Step], None]
 ) -> tuple[dict[str, Calibrator], dict[str, float]]:
     fitted, seconds = {}, {}
     for number, name in enumerate(config.calibrators):
@@ -220,9 +219,9 @@ def _fit_all(
         calibrator = configured_calibrator(config, name)
         start = time.perf_counter()
         sample = partial(fitting_links, name, max_network_links=config.max_network_links, seed=config.seed)
-        held_out = None if validation is None else sample(validation)
+        read = [None if scores is None else sample(scores) for scores in links]
         with blas_threads(1):
-            fitted[name] = fit_calibrator(calibrator, sample(scores), held_out)
+            fitted[name] = fit_calibrator(calibrator, *read)  # type: ignore[arg-type]
         seconds[name] = time.perf_counter() - start
     notify(Step("calibrate", len(config.calibrators), len(config.calibrators)))
     return fitted, seconds

@@ -13,7 +13,6 @@ from linkcal._random import numpy_stream
 from linkcal.calibrators import Calibrator
 from linkcal.exceptions import LinkcalWarning, RareClassWarning
 from linkcal.features import LinkScores
-from linkcal.wrapper import fit_calibrator
 
 __all__ = ["CANDIDATES", "select_calibrator"]
 
@@ -86,6 +85,6 @@ def _cross_validated_loss(calibrator: Calibrator, scores: LinkScores, seed: int)
         with warnings.catch_warnings():
             # The fit on all links has said it already.
             warnings.simplefilter("ignore", LinkcalWarning)
-            part = fit_calibrator(calibrator, scores.take(train))
+            part = calibrator.refitted(*scores.take(train).to_arrays(calibrator.link_features))
         total += _loss(part, scores.take(held_out)) * len(held_out)
     return total / len(y)

@@ -17,6 +17,7 @@ from linkcal.exceptions import EdgeFeaturesWarning, SymmetricDecoderWarning
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.graphs import split_graph
 from linkcal.experiments.presets import split_hyperparameters
+from linkcal.features import calibration_part
 from linkcal.models import (
     MODELS,
     NODE_EMBEDDING_CHANNELS,
@@ -119,7 +120,7 @@ def train_for_run(
 
 def negatives_per_positive(config: RunConfig, split: LinkSplit) -> float:
     """Ratio of non-links to links for which the probabilities hold: that of the calibration links."""
-    part = split.val if config.fit_on == "val" else split.train
+    part = split.part(calibration_part(config.fit_on))
     # A ratio that was asked for is told as it was asked; rounding to whole links moves it a little.
     asked = config.negatives_per_positive
     exact = round(asked * part.num_positives) == part.num_negatives

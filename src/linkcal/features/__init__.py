@@ -8,6 +8,7 @@ from linkcal.features.scores import (
     LinkScores,
     OwnEdge,
     calibration_links,
+    calibration_part,
     score_links,
 )
 from linkcal.features.structural import STRUCTURAL_COLUMNS, structural_features
@@ -23,6 +24,7 @@ __all__ = [
     "LinkScores",
     "OwnEdge",
     "calibration_links",
+    "calibration_part",
     "pair_structure",
     "score_links",
     "structural_features",

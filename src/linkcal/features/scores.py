@@ -29,11 +29,12 @@ __all__ = [
     "LinkScores",
     "OwnEdge",
     "calibration_links",
+    "calibration_part",
     "score_links",
 ]
 
 #: Links that a calibrator is fitted on, and the state of their own edge; see :func:`calibration_links`.
-FitOn = Literal["val", "train-loo", "train"]
+FitOn = Literal["val", "stacked", "train-loo", "train"]
 FIT_ON: tuple[str, ...] = get_args(FitOn)
 
 #: State of a pair's own edge when its logit is taken: ``"absent"`` removes it first (leave-one-out for
@@ -236,6 +237,32 @@ class LinkScorer:
         return LinkScores(toggled=toggled, own_edge=own_edge, label=label, structure=structure)
 
 
+def calibration_part(fit_on: str) -> Literal["val", "train"]:
+    """Part of the split that holds the calibration links of a `fit_on`.
+
+    Parameters
+    ----------
+    fit_on : {"val", "stacked", "train-loo", "train"}
+
+    Returns
+    -------
+    str
+        ``"val"`` or ``"train"``.
+
+    Raises
+    ------
+    InputError
+        If it is unknown.
+
+    Examples
+    --------
+    >>> calibration_part("stacked"), calibration_part("train-loo")
+    ('val', 'train')
+    """
+    check_choice(fit_on, "fit_on", FIT_ON)
+    return "val" if fit_on in ("val", "stacked") else "train"
+
+
 def calibration_links(
     model: nn.Module, split: LinkSplit, fit_on: FitOn = "val", **toggle_options: Any
 ) -> LinkScores:
@@ -245,8 +272,9 @@ def calibration_links(
     ----------
     model : nn.Module
     split : LinkSplit
-    fit_on : {"val", "train-loo", "train"}
-        ``"val"``: validation links, which are no edges of the message graph. ``"train-loo"``: training
+    fit_on : {"val", "stacked", "train-loo", "train"}
+        ``"val"`` and ``"stacked"``: validation links, which are no edges of the message graph (``"stacked"``
+        has base links beside them, see :func:`linkcal.fitting.score_fit_links`). ``"train-loo"``: training
         links, each scored with its own edge removed (leave-one-out). ``"train"``: training links on the
         graph as given, so that the model sees the edge it scores (the protocol of arXiv 2403.04605).
     **toggle_options
@@ -261,7 +289,6 @@ def calibration_links(
     InputError
         If `fit_on` is unknown.
     """
-    check_choice(fit_on, "fit_on", FIT_ON)
-    part = split.val if fit_on == "val" else split.train
+    part = split.part(calibration_part(fit_on))
     own_edge: OwnEdge = "as-given" if fit_on == "train" else "absent"
     return score_links(model, split.graph, part, own_edge=own_edge, **toggle_options)

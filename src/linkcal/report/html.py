@@ -21,10 +21,16 @@ __all__ = ["write_report"]
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
+_ON_VAL = (
+    "the validation pairs. No validation edge is in the message graph, as is the case for the test edges."
+)
+
 #: What the calibrators saw, by the run's ``fit_on``.
 _FIT_ON = {
-    "val": (
-        "the validation pairs. No validation edge is in the message graph, as is the case for the test edges."
+    "val": _ON_VAL,
+    "stacked": (
+        f"{_ON_VAL} in-n-out-plus builds on a fit to the training pairs, each training edge scored with "
+        "itself removed from the message graph."
     ),
     "train-loo": (
         "the training pairs, each training edge scored with itself removed from the message graph."

@@ -36,7 +36,7 @@ RECORD_COLUMNS = (
 )  # fmt: skip
 _SEEDS = ["train_seed", "calibration_seed"]
 _ROW = ["dataset", "model"]
-_FIT_ON = ("train", "train-loo", "val")
+_FIT_ON = ("train", "train-loo", "val", "stacked")
 
 
 @dataclass(frozen=True, order=True)
