@@ -71,7 +71,8 @@ class DeepToggle:
 
     def _kernel(self) -> DeepKernel:
         caches, graph = self.caches, self.graph
-        packed, numbers = PackedSteps(), []
+        packed = PackedSteps()
+        numbers: list[tuple[int, ...]] = []
         for index, cache in enumerate(caches):
             layer, first = cache.layer, len(packed.table)
             assert layer.steps is not None
