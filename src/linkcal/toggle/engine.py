@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import LinkPredictor, link_embedding_of, unwrap_link_predictor
 from linkcal.toggle.cache import LayerCache, forward_with_cache
+from linkcal.toggle.deep import CompiledToggle, DeepToggle, compiled_toggle
 from linkcal.toggle.delta import delta_endpoints
-from linkcal.toggle.fused import CompiledToggle, kernel_applies
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.khop import (
     SubgraphExtractor,
@@ -166,11 +166,13 @@ class ToggleEngine:
         z, caches = forward_with_cache(known.layers, self.graph, features, positions, self.sent)
         if not _agree(z, self.z):
             return Unrecognised("its layers do not reproduce its encode(x)")
-        return self._by_layers(caches, compiled=compiled and kernel_applies(known.layers, features))
+        return self._by_layers(caches, compiled_toggle(known.layers, features) if compiled else None)
 
-    def _by_layers(self, caches: list[LayerCache], *, compiled: bool) -> tuple[str, ToggleFunction]:
-        if compiled:
-            return "kernel", CompiledToggle(caches, self.graph, self.insert_weight).endpoints
+    def _by_layers(
+        self, caches: list[LayerCache], compiled: type[CompiledToggle] | type[DeepToggle] | None
+    ) -> tuple[str, ToggleFunction]:
+        if compiled is not None:
+            return "kernel", compiled(caches, self.graph, self.insert_weight).endpoints
         return "delta", _joined(
             partial(delta_endpoints, caches, self.graph, insert_weight=self.insert_weight)
         )
@@ -200,8 +202,8 @@ class ToggleEngine:
             verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z), one_batch=True)
         except UnsupportedModelError:
             return False
-        compiled = method != "delta" and kernel_applies(known.layers, features)
-        self.method, self._toggled = self._by_layers(caches, compiled=compiled)
+        compiled = None if method == "delta" else compiled_toggle(known.layers, features)
+        self.method, self._toggled = self._by_layers(caches, compiled)
         return True
 
     def _by_subgraphs(self, sample: Tensor) -> ToggleFunction:

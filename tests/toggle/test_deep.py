@@ -1,0 +1,116 @@
+"""The compiled kernel for encoders of any depth: when it is taken, exactness, and what must not matter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_geometric import nn as pyg
+
+from linkcal._threads import torch_threads
+from linkcal.toggle import toggle_edges
+from linkcal.toggle.api import toggle_engine
+from linkcal.toggle.deep import CompiledToggle, DeepToggle, compiled_toggle
+from linkcal.toggle.recognise import Recognised, recognise
+
+from .cases import MODELS, assert_equals_naive, assert_same, build_case, features, seeded
+
+PIECES = ["random", "star", "clique", "path", "twins"]
+
+
+def model_of(name: str, depth: int, *, width: int = 4, seed: int = 0) -> torch.nn.Module:
+    return seeded(
+        lambda: MODELS[name](3, hidden_channels=width, out_channels=3, num_layers=depth), seed
+    ).double()
+
+
+def kernel_of(model, x):
+    known = recognise(model)
+    assert isinstance(known, Recognised)
+    return compiled_toggle(known.layers, x)
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (lambda: MODELS["gcn"](3, 4, 2, num_layers=2), CompiledToggle),
+        (lambda: MODELS["gcn"](3, 4, 2, num_layers=3), DeepToggle),
+        (lambda: MODELS["vgae"](3, 4, 2, num_layers=4), DeepToggle),
+        # Leaky ReLU, then batch norm: two steps between GCN layers, for which the other kernel has no room.
+        (
+            lambda: pyg.GAE(pyg.GCN(3, 4, 2, 2, act="leaky_relu", act_first=True, norm="batch_norm")),
+            DeepToggle,
+        ),
+        (lambda: pyg.GAE(pyg.GCN(3, 4, 3, 2, act="elu")), None),
+        (lambda: pyg.GAE(pyg.GraphSAGE(3, 4, 3, 2, project=True)), None),
+    ],
+)
+def test_which_kernel_is_taken(build, expected):
+    assert kernel_of(seeded(build, 0).eval(), features(5, 3, torch.float32)) is expected
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("depth", [3, 4, 6])
+@pytest.mark.parametrize("undirected", [True, False])
+def test_equals_one_pass_per_pair(name, depth, undirected):
+    case = build_case(40, PIECES, 7, undirected=undirected, loops=True, repeats=True)
+    assert_equals_naive(model_of(name, depth), features(40, 3, torch.float64), case, "fast")
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_more_nodes_than_there_is_room_for_at_first(name):
+    """A hub with 150 leaves and a chain: pairs at the hub list nearly all nodes, pairs on the chain few."""
+    hub = torch.stack([torch.zeros(150, dtype=torch.int64), torch.arange(1, 151)])
+    chain = torch.stack([torch.arange(150, 170), torch.arange(151, 171)])
+    arcs = torch.cat([hub, chain], dim=1)
+    arcs = torch.cat([arcs, arcs.flip(0)], dim=1)
+    pairs = torch.tensor([[165, 0, 0, 3, 160, 0], [166, 1, 170, 4, 162, 150]])
+    model, x = model_of(name, 3), features(171, 3, torch.float64)
+    fast, naive = (toggle_edges(model, x, arcs, pairs, method=method) for method in ("fast", "naive"))
+    assert fast.method == "kernel"
+    assert_same(fast, naive)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_threads_blocks_order_and_repeats_change_no_bit(name):
+    case = build_case(30, PIECES, 21, undirected=True, loops=False, repeats=False)
+    pairs = torch.combinations(torch.arange(30)).T
+    pairs = pairs[:, torch.randperm(pairs.size(1), generator=torch.Generator().manual_seed(0))]
+    model, x = model_of(name, 3, width=9).float(), features(30, 3, torch.float32)
+    with torch_threads(1):
+        alone = toggle_edges(model, x, case.edge_index, pairs)
+    with torch_threads(3):
+        together = toggle_edges(model, x, case.edge_index, pairs)
+        parts = toggle_edges(model, x, case.edge_index, pairs, block_size=7)
+        again = toggle_edges(model, x, case.edge_index, torch.cat([pairs.flip(1), pairs], dim=1))
+    for other in (together, parts):
+        assert torch.equal(other.absent, alone.absent)
+        assert torch.equal(other.present, alone.present)
+    count = pairs.size(1)
+    assert torch.equal(again.absent[:count].flip(0), alone.absent)
+    assert torch.equal(again.present[count:], alone.present)
+
+
+def test_the_workspace_is_left_as_it_was():
+    case = build_case(30, PIECES, 3, undirected=True, loops=False, repeats=False)
+    engine = toggle_engine(
+        model_of("gcn", 3), features(30, 3, torch.float64), case.edge_index, sample=case.pairs
+    )
+    engine.toggle(case.pairs)
+    kernel = engine._toggled.__self__
+    assert isinstance(kernel, DeepToggle)
+    assert (kernel.slots == -1).all()
+
+
+def test_a_path_by_hand():
+    """Three sum layers without weights to learn: h''' counts walks of three steps."""
+    model = pyg.GAE(pyg.GCN(1, 1, 3, normalize=False)).double()
+    for conv in model.encoder.convs:
+        torch.nn.init.ones_(conv.lin.weight)
+    x = torch.tensor([[1.0], [10.0], [100.0], [1000.0]], dtype=torch.float64)
+    path = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    toggled = toggle_edges(model, x, path, torch.tensor([[1, 0], [2, 3]]))
+    # With 1 - 2 on the path 0 - 1 - 2 - 3: z_1 = 2 x_0 + 3 x_2, z_2 = 3 x_1 + 2 x_3; without it z_1 = x_0.
+    assert toggled.present[0].item() == pytest.approx((2 * 1 + 3 * 100) * (3 * 10 + 2 * 1000))
+    assert toggled.absent[0].item() == pytest.approx(1.0 * 1000.0)
+    # With 0 - 3 it is a cycle of four: three steps end at either neighbour, in four ways each.
+    assert toggled.present[1].item() == pytest.approx((4 * 10 + 4 * 1000) * (4 * 1 + 4 * 100))
