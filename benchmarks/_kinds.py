@@ -20,8 +20,8 @@ from linkcal.experiments.training_stage import train_and_store
 from linkcal.features import LinkScores, score_links
 from linkcal.models import load_model
 
-#: Parts that are scored: calibrators are fitted on the first and measured on the second.
-PARTS = ("val", "test")
+#: Parts that are scored: calibrators are fitted on ``val`` (and stacked on ``train``), measured on ``test``.
+PARTS = ("train", "val", "test")
 
 Arrays = tuple[NDArray[np.float64], NDArray[np.int64]]
 
@@ -40,7 +40,7 @@ class KindCell:
         return f"{self.dataset}-{self.model}-{self.seed}"
 
     def scores(self, kind: str, part: str) -> LinkScores:
-        """Scores of ``val`` or ``test`` with non-links of a kind; each pair's own edge is absent."""
+        """Scores of a part with non-links of a kind; each pair's own edge is absent."""
         return load_scores(self.folder / f"{kind}-{part}.npz")[0]
 
     def links(self, kind: str, part: str, features: str = "structural") -> Arrays:
