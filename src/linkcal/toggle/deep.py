@@ -63,7 +63,8 @@ class DeepToggle:
 
     def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
         self.caches, self.graph, self.insert_weight = list(caches), graph, insert_weight
-        self.receivers = graph.transposed()
+        # Only lengths of rows are read of it.
+        self.receivers = graph if graph.undirected else graph.transposed()
         self.kernel = self._kernel()
         # The large arrays are in the kernel's record by now.
         self.caches = [_slim(cache) for cache in caches]
