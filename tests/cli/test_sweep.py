@@ -34,6 +34,12 @@ def test_sweep_continues_estimates_and_exports(cli, arguments, tmp_path):
     answer = cli("export", tmp_path / "store", "--out", tmp_path / "records.csv.gz", "--remeasure")
     assert answer.code == 0
     assert (tmp_path / "records.csv.gz").stat().st_size > 0
+    twice = cli("export", tmp_path / "store", tmp_path / "records.csv.gz", "--out", tmp_path / "r.csv.gz")
+    assert (twice.code, twice.err.count("\n")) == (1, 1)
+    assert "records must hold each value once" in twice.err
+    file = cli("export", tmp_path / "records.csv.gz", "--out", tmp_path / "r.csv.gz", "--remeasure")
+    assert "--remeasure must be asked of folders with predictions" in file.err
+    assert not (tmp_path / "r.csv.gz").exists()
 
 
 def test_failed_cells_give_exit_code_1(cli, arguments, monkeypatch):

@@ -53,6 +53,9 @@ def test_parts_of_one_experiment_make_a_whole(stores, tmp_path):
     export_records(stores / "second", tmp_path / "second.csv.gz")
     whole = read_records(stores / "both")
     assert read_records(tmp_path / "second.csv.gz", stores / "first").equals(whole)
+    export_records(tmp_path / "second.csv.gz", tmp_path / "joined.csv.xz", more=[stores / "first"])
+    export_records(stores / "both", tmp_path / "whole.csv.xz")
+    assert (tmp_path / "joined.csv.xz").read_bytes() == (tmp_path / "whole.csv.xz").read_bytes()
     with pytest.raises(InputError, match=r"records must hold each value once, got \d+ again, first own, gcn"):
         read_records(stores / "both", tmp_path / "second.csv.gz")
 

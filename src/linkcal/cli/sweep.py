@@ -99,7 +99,12 @@ def _hyperparameters(preset: str | None, models: tuple[str, ...]) -> dict[str, A
 
 
 def export(
-    store: Annotated[Path, typer.Argument(help="Folder of a sweep.", metavar="STORE")],
+    stores: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folder of a sweep, or exported records; several are joined.", metavar="STORE..."
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", help="File to write, .csv.gz or .csv.xz.")],
     part: Annotated[
         list[str] | None,
@@ -109,14 +114,18 @@ def export(
         bool, typer.Option("--remeasure", help="First compute all metrics anew from the stored predictions.")
     ] = False,
 ) -> None:
-    """Write all measured values of a sweep to one small file, from which tables can be made as well."""
+    """Write all measured values of sweeps to one small file, from which tables can be made as well."""
+    from linkcal.exceptions import InputError
     from linkcal.experiments import MEASURED_PARTS, export_records, remeasure_cell
     from linkcal.experiments import Store as SweepStore
 
     if remeasure:
-        for folder in SweepStore(store).cells():
-            remeasure_cell(folder)
-    number = export_records(store, out, parts=part or MEASURED_PARTS)
+        for store in stores:
+            if not store.is_dir():
+                raise InputError(f"--remeasure must be asked of folders with predictions, got {store}")
+            for folder in SweepStore(store).cells():
+                remeasure_cell(folder)
+    number = export_records(stores[0], out, parts=part or MEASURED_PARTS, more=stores[1:])
     log(f"{number:,} values: {out}")
 
 

@@ -70,6 +70,7 @@ def export_records(
     path: str | os.PathLike[str],
     *,
     parts: Sequence[str] = MEASURED_PARTS,
+    more: Sequence[str | os.PathLike[str]] = (),
 ) -> int:
     """Write the records of a store to one packed CSV file, always the same bytes for the same records.
 
@@ -82,6 +83,9 @@ def export_records(
         Ends in ``.csv.gz`` or, for a file of about half the size, ``.csv.xz``.
     parts : sequence of {"val", "test"}
         Whose values to write. Tables need those of the test links only.
+    more : sequence of path
+        Further stores or exported files whose records are written into the same file, as
+        :func:`read_records` joins them.
 
     Returns
     -------
@@ -98,7 +102,7 @@ def export_records(
         raise InputError("parts must name val, test or both, got none")
     for part in parts:
         check_choice(part, "part", MEASURED_PARTS)
-    frame = read_records(store)
+    frame = read_records(store, *more)
     frame = frame[frame["part"].isin(list(parts))]
     write_record_file(frame, target)
     return len(frame)
