@@ -31,16 +31,16 @@ BARS = (
 
 
 def trainings(records: pd.DataFrame, fit_on: str) -> pd.DataFrame:
-    """One row per training with what the bars ask."""
-    chosen = records[
-        (records["part"] == "test") & (records["fit_on"] == fit_on) & records["metric"].isin(METRICS)
-    ]
-    values = chosen.pivot_table(
-        index=[*TRAINING, "calibrator"], columns="metric", values="value", aggfunc="mean"
-    )
-    ours, raw = values.xs(OURS, level="calibrator"), values.xs(RAW, level="calibrator")
-    others = values[values.index.get_level_values("calibrator") != OURS].groupby(level=TRAINING)
-    best = others[["nll", "brier"]].min()
+    """One row per training with what the bars ask.
+
+    Stacked, the others are fitted on the same validation links without a base, which they cannot use.
+    """
+    values = _means(records, fit_on)
+    beside = _means(records, "val") if fit_on == "stacked" else values
+    ours, raw = values.xs(OURS, level="calibrator"), beside.xs(RAW, level="calibrator")
+    raw = raw.loc[ours.index]
+    others = beside[beside.index.get_level_values("calibrator") != OURS].groupby(level=TRAINING)
+    best = others[["nll", "brier"]].min().loc[ours.index]
     return pd.DataFrame(
         {
             "nll_won": ours["nll"] < best["nll"],
@@ -53,6 +53,15 @@ def trainings(records: pd.DataFrame, fit_on: str) -> pd.DataFrame:
             "auc_gain": 100.0 * (ours["auc"] - raw["auc"]),
             "hits_gain": 100.0 * (ours["hits@20"] - raw["hits@20"]),
         }
+    )
+
+
+def _means(records: pd.DataFrame, fit_on: str) -> pd.DataFrame:
+    chosen = records[
+        (records["part"] == "test") & (records["fit_on"] == fit_on) & records["metric"].isin(METRICS)
+    ]
+    return chosen.pivot_table(
+        index=[*TRAINING, "calibrator"], columns="metric", values="value", aggfunc="mean"
     )
 
 
