@@ -137,10 +137,13 @@ class SubgraphExtractor:
                     sizes[:, part],
                 )
 
-    def fitting(self, pairs: Tensor) -> int:
-        """How many of the first pairs share one batch; at least one, where there is one."""
+    def smallest(self, pairs: Tensor) -> Tensor:
+        """Those of the pairs with the smallest subgraphs that share one batch; one pair at least."""
         sources, targets = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
-        return next(self._split(self._sizes(sources, targets)), slice(0, 0)).stop
+        sizes = self._sizes(sources, targets)
+        order = np.argsort(_cost(sizes), kind="stable")
+        fitting = next(self._split(sizes[:, order]), slice(0, 0)).stop
+        return pairs[:, torch.from_numpy(order[:fitting]).to(pairs.device)]
 
     def _sizes(self, sources: IntArray, targets: IntArray) -> IntArray:
         """Nodes, arcs (two spare ones for insertion) and outside neighbours of each pair, [3, P]."""
@@ -152,8 +155,7 @@ class SubgraphExtractor:
         return sizes
 
     def _split(self, sizes: IntArray) -> Iterator[slice]:
-        cost = np.maximum(sizes[0], -(-sizes[1] // _ARCS_PER_NODE))
-        total = np.cumsum(cost)
+        total = np.cumsum(_cost(sizes))
         start = 0
         while start < total.size:
             spent = total[start - 1] if start else 0
@@ -187,6 +189,12 @@ class SubgraphExtractor:
         edge_index = torch.from_numpy(arcs[:, arcs[0] >= 0]).to(device)
         first = torch.from_numpy(node_start).to(device)
         return SubgraphBatch(chosen, torch.from_numpy(nodes).to(device), edge_index, first, first + 1)
+
+
+def _cost(sizes: IntArray) -> IntArray:
+    """What each pair takes of a batch's budget."""
+    cost: IntArray = np.maximum(sizes[0], -(-sizes[1] // _ARCS_PER_NODE))
+    return cost
 
 
 def _rows(graph: ToggleGraph) -> tuple[IntArray, IntArray, IntArray]:
@@ -269,7 +277,7 @@ def verify_khop(
 ) -> None:
     """Check on some pairs that the subgraphs of the untouched graph reproduce ``z = encode(x, edge_index)``.
 
-    With `one_batch` on as many of them as share a batch of the extractor.
+    With `one_batch` on those with the smallest subgraphs, as many as share a batch of the extractor.
 
     Raises
     ------
@@ -279,7 +287,7 @@ def verify_khop(
     step = max(1, pairs.size(1) // _NUM_VERIFIED)
     some = pairs[:, ::step][:, :_NUM_VERIFIED]
     if one_batch:
-        some = some[:, : extractor.fitting(some)]
+        some = extractor.smallest(some)
     nothing = torch.zeros(some.size(1), dtype=torch.bool, device=some.device)
     try:
         found = torch.cat(khop_endpoints(model, x, extractor, some, nothing, toggle=False))
