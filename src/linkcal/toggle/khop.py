@@ -123,9 +123,12 @@ class SubgraphExtractor:
         sources, targets = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
         inserted = insert.cpu().numpy() & toggle
         removed = ~insert.cpu().numpy() & toggle
+        own = self._own_arcs(pairs)
         for start in range(0, sources.size, _COUNT_BLOCK):
             block = slice(start, start + _COUNT_BLOCK)
             sizes = self._sizes(sources[block], targets[block])
+            added = inserted[block] * (2 if self.graph.undirected else 1)
+            sizes[1] += added - removed[block] * own[block]
             for part in self._split(sizes):
                 chosen = slice(start + part.start, start + part.stop)
                 yield self._extract(
@@ -145,13 +148,22 @@ class SubgraphExtractor:
         fitting = next(self._split(sizes[:, order]), slice(0, 0)).stop
         return pairs[:, torch.from_numpy(order[:fitting]).to(pairs.device)]
 
+    def _own_arcs(self, pairs: Tensor) -> IntArray:
+        """How many arcs of the graph a toggle of each pair removes, [L]."""
+        number = torch.zeros(pairs.size(1), dtype=torch.int64, device=pairs.device)
+        for source, target in (pairs, pairs.flip(0))[: 2 if self.graph.undirected else 1]:
+            found, position = self.graph.find(source, target)
+            repeated = self.graph.multiplicity
+            number += found if repeated is None else torch.where(found, repeated[position], 0)
+        own: IntArray = number.cpu().numpy()
+        return own
+
     def _sizes(self, sources: IntArray, targets: IntArray) -> IntArray:
-        """Nodes, arcs (two spare ones for insertion) and outside neighbours of each pair, [3, P]."""
+        """Nodes, arcs and outside neighbours of each pair in the graph as given, [3, P]."""
         sizes = np.empty((3, sources.size), dtype=np.int64)
         with numba_threads(self.workspace.shape[1]):
             count_subgraphs(sources, targets, self.num_hops, self.stamp, *self.workspace, *self.rows, *sizes)
         self.stamp += sources.size
-        sizes[1] += 2
         return sizes
 
     def _split(self, sizes: IntArray) -> Iterator[slice]:
@@ -177,8 +189,9 @@ class SubgraphExtractor:
         node_start = dummies + np.cumsum(sizes[0]) - sizes[0]
         arc_start = np.cumsum(sizes[1]) - sizes[1]
         # Dummies stand for the first source: any input that the model accepts will do.
-        nodes = np.full(dummies + sizes[0].sum(), sources[0], dtype=np.int64)
-        arcs = np.full((2, sizes[1].sum()), -1, dtype=np.int64)
+        nodes = np.empty(dummies + sizes[0].sum(), dtype=np.int64)
+        nodes[:dummies] = sources[0]
+        arcs = np.empty((2, sizes[1].sum()), dtype=np.int64)
         with numba_threads(self.workspace.shape[1]):
             fill_subgraphs(
                 sources, targets, removed, inserted, self.graph.undirected, self.num_hops, self.stamp,
@@ -186,7 +199,7 @@ class SubgraphExtractor:
             )  # fmt: skip
         self.stamp += sources.size
         device = self.graph.indptr.device
-        edge_index = torch.from_numpy(arcs[:, arcs[0] >= 0]).to(device)
+        edge_index = torch.from_numpy(arcs).to(device)
         first = torch.from_numpy(node_start).to(device)
         return SubgraphBatch(chosen, torch.from_numpy(nodes).to(device), edge_index, first, first + 1)
 
