@@ -198,7 +198,7 @@ class ToggleEngine:
         positions = None if known.positions is None else known.positions(self.x)
         self.z, caches = forward_with_cache(known.layers, self.graph, features, positions)
         self.num_hops = len(known.layers)
-        # The check costs far less than the pass that it replaces: at most an eighth of the nodes, or one pair.
+        # The check costs far less than the pass that it replaces: an eighth of its nodes at most, or a pair.
         most = min(self.max_batch_nodes, max(1, self.graph.num_nodes // 8), MOST_CHECKED)
         extractor = SubgraphExtractor(self.graph, self.num_hops, most)
         try:
