@@ -13,7 +13,7 @@ from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN
 from linkcal.toggle import toggle_edges
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.khop import SubgraphExtractor
+from linkcal.toggle.subgraphs import SubgraphExtractor
 
 from .cases import MODELS, assert_equals_naive, assert_same, build_case, features, seeded, toggle_cases
 
