@@ -13,7 +13,7 @@ from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN
 from linkcal.toggle import toggle_edges
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.khop import SubgraphExtractor
+from linkcal.toggle.subgraphs import SubgraphExtractor
 
 from .cases import MODELS, assert_equals_naive, assert_same, build_case, features, seeded, toggle_cases
 
@@ -169,6 +169,35 @@ def test_batches_keep_to_their_budget():
     assert len(batches) > 1
     assert all(batch.nodes.numel() <= 100 + most for batch in batches if batch.source.numel() > 1)
     assert sum(batch.source.numel() for batch in batches) == pairs.size(1)
+
+
+def test_arcs_are_counted_exactly():
+    """Repeated and one-way arcs, toggled: every column of a batch is an arc of it."""
+    case = build_case(20, ["random", "star"], 5, undirected=False, loops=True, repeats=True)
+    graph = ToggleGraph.from_edge_index(case.edge_index, 20, undirected=False)
+    insert = ~graph.contains(case.pairs)
+    assert insert.any()
+    assert not insert.all()
+    for pair in range(case.pairs.size(1)):
+        one, state = case.pairs[:, pair : pair + 1], insert[pair : pair + 1]
+        ((before,), (after,)) = (
+            tuple(SubgraphExtractor(graph, 2).batches(one, state, toggle=toggle)) for toggle in (False, True)
+        )
+        own = (case.edge_index == one).all(dim=0).sum()
+        assert after.edge_index.size(1) - before.edge_index.size(1) == (1 if state else -own)
+        for batch in (before, after):
+            assert batch.edge_index.min() >= 0
+            assert batch.edge_index.max() < batch.nodes.numel()
+
+
+def test_the_smallest_subgraphs_are_found():
+    """A star and a path: a pair of the path sees fewer nodes than one of the star's leaves."""
+    star, line = torch.arange(1, 30), torch.arange(30, 39)
+    joined = torch.cat([torch.stack([torch.zeros_like(star), star]), torch.stack([line, line + 1])], dim=1)
+    graph = ToggleGraph.from_edge_index(torch.cat([joined, joined.flip(0)], dim=1), 40, undirected=True)
+    pairs = torch.tensor([[1, 34, 3, 30], [2, 36, 4, 31]])
+    assert SubgraphExtractor(graph, 2, 12).smallest(pairs).tolist() == [[30, 34], [31, 36]]
+    assert SubgraphExtractor(graph, 2, 1).smallest(pairs).tolist() == [[30], [31]]
 
 
 # --- what it must not be used for -------------------------------------------------------------------------

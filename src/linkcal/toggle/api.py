@@ -11,10 +11,10 @@ from linkcal._validation import check_choice, check_edge_index, check_positive_i
 from linkcal.models import DecodeReturns, PairPredictor, as_link_predictor
 from linkcal.toggle.checks import check_pairs, check_weights
 from linkcal.toggle.engine import METHODS, Method, ToggleEngine
-from linkcal.toggle.khop import MAX_BATCH_NODES
 from linkcal.toggle.output import OutputArrays
 from linkcal.toggle.pairwise import PairwiseToggle
 from linkcal.toggle.result import ToggledEmbeddings
+from linkcal.toggle.subgraphs import MAX_BATCH_NODES
 
 __all__ = ["BLOCK_SIZE", "METHODS", "Method", "iter_toggled", "toggle_edges"]
 

@@ -10,20 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from linkcal.exceptions import UnsupportedModelError
-from linkcal.models import LinkPredictor, link_embedding_of, unwrap_link_predictor
+from linkcal.models import unwrap_link_predictor
 from linkcal.toggle.cache import LayerCache, forward_with_cache
 from linkcal.toggle.deep import CompiledToggle, DeepToggle, compiled_toggle
 from linkcal.toggle.delta import delta_endpoints
+from linkcal.toggle.embedding import embed_and_score
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.khop import (
-    SubgraphExtractor,
-    khop_endpoints,
-    refuse_global,
-    verify_khop,
-)
+from linkcal.toggle.khop import khop_endpoints, refuse_global, verify_khop
 from linkcal.toggle.naive import encode, naive_endpoints
+from linkcal.toggle.packing import empty_rows
 from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse_stateful
 from linkcal.toggle.result import ToggledEmbeddings
+from linkcal.toggle.subgraphs import SubgraphExtractor
 from linkcal.toggle.watching import evaluating, watching_messages
 
 __all__ = ["METHODS", "Method", "ToggleEngine"]
@@ -32,6 +30,9 @@ __all__ = ["METHODS", "Method", "ToggleEngine"]
 #: each arc down, twice, where sums over rows of neighbours need none. Below, a whole pass costs no more than
 #: the check on subgraphs, and says more.
 LARGE_MESSAGES = 1 << 22
+
+#: Nodes of the subgraphs that stand for such a pass: layers that differ from the model's differ on any pair.
+MOST_CHECKED = 1 << 10
 
 Method = Literal["auto", "naive", "fast", "delta", "khop"]
 #: Values of the argument `method`.
@@ -132,7 +133,7 @@ class ToggleEngine:
         """
         num_nodes = self.z.size(0)
         if self._table.size(0) < num_nodes + 2 * number:
-            self._table = self.z.new_empty(num_nodes + 2 * number, self.z.size(1))
+            self._table = empty_rows(num_nodes + 2 * number, self.z.size(1), self.z)
             self._table[:num_nodes] = self.z
             self.z = self._table[:num_nodes]
         return self._table[: num_nodes + 2 * number]
@@ -195,8 +196,8 @@ class ToggleEngine:
         positions = None if known.positions is None else known.positions(self.x)
         self.z, caches = forward_with_cache(known.layers, self.graph, features, positions)
         self.num_hops = len(known.layers)
-        # The check costs far less than the pass that it replaces: an eighth of the nodes, or one pair.
-        most = min(self.max_batch_nodes, max(1, self.graph.num_nodes // 8))
+        # The check costs far less than the pass that it replaces: an eighth of its nodes at most, or a pair.
+        most = min(self.max_batch_nodes, max(1, self.graph.num_nodes // 8), MOST_CHECKED)
         extractor = SubgraphExtractor(self.graph, self.num_hops, most)
         try:
             verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z), one_batch=True)
@@ -265,13 +266,3 @@ def _joined(endpoints: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Tog
         out[: first.size(0)], out[first.size(0) :] = first, second
 
     return write
-
-
-def embed_and_score(model: nn.Module, rows: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Link embeddings [L, d] and logits [L] of pairs [2, L] of `rows`."""
-    h = link_embedding_of(model, rows, index)
-    known = isinstance(model, LinkPredictor) and type(model).decode is LinkPredictor.decode
-    if known and "decode" not in vars(model):
-        return h, model.head(h)  # type: ignore[operator]  # what decode would do, without embedding the pairs again
-    logit: Tensor = model.decode(rows, index)  # type: ignore[operator]
-    return h, logit

@@ -10,46 +10,23 @@ anything is toggled the untouched graph is run through the same extraction for s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
-from linkcal._threads import numba_threads
 from linkcal.exceptions import UnsupportedModelError
-from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.khop_kernel import count_subgraphs, fill_subgraphs
+from linkcal.toggle.subgraphs import SubgraphExtractor
 
-__all__ = [
-    "MAX_BATCH_NODES",
-    "SubgraphBatch",
-    "SubgraphExtractor",
-    "khop_endpoints",
-    "refuse_global",
-    "verify_khop",
-]
+__all__ = ["khop_endpoints", "refuse_global", "verify_khop"]
 
-#: Nodes in one batch of subgraphs unless the caller says otherwise.
-MAX_BATCH_NODES = 1 << 14
-#: Arcs of a batch may be this many times its nodes: an arc carries two indices and one message.
-_ARCS_PER_NODE = 16
 #: Pairs whose untouched embeddings are compared with ``encode`` before the method is trusted.
 _NUM_VERIFIED = 16
-#: Pairs whose sizes are counted at once.
-_COUNT_BLOCK = 1 << 16
 
 #: Modules that mix all nodes of the graph.
 _GLOBAL = (
     pyg.GraphNorm, pyg.PairNorm, pyg.InstanceNorm, pyg.GraphSizeNorm, pyg.MeanSubtractionNorm,
     pyg.DiffGroupNorm, pyg.TopKPooling, pyg.SAGPooling, pyg.ASAPooling, pyg.MemPooling, nn.InstanceNorm1d,
 )  # fmt: skip
-
-IntArray = NDArray[np.int64]
 
 
 def refuse_global(model: nn.Module) -> None:
@@ -72,126 +49,6 @@ def refuse_global(model: nn.Module) -> None:
                 f"model must not mix all nodes for method 'khop', got {type(module).__name__} at "
                 f"{name or 'the top'!r}; use method='naive'"
             )
-
-
-@dataclass(frozen=True, eq=False)
-class SubgraphBatch:
-    """Disjoint subgraphs of P consecutive pairs.
-
-    Parameters
-    ----------
-    pairs : slice
-        Which pairs.
-    nodes : Tensor [M], int64
-        The graph's node behind each subgraph node.
-    edge_index : Tensor [2, A], int64
-    source, target : Tensor [P], int64
-        Subgraph nodes of the endpoints.
-    """
-
-    pairs: slice
-    nodes: Tensor
-    edge_index: Tensor
-    source: Tensor
-    target: Tensor
-
-
-class SubgraphExtractor:
-    """Batches of subgraphs around pairs of one graph.
-
-    Parameters
-    ----------
-    graph : ToggleGraph
-    num_hops : int
-        L, the number of message-passing layers.
-    max_batch_nodes : int
-        Bound on the nodes of a batch (and, times 16, on its arcs); a single pair may exceed it.
-    """
-
-    def __init__(self, graph: ToggleGraph, num_hops: int, max_batch_nodes: int = MAX_BATCH_NODES) -> None:
-        reverse = graph.transposed()
-        self.graph = graph
-        self.num_hops = num_hops
-        self.max_batch_nodes = max_batch_nodes
-        self.rows = (*_rows(graph), *_rows(reverse), graph.self_loops.cpu().numpy(), not graph.undirected)
-        # One row per thread: marks, local numbers, queue. Marks hold the stamp of the pair that set them.
-        self.workspace = np.full((3, max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int64)
-        self.stamp = 0
-
-    def batches(self, pairs: Tensor, insert: Tensor, *, toggle: bool = True) -> Iterator[SubgraphBatch]:
-        """Subgraphs with each pair's own edge inserted or removed, or as given if not `toggle`."""
-        sources, targets = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
-        inserted = insert.cpu().numpy() & toggle
-        removed = ~insert.cpu().numpy() & toggle
-        for start in range(0, sources.size, _COUNT_BLOCK):
-            block = slice(start, start + _COUNT_BLOCK)
-            sizes = self._sizes(sources[block], targets[block])
-            for part in self._split(sizes):
-                chosen = slice(start + part.start, start + part.stop)
-                yield self._extract(
-                    chosen,
-                    sources[chosen],
-                    targets[chosen],
-                    removed[chosen],
-                    inserted[chosen],
-                    sizes[:, part],
-                )
-
-    def fitting(self, pairs: Tensor) -> int:
-        """How many of the first pairs share one batch; at least one, where there is one."""
-        sources, targets = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
-        return next(self._split(self._sizes(sources, targets)), slice(0, 0)).stop
-
-    def _sizes(self, sources: IntArray, targets: IntArray) -> IntArray:
-        """Nodes, arcs (two spare ones for insertion) and outside neighbours of each pair, [3, P]."""
-        sizes = np.empty((3, sources.size), dtype=np.int64)
-        with numba_threads(self.workspace.shape[1]):
-            count_subgraphs(sources, targets, self.num_hops, self.stamp, *self.workspace, *self.rows, *sizes)
-        self.stamp += sources.size
-        sizes[1] += 2
-        return sizes
-
-    def _split(self, sizes: IntArray) -> Iterator[slice]:
-        cost = np.maximum(sizes[0], -(-sizes[1] // _ARCS_PER_NODE))
-        total = np.cumsum(cost)
-        start = 0
-        while start < total.size:
-            spent = total[start - 1] if start else 0
-            stop = int(np.searchsorted(total, spent + self.max_batch_nodes, side="right"))
-            stop = max(stop, start + 1)
-            yield slice(start, stop)
-            start = stop
-
-    def _extract(
-        self,
-        chosen: slice,
-        sources: IntArray,
-        targets: IntArray,
-        removed: Any,
-        inserted: Any,
-        sizes: IntArray,
-    ) -> SubgraphBatch:
-        dummies = int(sizes[2].max())
-        node_start = dummies + np.cumsum(sizes[0]) - sizes[0]
-        arc_start = np.cumsum(sizes[1]) - sizes[1]
-        # Dummies stand for the first source: any input that the model accepts will do.
-        nodes = np.full(dummies + sizes[0].sum(), sources[0], dtype=np.int64)
-        arcs = np.full((2, sizes[1].sum()), -1, dtype=np.int64)
-        with numba_threads(self.workspace.shape[1]):
-            fill_subgraphs(
-                sources, targets, removed, inserted, self.graph.undirected, self.num_hops, self.stamp,
-                *self.workspace, *self.rows, node_start, arc_start, nodes, arcs,
-            )  # fmt: skip
-        self.stamp += sources.size
-        device = self.graph.indptr.device
-        edge_index = torch.from_numpy(arcs[:, arcs[0] >= 0]).to(device)
-        first = torch.from_numpy(node_start).to(device)
-        return SubgraphBatch(chosen, torch.from_numpy(nodes).to(device), edge_index, first, first + 1)
-
-
-def _rows(graph: ToggleGraph) -> tuple[IntArray, IntArray, IntArray]:
-    multiplicity = torch.ones_like(graph.senders) if graph.multiplicity is None else graph.multiplicity
-    return graph.indptr.cpu().numpy(), graph.senders.cpu().numpy(), multiplicity.cpu().numpy()
 
 
 class _RowBuffer:
@@ -269,7 +126,7 @@ def verify_khop(
 ) -> None:
     """Check on some pairs that the subgraphs of the untouched graph reproduce ``z = encode(x, edge_index)``.
 
-    With `one_batch` on as many of them as share a batch of the extractor.
+    With `one_batch` on those with the smallest subgraphs, as many as share a batch of the extractor.
 
     Raises
     ------
@@ -279,7 +136,7 @@ def verify_khop(
     step = max(1, pairs.size(1) // _NUM_VERIFIED)
     some = pairs[:, ::step][:, :_NUM_VERIFIED]
     if one_batch:
-        some = some[:, : extractor.fitting(some)]
+        some = extractor.smallest(some)
     nothing = torch.zeros(some.size(1), dtype=torch.bool, device=some.device)
     try:
         found = torch.cat(khop_endpoints(model, x, extractor, some, nothing, toggle=False))

@@ -133,7 +133,7 @@ def fill_subgraphs(
     nodes : int64 [M]
         Written from ``node_start[0]`` on: the graph's node behind each subgraph node, endpoints first.
     arcs : int64 [2, A]
-        Written; columns that stay unused hold -1 on entry and keep it.
+        Written, all of it: as many columns as the subgraphs have arcs after their toggles.
     The other parameters are those of :func:`count_subgraphs`.
     """
     threads = all_marks.shape[0]

@@ -1,0 +1,168 @@
+"""Batches of the subgraphs around pairs that the fallback runs a model on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from linkcal._threads import numba_threads
+from linkcal.toggle.graph import ToggleGraph
+from linkcal.toggle.khop_kernel import count_subgraphs, fill_subgraphs
+
+__all__ = ["MAX_BATCH_NODES", "SubgraphBatch", "SubgraphExtractor"]
+
+#: Nodes in one batch of subgraphs unless the caller says otherwise.
+MAX_BATCH_NODES = 1 << 14
+#: Arcs of a batch may be this many times its nodes: an arc carries two indices and one message.
+_ARCS_PER_NODE = 16
+#: Pairs whose sizes are counted at once.
+_COUNT_BLOCK = 1 << 16
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class SubgraphBatch:
+    """Disjoint subgraphs of P consecutive pairs.
+
+    Parameters
+    ----------
+    pairs : slice
+        Which pairs.
+    nodes : Tensor [M], int64
+        The graph's node behind each subgraph node.
+    edge_index : Tensor [2, A], int64
+    source, target : Tensor [P], int64
+        Subgraph nodes of the endpoints.
+    """
+
+    pairs: slice
+    nodes: Tensor
+    edge_index: Tensor
+    source: Tensor
+    target: Tensor
+
+
+class SubgraphExtractor:
+    """Batches of subgraphs around pairs of one graph.
+
+    Parameters
+    ----------
+    graph : ToggleGraph
+    num_hops : int
+        L, the number of message-passing layers.
+    max_batch_nodes : int
+        Bound on the nodes of a batch (and, times 16, on its arcs); a single pair may exceed it.
+    """
+
+    def __init__(self, graph: ToggleGraph, num_hops: int, max_batch_nodes: int = MAX_BATCH_NODES) -> None:
+        reverse = graph.transposed()
+        self.graph = graph
+        self.num_hops = num_hops
+        self.max_batch_nodes = max_batch_nodes
+        self.rows = (*_rows(graph), *_rows(reverse), graph.self_loops.cpu().numpy(), not graph.undirected)
+        # One row per thread: marks, local numbers, queue. Marks hold the stamp of the pair that set them.
+        self.workspace = np.full((3, max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int64)
+        self.stamp = 0
+
+    def batches(self, pairs: Tensor, insert: Tensor, *, toggle: bool = True) -> Iterator[SubgraphBatch]:
+        """Subgraphs with each pair's own edge inserted or removed, or as given if not `toggle`."""
+        sources, targets = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
+        inserted = insert.cpu().numpy() & toggle
+        removed = ~insert.cpu().numpy() & toggle
+        own = self._own_arcs(pairs)
+        for start in range(0, sources.size, _COUNT_BLOCK):
+            block = slice(start, start + _COUNT_BLOCK)
+            sizes = self._sizes(sources[block], targets[block])
+            added = inserted[block] * (2 if self.graph.undirected else 1)
+            sizes[1] += added - removed[block] * own[block]
+            for part in self._split(sizes):
+                chosen = slice(start + part.start, start + part.stop)
+                yield self._extract(
+                    chosen,
+                    sources[chosen],
+                    targets[chosen],
+                    removed[chosen],
+                    inserted[chosen],
+                    sizes[:, part],
+                )
+
+    def smallest(self, pairs: Tensor) -> Tensor:
+        """Those of the pairs with the smallest subgraphs that share one batch; one pair at least."""
+        sources, targets = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
+        sizes = self._sizes(sources, targets)
+        order = np.argsort(_cost(sizes), kind="stable")
+        fitting = next(self._split(sizes[:, order]), slice(0, 0)).stop
+        return pairs[:, torch.from_numpy(order[:fitting]).to(pairs.device)]
+
+    def _own_arcs(self, pairs: Tensor) -> IntArray:
+        """How many arcs of the graph a toggle of each pair removes, [L]."""
+        number = torch.zeros(pairs.size(1), dtype=torch.int64, device=pairs.device)
+        for source, target in (pairs, pairs.flip(0))[: 2 if self.graph.undirected else 1]:
+            found, position = self.graph.find(source, target)
+            repeated = self.graph.multiplicity
+            number += found if repeated is None else torch.where(found, repeated[position], 0)
+        own: IntArray = number.cpu().numpy()
+        return own
+
+    def _sizes(self, sources: IntArray, targets: IntArray) -> IntArray:
+        """Nodes, arcs and outside neighbours of each pair in the graph as given, [3, P]."""
+        sizes = np.empty((3, sources.size), dtype=np.int64)
+        with numba_threads(self.workspace.shape[1]):
+            count_subgraphs(sources, targets, self.num_hops, self.stamp, *self.workspace, *self.rows, *sizes)
+        self.stamp += sources.size
+        return sizes
+
+    def _split(self, sizes: IntArray) -> Iterator[slice]:
+        total = np.cumsum(_cost(sizes))
+        start = 0
+        while start < total.size:
+            spent = total[start - 1] if start else 0
+            stop = int(np.searchsorted(total, spent + self.max_batch_nodes, side="right"))
+            stop = max(stop, start + 1)
+            yield slice(start, stop)
+            start = stop
+
+    def _extract(
+        self,
+        chosen: slice,
+        sources: IntArray,
+        targets: IntArray,
+        removed: Any,
+        inserted: Any,
+        sizes: IntArray,
+    ) -> SubgraphBatch:
+        dummies = int(sizes[2].max())
+        node_start = dummies + np.cumsum(sizes[0]) - sizes[0]
+        arc_start = np.cumsum(sizes[1]) - sizes[1]
+        # Dummies stand for the first source: any input that the model accepts will do.
+        nodes = np.empty(dummies + sizes[0].sum(), dtype=np.int64)
+        nodes[:dummies] = sources[0]
+        arcs = np.empty((2, sizes[1].sum()), dtype=np.int64)
+        with numba_threads(self.workspace.shape[1]):
+            fill_subgraphs(
+                sources, targets, removed, inserted, self.graph.undirected, self.num_hops, self.stamp,
+                *self.workspace, *self.rows, node_start, arc_start, nodes, arcs,
+            )  # fmt: skip
+        self.stamp += sources.size
+        device = self.graph.indptr.device
+        edge_index = torch.from_numpy(arcs).to(device)
+        first = torch.from_numpy(node_start).to(device)
+        return SubgraphBatch(chosen, torch.from_numpy(nodes).to(device), edge_index, first, first + 1)
+
+
+def _cost(sizes: IntArray) -> IntArray:
+    """What each pair takes of a batch's budget."""
+    cost: IntArray = np.maximum(sizes[0], -(-sizes[1] // _ARCS_PER_NODE))
+    return cost
+
+
+def _rows(graph: ToggleGraph) -> tuple[IntArray, IntArray, IntArray]:
+    multiplicity = torch.ones_like(graph.senders) if graph.multiplicity is None else graph.multiplicity
+    return graph.indptr.cpu().numpy(), graph.senders.cpu().numpy(), multiplicity.cpu().numpy()
