@@ -50,7 +50,9 @@ def main() -> None:
         [
             "# Toggling every pair, by depth",
             "",
-            "`python benchmarks/toggle_depth.py --out benchmarks/results/toggle_depth.md`",
+            f"`python benchmarks/toggle_depth.py --graphs {' '.join(options.graphs)} --models "
+            f"{' '.join(options.models)} --depths {' '.join(map(str, options.depths))} --repeats "
+            f"{options.repeats}`",
             "",
             f"All edges and as many non-edges; hidden {HIDDEN}, out {OUT}, float32, {THREADS} threads. "
             f"~ marks times extrapolated from a sample of pairs. Medians of {options.repeats}; all methods "
