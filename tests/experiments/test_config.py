@@ -23,7 +23,7 @@ def test_unknown_key_is_an_error():
     [
         ({"model": "gat"}, "model must be one of"),
         ({"preset": "papers"}, "did you mean 'paper'"),
-        ({"fit_on": "test"}, "fit_on must be one of val, train-loo, train"),
+        ({"fit_on": "test"}, "fit_on must be one of val, stacked, train-loo, train"),
         ({"seed": -1}, "seed must be a whole number >= 0"),
         ({"epochs": 0}, "epochs must be a whole number >= 1"),
         ({"val_fraction": 1.0}, r"val_fraction must be in \(0, 1\)"),

@@ -90,7 +90,7 @@ def test_train_protocols_differ_by_the_own_edge_of_positives_only(trained_gcn, s
 
 
 def test_unknown_protocol(trained_gcn, small_split):
-    with pytest.raises(InputError, match="fit_on must be one of val, train-loo, train; got 'test'"):
+    with pytest.raises(InputError, match="fit_on must be one of val, stacked, train-loo, train; got 'test'"):
         calibration_links(trained_gcn, small_split, "test")
 
 
