@@ -70,7 +70,10 @@ def test_list_of_everything(cli):
     [
         (("--dataset", "coraa"), "did you mean 'cora'"),
         (("--dataset", "simulated", "--model", "vgea"), "did you mean 'vgae'"),
-        (("--dataset", "simulated", "--fit-on", "test"), "fit_on must be one of val, stacked, train-loo, train"),
+        (
+            ("--dataset", "simulated", "--fit-on", "test"),
+            "fit_on must be one of val, stacked, train-loo, train",
+        ),
         (("--dataset", "simulated", "--seed", "-3"), "seed must be a whole number >= 0"),
         (("--dataset", "simulated", "--epochs", "0"), "epochs must be a whole number >= 1"),
         (("--dataset", "simulated", "--device", "tpu"), "device"),

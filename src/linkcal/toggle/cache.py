@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from linkcal.models.peg import arc_distance
 from linkcal.toggle.algebra import Layer, receiver_factor, sender_factor
 from linkcal.toggle.graph import ToggleGraph
+from linkcal.toggle.memory import empty_rows
 
 __all__ = ["LayerCache", "forward_with_cache", "sum_over_senders"]
 
@@ -115,7 +116,10 @@ def _layer_cache(
     counted = layer.kind == "mean"
     degree = graph.in_degree(weighted=not counted).double()
     degree += (graph.self_loops if counted else self_loop).double()
-    sent = sender_factor(layer.kind, degree, message.dtype)[:, None] * message
+    sent = message
+    if layer.kind == "gcn":  # else the factor is 1
+        sent = empty_rows(*message.shape, message)
+        torch.mul(message, sender_factor(layer.kind, degree, message.dtype)[:, None], out=sent)
     arc_factor, loop_factor = _arc_factors(layer, graph, positions)
     aggregate = sum_over_senders(graph, sent, arc_factor)
     looped = self_loop if loop_factor is None else self_loop * loop_factor

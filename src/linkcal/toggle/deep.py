@@ -127,7 +127,6 @@ class DeepToggle:
     def _record(self, widest: int) -> Array:
         rooted = any(cache.root is not None for cache in self.caches)
         size = (len(self.caches), self.graph.num_nodes, 3 if rooted else 2, widest)
-        # NumPy asks the system for huge pages, torch does not.
         record = np.empty(size, self.caches[0].pre.numpy().dtype)
         for place, cache in zip(torch.from_numpy(record), self.caches, strict=True):
             for part, values in enumerate((cache.message, cache.aggregate, cache.root)):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from linkcal._threads import numba_threads
 from linkcal.models import LinkPredictor, link_embedding_of
-from linkcal.toggle.packing import empty_rows
+from linkcal.toggle.memory import empty_rows
 
 __all__ = ["embed_and_score"]
 

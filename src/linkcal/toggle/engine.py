@@ -17,8 +17,8 @@ from linkcal.toggle.delta import delta_endpoints
 from linkcal.toggle.embedding import embed_and_score
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.khop import khop_endpoints, refuse_global, verify_khop
+from linkcal.toggle.memory import empty_rows
 from linkcal.toggle.naive import encode, naive_endpoints
-from linkcal.toggle.packing import empty_rows
 from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse_stateful
 from linkcal.toggle.result import ToggledEmbeddings
 from linkcal.toggle.subgraphs import SubgraphExtractor

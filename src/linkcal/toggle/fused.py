@@ -17,6 +17,7 @@ from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.kernel import base_sums, toggle_pairs
 from linkcal.toggle.kernel_arrays import AGGREGATE, BASE, GCN, MEAN, MESSAGE, SUM, Kernel, Pairs
+from linkcal.toggle.memory import at_hand
 from linkcal.toggle.packing import PackedSteps, after_shift, as_array
 from linkcal.toggle.pair_rows import arc_change
 from linkcal.toggle.plan_kernel import both_directions, sort_pairs
@@ -115,16 +116,18 @@ class CompiledToggle:
             depth,
             self.weighted,
             *self._rows(),
-            degree=as_array(first.degree),
-            factors=as_array(
-                torch.stack(
-                    [
-                        receiver_factor(kind, first.degree, seen.dtype),
-                        sender_factor(kind, first.degree, seen.dtype),
-                        _looped(first),
-                        _looped(last),
-                    ],
-                    dim=1,
+            degree=at_hand(as_array(first.degree)),
+            factors=at_hand(
+                as_array(
+                    torch.stack(
+                        [
+                            receiver_factor(kind, first.degree, seen.dtype),
+                            sender_factor(kind, first.degree, seen.dtype),
+                            _looped(first),
+                            _looped(last),
+                        ],
+                        dim=1,
+                    )
                 )
             ),
             seen=as_array(seen),
@@ -148,8 +151,6 @@ class CompiledToggle:
         if first.layer.kind != "gcn":
             bases = min(bases, 1)
         rows = BASE + bases + (first.root is not None)
-        # NumPy asks the system for huge pages, torch does not. Rows are read in no order: with ordinary pages
-        # most reads of a large record would have to look up their page in memory, too.
         empty = np.empty((self.graph.num_nodes, rows, channels), first.pre.numpy().dtype)
         record = torch.from_numpy(empty)
         width = first.pre.size(1)
@@ -165,7 +166,7 @@ class CompiledToggle:
         indptr, senders = graph.indptr.numpy(), graph.senders.numpy()
         if not self.weighted:
             nothing = np.empty(0, dtype)
-            return indptr, senders.astype(np.int32), nothing, nothing
+            return at_hand(indptr), senders.astype(np.int32), nothing, nothing
         starts, nodes, arriving, leaving = both_directions(indptr, senders)
         arrive, leave = (
             weight[place].astype(dtype)
@@ -242,15 +243,16 @@ class CompiledToggle:
             return
         if self.kernel.kind != GCN:
             base = np.zeros_like(base)  # nothing moves, so there is one for all changes
-        # One look for all changes; the first row takes the nodes that need none (base -1).
-        asked = np.zeros((4, self.graph.num_nodes), dtype=np.bool_)
-        asked.reshape(-1)[(base + np.int64(1)) * self.graph.num_nodes + nodes] = True
-        missing = asked[1:] & ~self.has_base
+        # Of the nodes asked for, not of all there are: a graph may have far more than a block. Base -1, which
+        # needs no sum, reads the last row here.
+        missing = (base >= 0) & ~self.has_base[base, nodes]
         for index, change in enumerate(self.changes):
-            chosen = np.flatnonzero(missing[index])
-            if chosen.size:
-                base_sums(self.kernel, chosen, index, change)
-        self.has_base |= missing
+            asked = nodes[missing & (base == index)]
+            if asked.size:
+                flags = np.zeros(self.graph.num_nodes, dtype=np.bool_)
+                flags[asked] = True
+                base_sums(self.kernel, np.flatnonzero(flags), index, change)
+                self.has_base[index, asked] = True
 
 
 def _slim(cache: LayerCache) -> LayerCache:

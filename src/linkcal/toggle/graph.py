@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from linkcal._threads import numba_threads
 from linkcal.exceptions import InputError
 from linkcal.toggle.graph_kernel import find_arcs, opposite_arcs, sort_arcs
+from linkcal.toggle.memory import at_hand
 
 __all__ = ["ToggleGraph"]
 
@@ -67,7 +69,7 @@ class ToggleGraph:
         graph = cls(
             num_nodes=num_nodes,
             indptr=indptr,
-            senders=source[order if counts.numel() == order.numel() else order[first[:-1]]],
+            senders=_taken(source, order if counts.numel() == order.numel() else order[first[:-1]]),
             multiplicity=None if counts.numel() == order.numel() else counts,
             self_loops=torch.bincount(source[is_loop], minlength=num_nodes),
             undirected=undirected,
@@ -150,10 +152,16 @@ class ToggleGraph:
         )
 
 
+def _taken(values: Tensor, index: Tensor) -> Tensor:
+    if values.device.type != "cpu":
+        return values[index]
+    out = torch.from_numpy(np.empty(index.numel(), dtype=np.int64))
+    return torch.index_select(values, 0, index, out=out)
+
+
 def _sort_compiled(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    arrays = sort_arcs(source.contiguous().numpy(), target.contiguous().numpy(), num_nodes)
-    order, first, indptr = (torch.from_numpy(array) for array in arrays)
-    return order, first, indptr
+    order, first, indptr = sort_arcs(source.contiguous().numpy(), target.contiguous().numpy(), num_nodes)
+    return torch.from_numpy(order), torch.from_numpy(first), torch.from_numpy(at_hand(indptr))
 
 
 def _sort_by_torch(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:

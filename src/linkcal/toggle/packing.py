@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 from linkcal.toggle.algebra import Elementwise, Step
 from linkcal.toggle.dense_kernel import MATRIX, STEP
 
-__all__ = ["PackedSteps", "after_shift", "as_array", "empty_rows"]
+__all__ = ["PackedSteps", "after_shift", "as_array"]
 
 Array = NDArray[Any]
 
@@ -68,15 +67,3 @@ def after_shift(step: Elementwise) -> tuple[Step, ...]:
 def as_array(values: Tensor) -> Array:
     """A tensor as a contiguous array; nothing is copied if it is one."""
     return values.detach().contiguous().numpy()
-
-
-def empty_rows(number: int, width: int, like: Tensor) -> Tensor:
-    """A new tensor [number, width] of the dtype and on the device of `like`, not filled.
-
-    On a CPU NumPy provides the memory: it asks the system for huge pages, torch does not. Rows that are
-    read or written in no order then need no look-up of their page in memory, and new ones cost less.
-    """
-    if like.device.type != "cpu" or like.dtype not in (torch.float32, torch.float64):
-        return like.new_empty(number, width)
-    dtype = np.float32 if like.dtype == torch.float32 else np.float64
-    return torch.from_numpy(np.empty((number, width), dtype))

@@ -12,6 +12,10 @@ __all__ = ["both_directions", "sort_pairs"]
 Array = Any
 
 
+# Bits of a digit when keys are sorted by counting.
+_DIGIT = 11
+_MASK = (1 << _DIGIT) - 1
+
 #: Cost of a pair beside that of one step along its shorter row.
 _PAIR_COST = 40
 
@@ -30,24 +34,45 @@ def sort_pairs(nodes: Array, indptr: Array, parts: int) -> tuple[Array, Array, A
     cuts : int64 [parts + 1]
         Bounds of consecutive parts of about equal cost.
     """
-    count, num_nodes = nodes.shape[1], indptr.size - 1
-    start = np.zeros(num_nodes + 1, np.int32)
-    second = np.empty(count, np.bool_)
+    count = nodes.shape[1]
+    second, longer = np.empty(count, np.bool_), np.empty(count, np.int32)
     for pair in range(count):
         u, v = nodes[0, pair], nodes[1, pair]
         second[pair] = indptr[v + 1] - indptr[v] > indptr[u + 1] - indptr[u]
-        start[(v if second[pair] else u) + 1] += 1
-    for node in range(num_nodes):
-        start[node + 1] += start[node]
-    order, swapped = np.empty(count, np.int64), np.empty(count, np.bool_)
+        longer[pair] = v if second[pair] else u
+    order, swapped = _counted(longer, indptr.size - 1), np.empty(count, np.bool_)
     ends = np.empty((2, count), np.int32)
-    for pair in range(count):
+    for item in range(count):
+        pair = order[item]
         side = int(second[pair])
-        item = start[nodes[side, pair]]
-        start[nodes[side, pair]] += 1
-        order[item], swapped[item] = pair, second[pair]
+        swapped[item] = second[pair]
         ends[0, item], ends[1, item] = nodes[side, pair], nodes[1 - side, pair]
     return order, ends, swapped, _equal_parts(ends[1], indptr, parts)
+
+
+@njit(cache=True)
+def _counted(keys: Array, size: int) -> Array:
+    """Stable order of keys in [0, size), int64, by counting.
+
+    Digit by digit, the lowest first, so that the counts stay in the fastest cache however many keys there
+    might be: a graph may have far more nodes than a block has pairs.
+    """
+    order = np.arange(keys.size)
+    shift = 0
+    while shift == 0 or (size - 1) >> shift > 0:
+        start = np.zeros((1 << _DIGIT) + 1, np.int64)
+        for item in order:
+            start[((keys[item] >> shift) & _MASK) + 1] += 1
+        for digit in range(1 << _DIGIT):
+            start[digit + 1] += start[digit]
+        sorted_order = np.empty_like(order)
+        for item in order:
+            digit = (keys[item] >> shift) & _MASK
+            sorted_order[start[digit]] = item
+            start[digit] += 1
+        order = sorted_order
+        shift += _DIGIT
+    return order
 
 
 @njit(cache=True)
