@@ -30,13 +30,16 @@ BARS = (
 )
 
 
-def trainings(records: pd.DataFrame, fit_on: str) -> pd.DataFrame:
+def trainings(records: pd.DataFrame, fit_on: str, others: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per training with what the bars ask.
 
-    Stacked, the others are fitted on the same validation links without a base, which they cannot use.
+    Stacked, the others are fitted on the same validation links without a base, which they cannot use; their
+    records may be others than ours, of the same trainings made anew.
     """
     values = _means(records, fit_on)
-    beside = _means(records, "val") if fit_on == "stacked" else values
+    beside = values
+    if fit_on == "stacked":
+        beside = _means(records if others is None else others, "val")
     ours, raw = values.xs(OURS, level="calibrator"), beside.xs(RAW, level="calibrator")
     raw = raw.loc[ours.index]
     others = beside[beside.index.get_level_values("calibrator") != OURS].groupby(level=TRAINING)
@@ -109,9 +112,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--store", type=Path, required=True, nargs="+", help="a sweep's stores or records")
     parser.add_argument("--fit-on", default="val")
+    parser.add_argument("--others", type=Path, nargs="+", help="records of the others, with --fit-on stacked")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    rows = trainings(read_records(*arguments.store), arguments.fit_on)
+    others = None if arguments.others is None else read_records(*arguments.others)
+    rows = trainings(read_records(*arguments.store), arguments.fit_on, others)
     lines = [
         f"# in-n-out-plus against the best of all others, fitted on {arguments.fit_on}",
         "",
