@@ -59,7 +59,7 @@ def load_kind_cell(dataset: str, model: str, seed: int, store: Path, trainings: 
     `trainings` is the store of a sweep: what it has is not trained again, what it lacks is added to it.
     """
     folder = store / "links" / f"{dataset}-{model}-{seed}"
-    if not folder.is_dir():
+    if not all((folder / f"{kind}-{part}.npz").is_file() for kind in NEGATIVE_KINDS for part in PARTS):
         job, place = job_for(dataset, model, seed), Store(trainings)
         if not place.has_training(job):
             with place.locked(job, wait=True):
@@ -85,4 +85,5 @@ def _score(job: TrainingJob, training: Path, folder: Path) -> None:
             pairs = split.part(part)
             scores = score_links(model, message, pairs)
             save_scores(scores, pairs.edge_label_index, unfinished / f"{kind}-{part}.npz")
+    shutil.rmtree(folder, ignore_errors=True)
     unfinished.rename(folder)

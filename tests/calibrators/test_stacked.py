@@ -105,6 +105,10 @@ def test_a_state_that_is_not_whole_changes_nothing(fitted):
         {name: value for name, value in fitted.get_state().items() if name != "base_.knots_"},
         own | {"base_." + name: value for name, value in narrow.get_state().items()},
         fitted.get_state() | {"terms_": fitted.terms_[:-1]},
+        fitted.get_state() | {"terms_": [[]] * 9},
+        fitted.get_state() | {"terms_": ["other", *fitted.terms_[1:]]},
+        fitted.get_state() | {"terms_": [*fitted.terms_[:-1], "logit"]},
+        fitted.get_state() | {3: 9},
     ):
         with pytest.raises(ArtifactError):
             copy.set_state(bad)
@@ -135,6 +139,24 @@ def test_labels_may_have_any_names():
     plain = StructuralCalibrator().fit(X, y, X_base=X_base, y_base=y_base)
     named = StructuralCalibrator().fit(X, names[y], X_base=X_base, y_base=names[y_base])
     np.testing.assert_array_equal(named.predict_proba(X), plain.predict_proba(X))
+
+
+def test_a_refused_fit_changes_nothing():
+    X, y = links(200, 0)
+    fitted = StructuralCalibrator().fit(X[:, :2], y)
+    before = fitted.decision_function(X[:, :2])
+    with pytest.raises(InputError):
+        fitted.fit(X, y, X_base=X, y_base=0 * y)
+    assert fitted.n_features_in_ == 2
+    np.testing.assert_array_equal(fitted.decision_function(X[:, :2]), before)
+
+
+def test_an_unfitted_one_can_be_refitted():
+    X, y = links(200, 0)
+    np.testing.assert_array_equal(
+        StructuralCalibrator().refitted(X, y).decision_function(X),
+        StructuralCalibrator().fit(X, y).decision_function(X),
+    )
 
 
 @pytest.mark.parametrize(

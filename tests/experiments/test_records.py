@@ -46,6 +46,8 @@ def test_an_export_may_hold_the_test_links_only(stores, tmp_path):
     for parts, message in (((), "parts must name val, test or both, got none"), (("all",), "got 'all'")):
         with pytest.raises(InputError, match=message):
             export_records(stores / "both", tmp_path / "b.csv.xz", parts=parts)
+    with pytest.raises(InputError, match="store must hold values of val, got none"):
+        export_records(tmp_path / "a.csv.xz", tmp_path / "b.csv.xz", parts=["val"])
     assert not (tmp_path / "b.csv.xz").exists()
 
 

@@ -11,6 +11,7 @@ from torch_geometric import nn as pyg
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN
+from linkcal.toggle import engine as toggle_engine_module
 from linkcal.toggle import toggle_edges
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.subgraphs import SubgraphExtractor
@@ -190,14 +191,32 @@ def test_arcs_are_counted_exactly():
             assert batch.edge_index.max() < batch.nodes.numel()
 
 
-def test_the_smallest_subgraphs_are_found():
-    """A star and a path: a pair of the path sees fewer nodes than one of the star's leaves."""
+def test_pairs_that_say_most_are_found():
+    """A star, a path and nodes alone: of the pairs that fit, those that see most; none that hears nothing."""
     star, line = torch.arange(1, 30), torch.arange(30, 39)
     joined = torch.cat([torch.stack([torch.zeros_like(star), star]), torch.stack([line, line + 1])], dim=1)
-    graph = ToggleGraph.from_edge_index(torch.cat([joined, joined.flip(0)], dim=1), 40, undirected=True)
-    pairs = torch.tensor([[1, 34, 3, 30], [2, 36, 4, 31]])
-    assert SubgraphExtractor(graph, 2, 12).smallest(pairs).tolist() == [[30, 34], [31, 36]]
-    assert SubgraphExtractor(graph, 2, 1).smallest(pairs).tolist() == [[30], [31]]
+    graph = ToggleGraph.from_edge_index(torch.cat([joined, joined.flip(0)], dim=1), 42, undirected=True)
+    pairs = torch.tensor([[1, 34, 3, 30, 40], [2, 36, 4, 31, 41]])
+    assert SubgraphExtractor(graph, 2, 12).telling(pairs).tolist() == [[34, 30], [36, 31]]
+    assert SubgraphExtractor(graph, 2, 35).telling(pairs).tolist() == [[1], [2]]
+    assert SubgraphExtractor(graph, 2, 1).telling(pairs).tolist() == [[30], [31]]
+    assert SubgraphExtractor(graph, 2, 12).telling(pairs[:, 4:]).size(1) == 0
+
+
+def test_a_pair_without_neighbours_does_not_vouch_for_a_model(monkeypatch):
+    """Layers that pass messages otherwise than their type says; the check must see a pair that hears some."""
+    monkeypatch.setattr(toggle_engine_module, "LARGE_MESSAGES", 0)
+    case = build_case(40, ["random", "clique", "twins"], 3, undirected=True, loops=False, repeats=False)
+    model = seeded(lambda: pyg.GAE(pyg.GraphSAGE(3, 4, 2, 3)), 0).double().eval()
+    for conv in model.encoder.convs:
+        conv.aggr_module = pyg.MaxAggregation()
+    alone, x = torch.tensor([[40], [41]]), features(42, 3, torch.float64)
+    for pairs in (torch.cat([case.pairs, alone], dim=1), torch.cat([alone, case.pairs], dim=1), alone):
+        toggled, naive = (
+            toggle_edges(model, x, case.edge_index, pairs, method=method) for method in ("auto", "naive")
+        )
+        assert toggled.method == "khop"
+        assert_same(toggled, naive)
 
 
 # --- what it must not be used for -------------------------------------------------------------------------

@@ -49,15 +49,21 @@ class Stacked(Calibrator):
             As for the other calibrators; also if only one of `X_base` and `y_base` is given, or `y_base` has
             not both labels of `y`.
         """
+        base = None
+        if X_base is not None or y_base is not None:
+            # On a clone: a fit that is refused must not leave this one half changed.
+            fresh: Self = clone(self)
+            fresh._check_fit(X, y, sample_weight)
+            base = fresh._fitted_base(X_base, y_base)
         X, y, weight = self._check_fit(X, y, sample_weight)
-        self.base_ = self._fitted_base(X_base, y_base)
+        self.base_ = base
         self._fit(X, y, weight)
         return self
 
     def refitted(self, X: Any, y: Any) -> Self:
         fresh: Self = clone(self)
         X, y, weight = fresh._check_fit(X, y, None)
-        fresh.base_ = self.base_
+        fresh.base_ = getattr(self, "base_", None)
         fresh._fit(X, y, weight)
         return fresh
 
@@ -67,8 +73,8 @@ class Stacked(Calibrator):
         return state | {_PREFIX + name: value for name, value in base.items()}
 
     def set_state(self, state: dict[str, Any]) -> Self:
-        base = {name.removeprefix(_PREFIX): state[name] for name in state if name.startswith(_PREFIX)}
-        own = {name: value for name, value in state.items() if not name.startswith(_PREFIX)}
+        own = {name: value for name, value in state.items() if not str(name).startswith(_PREFIX)}
+        base = {str(name).removeprefix(_PREFIX): state[name] for name in state if name not in own}
         new = clone(self).set_state(base) if base else None
         before = dict(self.__dict__)
         self.base_ = new
@@ -84,14 +90,12 @@ class Stacked(Calibrator):
             raise ValueError(f"a base of {self.base_.n_features_in_} columns under {self.n_features_in_}")
         super()._check_together()
 
-    def _fitted_base(self, X_base: Any, y_base: Any) -> Self | None:
-        if X_base is None and y_base is None:
-            return None
+    def _fitted_base(self, X_base: Any, y_base: Any) -> Self:
         if X_base is None or y_base is None:
             raise InputError("X_base and y_base must be given together, got only one of them")
         X, y = validated(self, X_base, y_base, reset=False)
         label = known_labels(y, len(X), self.classes_, "y_base")
         if label.min() == label.max():
-            raise InputError(f"y_base must hold both labels {self.classes_.tolist()}, got only {y[0]!r}")
+            raise InputError(f"y_base must hold both labels {self.classes_.tolist()}, got only {y[0]}")
         base: Self = clone(self)
         return base.fit(X, y)

@@ -57,7 +57,7 @@ class StructuralCalibrator(Stacked, Calibrator):
         Names of the terms: ``base`` if there is one, ``logit``, then the columns used
         (``linkcal.features.STRUCTURAL_COLUMNS``).
     columns_ : list of int
-        Their columns in X.
+        Their columns in X; the base has none.
     scale_ : ndarray of shape (c,)
         A column x enters as ``t = asinh(x / scale)``, with the median of |x|; 0 where it enters as it is.
     mean_, deviation_ : ndarray of shape (c,)
@@ -242,9 +242,14 @@ class StructuralCalibrator(Stacked, Calibrator):
             )
 
     def _check_together(self) -> None:
+        stacked = self.base_ is not None
+        if len({name for name in self.terms_ if isinstance(name, str)}) < len(self.terms_):
+            raise ValueError(f"terms_ {self.terms_}, which must be different names")
+        if self.terms_[:1] != [_BASE_TERM if stacked else "logit"]:
+            raise ValueError(f"terms_ {self.terms_} {'with' if stacked else 'without'} a base")
         c, m = len(self.terms_), len(self.knots_)
         shapes = {
-            "columns_": (c - (self.base_ is not None),),
+            "columns_": (c - stacked,),
             **dict.fromkeys(("scale_", "mean_", "deviation_"), (c,)),
             **dict.fromkeys(("knots_", "values_"), (m,)),
             "starts_": (c + 1,),

@@ -123,6 +123,7 @@ def export(
         for store in stores:
             if not store.is_dir():
                 raise InputError(f"--remeasure must be asked of folders with predictions, got {store}")
+        for store in stores:
             for folder in SweepStore(store).cells():
                 remeasure_cell(folder)
     number = export_records(stores[0], out, parts=part or MEASURED_PARTS, more=stores[1:])

@@ -104,6 +104,8 @@ def export_records(
         check_choice(part, "part", MEASURED_PARTS)
     frame = read_records(store, *more)
     frame = frame[frame["part"].isin(list(parts))]
+    if frame.empty:
+        raise InputError(f"store must hold values of {' or '.join(parts)}, got none")
     write_record_file(frame, target)
     return len(frame)
 

@@ -105,8 +105,9 @@ def toggle_edges(
     ``h_uv = psi(z_u, z_v)`` on A- (own edge absent) and ``h+_uv`` on A+ (present), arXiv 2403.04605,
     section 4. `docs/toggling.md` in the source repository derives the fast methods.
 
-    Memory beyond the graph, the model and the result: a few arrays [N, k] of hidden values (k the widest
-    layer) and a few [block_size, k]; for ``"delta"`` about 0.5 GB at k = 32 in float32 (arcs are held in
+    Memory beyond the graph, the model and the result: a few arrays [N, k] of hidden values for each layer (k
+    the widest one) and a few [block_size, k]; from three layers on up to eight rows of k per node of the
+    largest neighbourhood and thread; for ``"delta"`` about 0.5 GB at k = 32 in float32 (arcs are held in
     blocks of a million); for ``"khop"`` what the model itself takes on `max_batch_nodes` nodes and 16 times
     as many arcs, and 24 bytes per node and thread.
 

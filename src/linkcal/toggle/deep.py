@@ -19,7 +19,7 @@ from linkcal.toggle.fused import CompiledToggle, kernel_applies
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.kernel_arrays import GCN, MEAN, SUM
 from linkcal.toggle.packing import PackedSteps, as_array
-from linkcal.toggle.pair_rows import arc_change, arcs_per_pair
+from linkcal.toggle.pair_rows import arc_change, arcs_per_node
 from linkcal.toggle.plan_kernel import both_directions
 
 __all__ = ["CompiledToggle", "DeepToggle", "compiled_toggle", "deep_kernel_applies"]
@@ -63,8 +63,9 @@ class DeepToggle:
 
     def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
         self.caches, self.graph, self.insert_weight = list(caches), graph, insert_weight
-        # Only lengths of rows are read of it.
-        self.receivers = graph if graph.undirected else graph.transposed()
+        # Only lengths of rows are read of the graph's transpose.
+        receivers = graph if graph.undirected else graph.transposed()
+        self.cost = arcs_per_node(graph, receivers, len(self.caches))
         self.kernel = self._kernel()
         # The large arrays are in the kernel's record by now.
         self.caches = [_slim(cache) for cache in caches]
@@ -139,7 +140,7 @@ class DeepToggle:
         threads = self.slots.shape[0]
         # Pairs with a common first node read the same rows: one after the other they find them at hand.
         order = torch.argsort(pairs[0], stable=True)
-        cost = _PAIR_COST + arcs_per_pair(self.graph, self.receivers, pairs, len(self.caches))[order]
+        cost = _PAIR_COST + self.cost[pairs].sum(dim=0)[order]
         total = torch.cat([cost.new_zeros(1), torch.cumsum(cost, 0)])
         shares = total[-1] * torch.arange(threads + 1) // threads
         block = DeepPairs(

@@ -252,7 +252,7 @@ def _work(thread: int, slots: Array, kernel: DeepKernel, pairs: DeepPairs, out: 
         pair = order[item]
         _search(nodes[0, pair], nodes[1, pair], starts, neighbours, slot, ball, upto)
         if upto[-1] > held.shape[1]:
-            held = np.empty((4, 2 * upto[-1], widest), record.dtype)
+            held = np.empty((4, min(2 * upto[-1], slot.size), widest), record.dtype)
         moved, hidden = 2, 0
         for layer in range(depth):
             count = upto[radius[layer]]

@@ -31,7 +31,8 @@ __all__ = ["METHODS", "Method", "ToggleEngine"]
 #: the check on subgraphs, and says more.
 LARGE_MESSAGES = 1 << 22
 
-#: Nodes of the subgraphs that stand for such a pass: layers that differ from the model's differ on any pair.
+#: Nodes of the subgraphs that stand for such a pass: layers that differ from the model's differ on every pair
+#: whose nodes have several neighbours.
 MOST_CHECKED = 1 << 10
 
 Method = Literal["auto", "naive", "fast", "delta", "khop"]

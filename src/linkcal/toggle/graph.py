@@ -124,10 +124,12 @@ class ToggleGraph:
         return self.find(edge_label_index[0], edge_label_index[1])[0]
 
     def in_degree(self, *, weighted: bool = True) -> Tensor:
-        """What enters each node, self-loops left out, [N]: weights, or the number of arcs (int64)."""
+        """What enters each node but for self-loops, [N]: weights (float64), or the number of arcs (int64)."""
         values = self.arc_weights() if weighted else self.multiplicity
         if values is None:
             return self.indptr.diff()
+        if values.is_floating_point():
+            values = values.double()
         degree = torch.zeros(self.num_nodes, dtype=values.dtype, device=self.indptr.device)
         return degree.index_add_(0, self.receivers, values)
 

@@ -126,17 +126,20 @@ def verify_khop(
 ) -> None:
     """Check on some pairs that the subgraphs of the untouched graph reproduce ``z = encode(x, edge_index)``.
 
-    With `one_batch` on those with the smallest subgraphs, as many as share a batch of the extractor.
+    With `one_batch` on those with the largest subgraphs that share a batch of the extractor.
 
     Raises
     ------
     UnsupportedModelError
-        If they do not: the model sees more than `num_hops` hops, mixes all nodes, or draws at random.
+        If they do not: the model sees more than `num_hops` hops, mixes all nodes, or draws at random. With
+        `one_batch` also if no pair has a neighbour: where nothing is passed, nothing is shown.
     """
     step = max(1, pairs.size(1) // _NUM_VERIFIED)
     some = pairs[:, ::step][:, :_NUM_VERIFIED]
     if one_batch:
-        some = extractor.smallest(some)
+        some = extractor.telling(some)
+        if not some.size(1):
+            raise UnsupportedModelError("pairs must have neighbours to check a model on, got none that has")
     nothing = torch.zeros(some.size(1), dtype=torch.bool, device=some.device)
     try:
         found = torch.cat(khop_endpoints(model, x, extractor, some, nothing, toggle=False))

@@ -15,6 +15,7 @@ __all__ = [
     "Block",
     "PairRows",
     "arc_change",
+    "arcs_per_node",
     "arcs_per_pair",
     "expand",
     "make_block",
@@ -155,12 +156,18 @@ def expand(indptr: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
 
 def arcs_per_pair(graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, depth: int) -> Tensor:
     """Upper bound on the arcs that one pair lists in any layer, [L], int64."""
+    reach = arcs_per_node(graph, receivers, depth)
+    return 2 + reach[pairs[0]] + reach[pairs[1]]
+
+
+def arcs_per_node(graph: ToggleGraph, receivers: ToggleGraph, depth: int) -> Tensor:
+    """Upper bound on the arcs that are listed around one node in any layer, [N], int64."""
     reach = torch.maximum(graph.indptr.diff(), receivers.indptr.diff())
     for _ in range(depth - 2):
         reach = reach + torch.zeros_like(reach).index_add_(0, graph.receivers, reach[graph.senders])
         # A pair cannot list more than all arcs, and unbounded the walks of a deep model overflow.
         reach = reach.clamp(max=graph.senders.numel())
-    return 2 + reach[pairs[0]] + reach[pairs[1]]
+    return reach
 
 
 def split_by_cost(cost: Tensor, budget: int) -> list[slice]:

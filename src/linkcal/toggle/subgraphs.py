@@ -93,13 +93,21 @@ class SubgraphExtractor:
                     sizes[:, part],
                 )
 
-    def smallest(self, pairs: Tensor) -> Tensor:
-        """Those of the pairs with the smallest subgraphs that share one batch; one pair at least."""
+    def telling(self, pairs: Tensor) -> Tensor:
+        """Pairs that share one batch and say most of a model: those with the largest subgraphs that fit.
+
+        One pair at least, the smallest if none fits; no pair without an arc around it, so that there may be
+        none at all.
+        """
         sources, targets = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
         sizes = self._sizes(sources, targets)
-        order = np.argsort(_cost(sizes), kind="stable")
-        fitting = next(self._split(sizes[:, order]), slice(0, 0)).stop
-        return pairs[:, torch.from_numpy(order[:fitting]).to(pairs.device)]
+        cost = np.where(sizes[1] > 0, _cost(sizes), np.iinfo(np.int64).max)
+        order = np.argsort(-cost, kind="stable")
+        chosen = order[cost[order] <= self.max_batch_nodes]
+        chosen = chosen[np.cumsum(cost[chosen]) <= self.max_batch_nodes]
+        if not chosen.size and (sizes[1] > 0).any():
+            chosen = np.array([np.argmin(cost)])
+        return pairs[:, torch.from_numpy(chosen).to(pairs.device)]
 
     def _own_arcs(self, pairs: Tensor) -> IntArray:
         """How many arcs of the graph a toggle of each pair removes, [L]."""
