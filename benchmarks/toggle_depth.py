@@ -3,8 +3,8 @@
     python benchmarks/toggle_depth.py --out benchmarks/results/toggle_depth.md
 
 All methods take turns in one process on the same graph and pairs (all edges and as many non-edges); naive and
-delta run on samples and are extrapolated (~): what they do once per graph, as a call with one pair shows it, is
-counted once. The kernel's time is a whole ``toggle_edges``.
+delta run on samples and are extrapolated (~). What they do once per graph, as a call with one pair shows it,
+is counted once. The kernel's time is a whole ``toggle_edges``.
 """
 
 from __future__ import annotations
