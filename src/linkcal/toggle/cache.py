@@ -118,7 +118,7 @@ def _layer_cache(
     degree += (graph.self_loops if counted else self_loop).double()
     sent = message
     if layer.kind == "gcn":  # else the factor is 1
-        sent = empty_rows(*message.shape, message)
+        sent = empty_rows(message.size(0), message.size(1), message)
         torch.mul(message, sender_factor(layer.kind, degree, message.dtype)[:, None], out=sent)
     arc_factor, loop_factor = _arc_factors(layer, graph, positions)
     aggregate = sum_over_senders(graph, sent, arc_factor)
