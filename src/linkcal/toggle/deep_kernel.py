@@ -21,7 +21,8 @@ from numba import njit, prange
 
 from linkcal.data.neighbours import place_in_row
 from linkcal.toggle.dense_kernel import FAST, apply_matrix, apply_steps
-from linkcal.toggle.kernel_arrays import AGGREGATE, GCN, MEAN, MESSAGE
+from linkcal.toggle.factor_kernel import receive, send
+from linkcal.toggle.kernel_arrays import AGGREGATE, GCN, MESSAGE
 
 __all__ = ["DeepKernel", "DeepPairs", "toggle_deep"]
 
@@ -72,20 +73,6 @@ class DeepPairs(NamedTuple):
     weights: Array  # float64 [P, L, 2, 2]: layer, side, CHANGE or DEGREE
 
 
-@njit(forceinline=True)
-def _receive(kind: int, degree: float) -> float:
-    if kind == GCN:
-        return 1.0 / np.sqrt(degree) if degree > 0.0 else 0.0
-    if kind == MEAN:
-        return 1.0 / max(degree, 1.0)
-    return 1.0
-
-
-@njit(forceinline=True)
-def _send(kind: int, degree: float) -> float:
-    return _receive(GCN, degree) if kind == GCN else 1.0
-
-
 @njit(cache=True)
 def _search(u: int, v: int, starts: Array, neighbours: Array, slot: Array, ball: Array, upto: Array) -> None:
     """List the nodes around u and v by distance; ``upto[r]`` of them are within r steps."""
@@ -130,8 +117,8 @@ def _send_anew(
             if layer == 0:
                 for c in range(width):
                     rows[row, c] = record[0, node, MESSAGE, c]
-            was = number(_send(kind, degree[layer, node]))
-            now = number(_send(kind, weights[pair, layer, place, DEGREE])) if place < 2 else was
+            was = number(send(kind, degree[layer, node]))
+            now = number(send(kind, weights[pair, layer, place, DEGREE])) if place < 2 else was
             for c in range(width):
                 held[AFTER, place, c] = now * rows[row, c]
                 held[CHANGED, place, c] = now * rows[row, c] - was * record[layer, node, MESSAGE, c]
@@ -182,12 +169,12 @@ def _pre_activation(
         now, toggled = weights[pair, layer, place, DEGREE], number(weights[pair, layer, place, CHANGE])
         for c in range(width):
             rows[row, c] += toggled * held[AFTER, 1 - place, c]
-    a, looped = number(_receive(kind, now)), loop[layer, node]
+    a, looped = number(receive(kind, now)), loop[layer, node]
     if place < moved:
         for c in range(width):
             rows[row, c] = a * (rows[row, c] + looped * held[AFTER, place, c])
     else:
-        looped *= number(_send(kind, degree[layer, node]))
+        looped *= number(send(kind, degree[layer, node]))
         for c in range(width):
             rows[row, c] = a * (rows[row, c] + looped * record[layer, node, MESSAGE, c])
 

@@ -26,6 +26,7 @@ import numpy as np
 from numba import njit, prange
 
 from linkcal.toggle.dense_kernel import FAST, apply_matrix, apply_steps, leaky
+from linkcal.toggle.factor_kernel import receive, send
 from linkcal.toggle.kernel_arrays import (
     AGGREGATE,
     BASE,
@@ -34,7 +35,6 @@ from linkcal.toggle.kernel_arrays import (
     HIDDEN,
     LOOP_1,
     LOOP_2,
-    MEAN,
     MESSAGE,
     NOW_1,
     NOW_2,
@@ -56,20 +56,6 @@ Array = Any  # numpy arrays; those of floats have one dtype, on which Numba spec
 
 #: Bytes that the processor fetches at once.
 CACHE_LINE = 64
-
-
-@njit(forceinline=True)
-def _receive(kind: int, degree: float) -> float:
-    if kind == GCN:
-        return 1.0 / np.sqrt(degree) if degree > 0.0 else 0.0
-    if kind == MEAN:
-        return 1.0 / max(degree, 1.0)
-    return 1.0
-
-
-@njit(forceinline=True)
-def _send(kind: int, degree: float) -> float:
-    return _receive(GCN, degree) if kind == GCN else 1.0
 
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
@@ -98,7 +84,7 @@ def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     channels = width[1]
     for item in prange(chosen.size):
         t = chosen[item]
-        moved = seen.dtype.type(_send(kind, degree[t] + change)) - factors[t, SEND]
+        moved = seen.dtype.type(send(kind, degree[t] + change)) - factors[t, SEND]
         sums = np.empty((1, channels), seen.dtype)
         _base(t, moved, weighted, indptr, nodes, arrive, leave, factors, seen, slope, record, channels,
               sums, 0)  # fmt: skip
@@ -250,7 +236,7 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
             now2_l, now2_s = number(weights[pair, NOW_2, side]), number(weights[pair, NOW_2, other])
             degree_l, degree_s = weights[pair, DEGREE, side], weights[pair, DEGREE, other]
             base_l, base_s = base_of[side, pair], base_of[other, pair]
-        a_l, a_s = number(_receive(kind, degree_l)), number(_receive(kind, degree_s))
+        a_l, a_s = number(receive(kind, degree_l)), number(receive(kind, degree_s))
         b_l, b_s = (a_l, a_s) if kind == GCN else (number(1.0), number(1.0))
         send_l, send_s = factors[long, SEND], factors[short, SEND]
         _own_hidden(long, short, a_l, now1_l * b_s - was1_l * send_s, factors[long, LOOP_1] * b_l, record,
