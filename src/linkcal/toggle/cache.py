@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,15 @@ class LayerCache:
     positions: Tensor | None = None
     arc_factor: Tensor | None = None
     loop_factor: Tensor | None = None
+
+    def looped(self) -> Tensor:
+        """Weight of every self-loop, ``q_ii xi_ii``, [N]."""
+        return self.self_loop if self.loop_factor is None else self.self_loop * self.loop_factor
+
+    def slim(self) -> LayerCache:
+        """Copy without the large arrays, for a kernel that has packed them."""
+        nothing = self.pre.new_empty(0)
+        return replace(self, message=nothing, aggregate=nothing, root=None, pre=nothing)
 
     def factor_between(self, source: Tensor, target: Tensor) -> Tensor | None:
         """``xi`` of arcs source -> target, [A], whether or not they are in the graph; None if all are 1."""

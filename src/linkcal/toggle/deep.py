@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,7 @@ class DeepToggle:
         self.cost = arcs_per_node(graph, receivers, len(self.caches))
         self.kernel = self._kernel()
         # The large arrays are in the kernel's record by now.
-        self.caches = [_slim(cache) for cache in caches]
+        self.caches = [cache.slim() for cache in caches]
         self.slots = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
 
     def _kernel(self) -> DeepKernel:
@@ -103,7 +102,7 @@ class DeepToggle:
             neighbours,
             weight=self._arc_weights(dtype),
             degree=as_array(torch.stack([cache.degree for cache in caches])),
-            loop=as_array(torch.stack([_looped(cache) for cache in caches])),
+            loop=as_array(torch.stack([cache.looped() for cache in caches])),
             record=self._record(widest),
             numbers=np.array(numbers, dtype=np.int64),
             radius=self._radius(),
@@ -172,12 +171,3 @@ class DeepToggle:
                 weights[:, index, side, 0] = moved.detach().numpy() if toggled else 0.0
                 weights[:, index, side, 1] = degree.numpy()
         return weights
-
-
-def _looped(cache: LayerCache) -> Tensor:
-    return cache.self_loop if cache.loop_factor is None else cache.self_loop * cache.loop_factor
-
-
-def _slim(cache: LayerCache) -> LayerCache:
-    nothing = cache.pre.new_empty(0)
-    return replace(cache, message=nothing, aggregate=nothing, root=None, pre=nothing)

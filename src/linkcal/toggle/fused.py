@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -78,7 +77,7 @@ class CompiledToggle:
         self.changes = (-1.0, 1.0 if first.layer.kind == "mean" else insert_weight, 0.0)
         self.has_base = np.zeros((3, graph.num_nodes), dtype=np.bool_)
         # The large arrays are in the kernel's record by now.
-        self.caches = [_slim(cache) for cache in caches]
+        self.caches = [cache.slim() for cache in caches]
         self.marks = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
 
     def _kernel(self) -> Kernel:
@@ -123,8 +122,8 @@ class CompiledToggle:
                         [
                             receiver_factor(kind, first.degree, seen.dtype),
                             sender_factor(kind, first.degree, seen.dtype),
-                            _looped(first),
-                            _looped(last),
+                            first.looped(),
+                            last.looped(),
                         ],
                         dim=1,
                     )
@@ -253,12 +252,3 @@ class CompiledToggle:
                 flags[asked] = True
                 base_sums(self.kernel, np.flatnonzero(flags), index, change)
                 self.has_base[index, asked] = True
-
-
-def _slim(cache: LayerCache) -> LayerCache:
-    nothing = cache.pre.new_empty(0)
-    return replace(cache, message=nothing, aggregate=nothing, root=None, pre=nothing)
-
-
-def _looped(cache: LayerCache) -> Tensor:
-    return cache.self_loop if cache.loop_factor is None else cache.self_loop * cache.loop_factor
