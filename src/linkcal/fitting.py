@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sklearn.base import clone
-from sklearn.utils.validation import has_fit_parameter
 from torch import nn
 
 from linkcal.calibrators import Calibrator
+from linkcal.calibrators.together import links_beside
 from linkcal.data import LinkSplit
 from linkcal.features import FitOn, LinkScores, calibration_links, calibration_part, score_links
 
@@ -84,8 +84,5 @@ def fit_calibrator(
     fresh: Calibrator = clone(calibrator)
     kind = fresh.link_features
     X, y = scores.to_arrays(kind)
-    beside: dict[str, Any] = {}
-    for name, links in (("val", validation), ("base", base)):
-        if links is not None and has_fit_parameter(fresh, f"X_{name}"):
-            beside[f"X_{name}"], beside[f"y_{name}"] = links.to_arrays(kind)
-    return fresh.fit(X, y, **beside)
+    beside = (None if links is None else links.to_arrays(kind) for links in (validation, base))
+    return fresh.fit(X, y, **links_beside(fresh, *beside))

@@ -13,7 +13,7 @@ from linkcal.calibrators._net_fit import fit_nets
 from linkcal.calibrators.base import Calibrator
 from linkcal.exceptions import InputError
 
-__all__ = ["fit_together"]
+__all__ = ["fit_together", "links_beside"]
 
 
 def fit_together(
@@ -81,13 +81,20 @@ def fit_together(
             X_val, y_val = (None, None) if part is None else part
             asked[place] = calibrator._ask(X[place], y[place], None, X_val, y_val)
         else:
-            beside = {}
-            for name, links in (("val", part), ("base", base)):
-                if links is not None and has_fit_parameter(calibrator, f"X_{name}"):
-                    beside[f"X_{name}"], beside[f"y_{name}"] = links
-            calibrator.fit(X[place], y[place], **beside)
+            calibrator.fit(X[place], y[place], **links_beside(calibrator, part, base))
     for (place, request), fit in zip(asked.items(), fit_nets([a.job for a in asked.values()]), strict=True):
         net = fitted[place]
         if isinstance(net, NetCalibrator):
             net._take(request, fit)
     return fitted
+
+
+def links_beside(
+    calibrator: Calibrator, validation: tuple[Any, Any] | None, base: tuple[Any, Any] | None
+) -> dict[str, Any]:
+    """Those of the links beside (X, y) that the calibrator's ``fit`` takes, as its keyword arguments."""
+    beside = {}
+    for name, links in (("val", validation), ("base", base)):
+        if links is not None and has_fit_parameter(calibrator, f"X_{name}"):
+            beside[f"X_{name}"], beside[f"y_{name}"] = links
+    return beside
