@@ -21,9 +21,10 @@ def store(tmp_path):
     store = Store(tmp_path)
     job = plan(["cora"]).jobs()[0]
     config = job.config_for("val").to_dict()
-    training = {"config": config, "counts": {"edges": EDGES["cora"]}, "seconds": {"total": 10.0}}
+    here = {"environment": {"cuda": None}}
+    training = {"config": config, "counts": {"edges": EDGES["cora"]}, "seconds": {"total": 10.0}, **here}
     seconds = {"score": 0.5, "fit uncalibrated": 1.0, "fit platt": 2.0, "evaluate": 6.0, "total": 9.5}
-    cell = {"config": config, "calibrators": dict.fromkeys(CALIBRATORS), "seconds": seconds}
+    cell = {"config": config, "calibrators": dict.fromkeys(CALIBRATORS), "seconds": seconds, **here}
     folders = {store.training_folder(job): training}
     folders |= {store.new_cell_folder(job, one): cell for one in job.cells()}
     for folder, record in folders.items():
@@ -58,3 +59,21 @@ def test_a_missing_calibrator_is_all_that_is_estimated(store):
     more = SweepPlan(["cora"], ["gcn"], [0], [0, 1], ["val"], {"calibrators": ("platt", "beta")})
     (estimate,) = estimate_jobs(more, store)
     assert (estimate.train, estimate.cells, estimate.basis) == (False, 2, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "processor", "expected"),
+    [
+        (None, 4.0, 4.0),  # the rest of 10 s belonged to other programs
+        (None, 17.0, 10.0),  # two threads
+        ("a GPU", 4.0, 10.0),  # which was waited for
+    ],
+)
+def test_what_other_programs_took_is_not_estimated(store, cuda, processor, expected):
+    job = plan(["cora"]).jobs()[0]
+    path = store.training_folder(job) / "config.json"
+    record = json.loads(path.read_text())
+    record |= {"processor_seconds": {"total": processor}, "environment": {"cuda": cuda}}
+    path.write_text(json.dumps(record))
+    (estimate,) = estimate_jobs(plan(["cora"]), store)
+    assert estimate.seconds == pytest.approx(expected + 2 * 9.5)

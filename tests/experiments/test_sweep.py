@@ -247,12 +247,14 @@ def test_a_training_that_another_sweep_holds_is_left_alone(options, tmp_path):
 def test_seconds_memory_versions_and_warnings_are_kept(store):
     cell = json.loads((store / "own/gcn~epochs=3/train-0/val/cal-1/config.json").read_text())
     assert cell["seconds"]["fit platt"] > 0
+    assert 0 < cell["processor_seconds"]["fit platt"] < 2 * cell["seconds"]["fit platt"] + 0.1
     assert cell["peak_memory_mib"] is None or cell["peak_memory_mib"] > 100
     assert set(cell["calibrators"]) == set(CALIBRATORS)
     assert cell["fitting_links"]["positives"] == cell["fitting_links"]["negatives"]
     assert cell["environment"]["versions"]["torch"]
     training = json.loads((store / "own/gcn~epochs=3/train-0/training/config.json").read_text())
     assert {"load", "split", "train", "toggle", "total"} == set(training["seconds"])
+    assert set(training["processor_seconds"]) == set(training["seconds"])
     assert training["counts"]["nodes"] == 300
 
 

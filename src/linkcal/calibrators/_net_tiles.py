@@ -88,9 +88,7 @@ def hidden_layer(x: Any, weight: Any, bias: Any, layer: Any) -> None:
     width, k_all = np.uint64(len(bias)), np.uint64(len(x)) // _B
     for h in range(_0, width, _4):
         at = h * _B
-        for j in range(h, h + _4):
-            for i in range(_B):
-                layer[j * _B + i] = bias[j]
+        a_, b_, c_, d_ = bias[h], bias[h + _1], bias[h + _2], bias[h + _3]
         for k in range(_0, k_all, _4):
             p, x_at = h * k_all + k, k * _B
             a0, a1, a2, a3 = weight[p], weight[p + _1], weight[p + _2], weight[p + _3]
@@ -102,7 +100,11 @@ def hidden_layer(x: Any, weight: Any, bias: Any, layer: Any) -> None:
             d0, d1, d2, d3 = weight[p], weight[p + _1], weight[p + _2], weight[p + _3]
             for i in range(_B):
                 x0, x1, x2, x3 = x[x_at + i], x[x_at + _B + i], x[x_at + _B2 + i], x[x_at + _B3 + i]
-                a, b, c, d = layer[at + i], layer[at + _B + i], layer[at + _B2 + i], layer[at + _B3 + i]
+                # The compiler makes two loops of this one: the first tile starts from the biases.
+                if k == _0:
+                    a, b, c, d = a_, b_, c_, d_
+                else:
+                    a, b, c, d = layer[at + i], layer[at + _B + i], layer[at + _B2 + i], layer[at + _B3 + i]
                 layer[at + i] = (((a + a0 * x0) + a1 * x1) + a2 * x2) + a3 * x3
                 layer[at + _B + i] = (((b + b0 * x0) + b1 * x1) + b2 * x2) + b3 * x3
                 layer[at + _B2 + i] = (((c + c0 * x0) + c1 * x1) + c2 * x2) + c3 * x3

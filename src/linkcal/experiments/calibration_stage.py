@@ -124,8 +124,7 @@ def calibrate_and_store(
         # One thread, as in a run: equal numbers for any number of jobs.
         with measured() as usage, blas_threads(1):
             results = _fit_and_measure(calibration, cells, names, usage)
-    # Seeds are fitted at once, so that a cell's time is its share.
-    usage.seconds = {name: value / len(cells) for name, value in usage.seconds.items()}
+    usage.share(len(cells))
     common = {
         "fitted_with_seeds": [cell.calibration_seed for cell in cells],
         **usage.to_dict(),

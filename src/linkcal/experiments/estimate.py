@@ -137,18 +137,18 @@ def read_timings(store: Store) -> Timings:
     """Collect the seconds that every finished training and cell took."""
     timings = Timings()
     for folder in store.trainings():
-        record = read_record(folder, "config", "counts", "seconds")
+        record = read_record(folder, "config", "counts", "seconds", "environment")
         config, edges = _setting(record), int(record["counts"]["edges"])
         timings.edges[config.dataset] = edges
         key = (config.dataset, config.model, settings_suffix(config))
-        timings.training.add(key, record["seconds"]["total"], edges)
+        timings.training.add(key, _own_seconds(record)["total"], edges)
     for folder in store.cells():
-        record = read_record(folder, "config", "calibrators", "seconds")
+        record = read_record(folder, "config", "calibrators", "seconds", "environment")
         config = _setting(record)
         edges = timings.edges_of(config.dataset)
         # Evaluation is recorded for all calibrators of the cell together.
         fitted = len(record["calibrators"])
-        for step, seconds in record["seconds"].items():
+        for step, seconds in _own_seconds(record).items():
             name = (config.dataset, config.model, settings_suffix(config), config.fit_on, step)
             timings.steps.add(name, seconds / fitted if step == "evaluate" else seconds, edges)
     return timings
@@ -221,6 +221,20 @@ def _estimate(job: TrainingJob, store: Store, timings: Timings) -> JobEstimate:
 def _weakest(bases: Iterable[Basis]) -> Basis:
     order: tuple[Basis, ...] = ("unknown", "extrapolated", "measured")
     return next((basis for basis in order if basis in set(bases)), "measured")
+
+
+def _own_seconds(record: dict[str, Any]) -> dict[str, float]:
+    """Seconds by step without those in which other programs kept the processor.
+
+    Of wall-clock and processor time the smaller: steps with several threads take more of the latter. A step
+    on a GPU waits for it, so that its processor time says nothing.
+    """
+    seconds: dict[str, float] = record["seconds"]
+    if record["environment"]["cuda"] is not None:
+        return seconds
+    # Stores of earlier versions have the wall-clock time alone.
+    own: dict[str, float] = record.get("processor_seconds", seconds)
+    return {step: min(wall, own[step]) for step, wall in seconds.items()}
 
 
 def _setting(record: dict[str, Any]) -> RunConfig:
