@@ -20,9 +20,9 @@ __all__ = ["SweepProgress", "duration", "print_estimates"]
 
 _BASES = (
     "Measured: median times of the same data set and model in this store, less what other programs took of "
-    "the processor. Extrapolated: from the data set nearest in size, in proportion to the edges. The start of "
-    "the processes comes on top (seconds); another number of jobs, or other programs beside it, change all "
-    "of it."
+    "the processor. Extrapolated: from the data set nearest in size, in proportion to the edges. The start "
+    "of the processes comes on top (seconds); another number of jobs, or other programs beside it, change "
+    "all of it."
 )
 
 
