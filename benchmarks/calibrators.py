@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from _toggle_report import machine
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
@@ -45,7 +46,7 @@ from linkcal.calibrators._temperature_net import (
 from linkcal.data import LinkPairs, load_dataset, sample_negatives, split_links
 from linkcal.features import score_links
 from linkcal.models import make_model, make_training_config, train_link_predictor
-from toggle import machine
+from toggle import copy_bandwidth
 
 FloatArray = NDArray[np.float64]
 
@@ -334,7 +335,7 @@ def main() -> None:
     command = "python benchmarks/calibrators.py --parts"
     if "speed" in options.parts:
         result["commands"]["speed"] = f"{command} speed --epochs {options.epochs} --rounds {options.rounds}"
-        result["machine"] = {**machine(), "threads_used": "see rows"}
+        result["machine"] = machine(os.cpu_count() or 1, copy_bandwidth())
         result["rows"] = [
             asdict(row)
             for threads in sorted({1, os.cpu_count() or 1})
