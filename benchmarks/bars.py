@@ -111,9 +111,7 @@ def parser() -> argparse.ArgumentParser:
     command = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     command.add_argument("--store", type=Path, required=True, nargs="+", help="a sweep's stores or records")
     command.add_argument("--fit-on", default="val")
-    command.add_argument(
-        "--others", type=Path, nargs="+", help="others' records, with --fit-on stacked"
-    )
+    command.add_argument("--others", type=Path, nargs="+", help="others' records, with --fit-on stacked")
     command.add_argument("--out", type=Path, required=True)
     return command
 

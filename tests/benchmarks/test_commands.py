@@ -38,7 +38,7 @@ def test_commands_are_found():
       --out b.md  # a comment
 
 Words (`python benchmarks/b.py --graphs cora
-pubmed`), more `words`. `OMP_NUM_THREADS=1 python examples/c.py`, `make bench-toggle BENCH_ARGS="--graphs cora"`,
+pubmed`), more `words`. `python examples/c.py`, `make bench-toggle BENCH_ARGS="--graphs cora"`,
 `make bench-calibrators`, `make bench-none`.
 
 ```
