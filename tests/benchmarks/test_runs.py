@@ -117,6 +117,7 @@ def test_every_cell(run, tmp_path, graph):
     assert commands_parse(out.with_suffix(".md"), module)
 
 
+@pytest.mark.slow
 def test_scale(run, load, tmp_path, monkeypatch):
     out = tmp_path / "scale.json"
     module = load("scale")
@@ -146,6 +147,7 @@ def test_structural(run, load, tmp_path, graph, monkeypatch):
     assert commands_parse(page, module)
 
 
+@pytest.mark.slow
 def test_negatives(run, load, tmp_path, graph, monkeypatch):
     monkeypatch.setattr(load("_kinds"), "load_graph", lambda _config: graph)
     words = ("--datasets", "simulated", "--models", "gcn", "--seeds", 0, 1, "--store", tmp_path, "--out")
