@@ -52,7 +52,7 @@ def load_cell(dataset: str, model: str, seed: int, cache: Path) -> Cell:
         cache.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
         with part.open("wb") as file:
-            np.savez(file, **_scored(dataset, model, seed))
+            np.savez(file, allow_pickle=False, **_scored(dataset, model, seed))
         part.replace(path)
     with np.load(path) as stored:
         return Cell(dataset, model, seed, {key: stored[key] for key in stored.files})

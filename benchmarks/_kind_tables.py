@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,9 +52,12 @@ def report(rows: pd.DataFrame, command: str) -> str:
     return "\n\n".join(parts)
 
 
-def interval(values: pd.Series, division: pd.Series | Sequence[pd.Series]) -> tuple[float, float]:
-    """Mean over divisions and half of its 95 % interval (NaN for a single division)."""
-    means = values.groupby(division).mean()
+def interval(values: pd.Series[float], division: Sequence[Any]) -> tuple[float, float]:
+    """Mean over divisions and half of its 95 % interval (NaN for a single division).
+
+    `division`: one or several columns or index levels as long as `values`, which together name it.
+    """
+    means = values.groupby(list(division)).mean()
     if len(means) < 2:
         return float(means.mean()), float("nan")
     half = t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / np.sqrt(len(means))
@@ -173,7 +177,9 @@ def _ablation(rows: pd.DataFrame, kind: str) -> str:
     gains = here[here["table"] == "gain"]
     pairs = ("logit > toggle", "logit > structure", "structure > all")
     lines = []
-    for (dataset, model), row in nll.groupby(["dataset", "model"], sort=False).mean().iterrows():  # type: ignore[misc]
+    means = nll.groupby(["dataset", "model"], sort=False).mean().reset_index()
+    for row in means.to_dict(orient="records"):
+        dataset, model = row["dataset"], row["model"]
         own = gains[(gains["dataset"] == dataset) & (gains["model"] == model)]
         shown = []
         for name in pairs:

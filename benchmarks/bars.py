@@ -42,8 +42,8 @@ def trainings(records: pd.DataFrame, fit_on: str, others: pd.DataFrame | None = 
         beside = _means(records if others is None else others, "val")
     ours, raw = values.xs(OURS, level="calibrator"), beside.xs(RAW, level="calibrator")
     raw = raw.loc[ours.index]
-    others = beside[beside.index.get_level_values("calibrator") != OURS].groupby(level=TRAINING)
-    best = others[["nll", "brier"]].min().loc[ours.index]
+    rest = beside[beside.index.get_level_values("calibrator") != OURS].groupby(level=TRAINING)
+    best = rest[["nll", "brier"]].min().loc[ours.index]
     return pd.DataFrame(
         {
             "nll_won": ours["nll"] < best["nll"],
@@ -107,14 +107,18 @@ def by_group(rows: pd.DataFrame, level: str) -> list[str]:
     return lines
 
 
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    command.add_argument("--store", type=Path, required=True, nargs="+", help="a sweep's stores or records")
+    command.add_argument("--fit-on", default="val")
+    command.add_argument("--others", type=Path, nargs="+", help="others' records, with --fit-on stacked")
+    command.add_argument("--out", type=Path, required=True)
+    return command
+
+
 def main() -> None:
     """Write the tables."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--store", type=Path, required=True, nargs="+", help="a sweep's stores or records")
-    parser.add_argument("--fit-on", default="val")
-    parser.add_argument("--others", type=Path, nargs="+", help="records of the others, with --fit-on stacked")
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = parser().parse_args()
     others = None if arguments.others is None else read_records(*arguments.others)
     rows = trainings(read_records(*arguments.store), arguments.fit_on, others)
     lines = [

@@ -81,7 +81,9 @@ class Row:
 def calibration_sets(root: Path | None) -> list[Links]:
     """Cora's training edges and SEEDS draws of non-edges, scored by one VGAE."""
     split = split_links(load_dataset("cora", data_root=root), seed=0)
-    model = make_model("vgae", split.graph.x.size(1), seed=0)
+    x = split.graph.x
+    assert x is not None  # Cora has features
+    model = make_model("vgae", x.size(1), seed=0)
     train_link_predictor(model, split, make_training_config("vgae"), seed=0)
     edges = split.train.edge_label_index[:, split.train.edge_label == 1]
     label = torch.cat([torch.ones(edges.size(1)), torch.zeros(edges.size(1))])
@@ -95,25 +97,24 @@ def calibration_sets(root: Path | None) -> list[Links]:
     return sets
 
 
+def plain_head(start: TemperatureNet, head: int) -> torch.nn.Sequential:
+    """One network of the given first weights."""
+    hidden = torch.nn.Linear(start.hidden.shape[2] - 1, start.hidden.shape[1])
+    output = torch.nn.Linear(start.hidden.shape[1], 1)
+    with torch.no_grad():
+        hidden.weight.copy_(torch.as_tensor(start.hidden[head, :, :-1]))
+        hidden.bias.copy_(torch.as_tensor(start.hidden[head, :, -1]))
+        output.weight[0].copy_(torch.as_tensor(start.output[head, :-1]))
+        output.bias.copy_(torch.as_tensor(start.output[head, -1:]))
+    return torch.nn.Sequential(hidden, torch.nn.ReLU(), output)
+
+
 class PlainNetwork(torch.nn.Module):
     """Two networks, one per predicted class."""
 
     def __init__(self, start: TemperatureNet) -> None:
         super().__init__()
-        self.negative, self.positive = (
-            torch.nn.Sequential(
-                torch.nn.Linear(start.hidden.shape[2] - 1, start.hidden.shape[1]),
-                torch.nn.ReLU(),
-                torch.nn.Linear(start.hidden.shape[1], 1),
-            )
-            for _ in range(2)
-        )
-        with torch.no_grad():
-            for head, net in enumerate((self.negative, self.positive)):
-                net[0].weight.copy_(torch.as_tensor(start.hidden[head, :, :-1]))
-                net[0].bias.copy_(torch.as_tensor(start.hidden[head, :, -1]))
-                net[2].weight[0].copy_(torch.as_tensor(start.output[head, :-1]))
-                net[2].bias.copy_(torch.as_tensor(start.output[head, -1:]))
+        self.negative, self.positive = (plain_head(start, head) for head in range(2))
 
     def forward(self, logit: Tensor, inputs: Tensor) -> Tensor:
         """Calibrated logit s / T."""
@@ -317,15 +318,19 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(description=__doc__)
+    command.add_argument("--parts", nargs="+", default=["speed", "losses"], choices=["speed", "losses"])
+    command.add_argument("--epochs", type=int, default=100, help="of the timed runs")
+    command.add_argument("--rounds", type=int, default=3)
+    command.add_argument("--marks", type=int, nargs="+", default=[100, 1000, 2000, 3000, 4000, 5000])
+    command.add_argument("--data-root", type=Path, default=os.environ.get("LINKCAL_DATA_ROOT"))
+    command.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    return command
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", nargs="+", default=["speed", "losses"], choices=["speed", "losses"])
-    parser.add_argument("--epochs", type=int, default=100, help="of the timed runs")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--marks", type=int, nargs="+", default=[100, 1000, 2000, 3000, 4000, 5000])
-    parser.add_argument("--data-root", type=Path, default=os.environ.get("LINKCAL_DATA_ROOT"))
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    options = parser.parse_args()
+    options = parser().parse_args()
     path = options.out / "calibrators.json"
     # A part that is not asked for stays as it was measured before.
     result = json.loads(path.read_text()) if len(options.parts) == 1 and path.exists() else {"commands": {}}

@@ -44,6 +44,7 @@ class World:
         self.split = split
         pairs = torch.combinations(torch.arange(num_nodes)).T.contiguous()
         self.pairs = pairs[:, ~split.graph.has_pairs(pairs)]
+        assert graph.truth is not None  # simulated
         edge = graph.truth.edge_probability(self.pairs).numpy()
         # An edge is in the message graph with chance 0.6; this pair is not.
         self.p = 0.4 * edge / (1.0 - 0.6 * edge)
@@ -71,7 +72,7 @@ def share_at(score: FloatArray, true: FloatArray, asked: FloatArray, bins: int =
     order = np.argsort(score)
     parts = np.array_split(order, bins)
     centre, share = (np.array([values[part].mean() for part in parts]) for values in (score, true))
-    return np.interp(asked, centre, share)
+    return np.asarray(np.interp(asked, centre, share), dtype=np.float64)
 
 
 def windows(
@@ -89,7 +90,7 @@ def bootstrap(
     rng = np.random.default_rng(0)
     rows = (rng.integers(len(y), size=len(y)) for _ in range(repeats))
     p = [clone(calibrator).fit(X[i], y[i]).predict_proba(asked)[:, 1] for i in rows]
-    return np.quantile(p, [(1 - level) / 2, (1 + level) / 2], axis=0).T
+    return np.asarray(np.quantile(p, [(1 - level) / 2, (1 + level) / 2], axis=0).T, dtype=np.float64)
 
 
 def venn_abers(
@@ -266,19 +267,23 @@ def refreshes(world: World, draws: int, size: int) -> list[str]:
     return lines
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--nodes", type=int, default=2708)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--size", type=int, default=1000, help="calibration links and non-links together")
-    parser.add_argument("--draws", type=int, default=200, help="of selections, thresholds and refreshes")
-    parser.add_argument("--interval-draws", type=int, default=30)
-    parser.add_argument("--methods", nargs="+", default=["windows", "bootstrap", "Venn-ABERS"])
-    parser.add_argument("--parts", nargs="+", default=["intervals", "selection", "thresholds", "refreshes"])
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    command.add_argument("--nodes", type=int, default=2708)
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--size", type=int, default=1000, help="calibration links and non-links together")
+    command.add_argument("--draws", type=int, default=200, help="of selections, thresholds and refreshes")
+    command.add_argument("--interval-draws", type=int, default=30)
+    command.add_argument("--methods", nargs="+", default=["windows", "bootstrap", "Venn-ABERS"])
+    command.add_argument("--parts", nargs="+", default=["intervals", "selection", "thresholds", "refreshes"])
+    command.add_argument("--out", type=Path)
+    return command
+
+
+def main() -> None:
+    options = parser().parse_args()
     world = World(options.nodes, options.seed)
     best = np.abs(expit(0.0) - world.true) @ world.mass
     made = {

@@ -42,7 +42,9 @@ def run_cell(dataset: str, model: str) -> dict[str, Any]:
         outcome = run_experiment(config, load_dataset(dataset))
         paths = write_outputs(outcome, folder)
         loaded = CalibratedLinkPredictor.load(paths["artifact"])
-        probability = loaded.predict_proba(outcome.artifact.held_out[:, :100])
+        held_out = outcome.artifact.held_out
+        assert held_out is not None  # an outcome's artifact knows its test links
+        probability = loaded.predict_proba(held_out[:, :100])
     if not bool(((probability >= 0) & (probability <= 1)).all()):
         raise ValueError(f"probabilities must be in [0, 1], got {probability.min()} to {probability.max()}")
     results = outcome.metrics["results"]
@@ -80,13 +82,17 @@ def table(rows: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(description=__doc__)
+    command.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
+    command.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    command.add_argument("--threads", type=int, default=1)
+    command.add_argument("--out", type=Path)
+    return command
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = parser().parse_args()
     torch.set_num_threads(options.threads)
     rows = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
     for dataset in options.datasets:

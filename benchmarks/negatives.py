@@ -38,6 +38,7 @@ from linkcal.calibrators import (
     fit_together,
     make_calibrator,
 )
+from linkcal.calibrators._structural_fit import FeatureSet
 from linkcal.data import NEGATIVE_KINDS
 from linkcal.exceptions import LinkcalWarning
 from linkcal.metrics import evaluate_links, expected_calibration_error, negative_log_likelihood, roc_auc
@@ -47,7 +48,7 @@ Rows = list[dict[str, Any]]
 OURS, STACKED = "in-n-out-plus", "in-n-out-plus stacked"
 
 #: Feature sets of the ablation; "all" is `in-n-out-plus` itself.
-FEATURE_SETS = ("logit", "toggle", "structure", "all")
+FEATURE_SETS: tuple[FeatureSet, ...] = ("logit", "toggle", "structure", "all")
 
 #: Pairs whose difference of NLL is measured link by link.
 GAINS = (("logit", "toggle"), ("logit", "structure"), ("structure", "all"), ("toggle", "all"))
@@ -57,7 +58,7 @@ RARE = 10
 
 
 def main() -> None:
-    options = _options()
+    options = parser().parse_args()
     trainings = options.store / "trainings" if options.trainings is None else options.trainings
     rows: Rows = []
     for seed in options.seeds:
@@ -113,7 +114,9 @@ def _structural(cell: KindCell) -> Rows:
     for kind in NEGATIVE_KINDS:
         X, y = cell.links(kind, "val")
         X_test, y_test = tests[kind]
-        fitted = {name: StructuralCalibrator(features=name).fit(X, y) for name in FEATURE_SETS}  # type: ignore[arg-type]
+        fitted: dict[str, StructuralCalibrator] = {
+            name: StructuralCalibrator(features=name).fit(X, y) for name in FEATURE_SETS
+        }
         logits = {name: calibrator.decision_function(X_test) for name, calibrator in fitted.items()}
         for name, logit in logits.items():
             row = {"table": "ablation", "kind": kind, "test_kind": kind, "calibrator": name}
@@ -203,19 +206,19 @@ def _write_json(table: pd.DataFrame, command: str, path: Path) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     datasets = ["cora", "citeseer", "chameleon", "bitcoin-alpha", "bitcoin-otc", "twitch-pt", "pubmed"]
-    parser.add_argument("--datasets", nargs="+", default=datasets)
-    parser.add_argument("--models", nargs="+", default=["vgae", "gcn", "sage", "gin", "peg"])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument(
+    command.add_argument("--datasets", nargs="+", default=datasets)
+    command.add_argument("--models", nargs="+", default=["vgae", "gcn", "sage", "gin", "peg"])
+    command.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    command.add_argument(
         "--network-seeds", nargs="*", type=int, default=[], help="seeds whose cells also fit networks (slow)"
     )
-    parser.add_argument("--store", type=Path, required=True, help="folder for links and measured cells")
-    parser.add_argument("--trainings", type=Path, help="store of a sweep (default: STORE/trainings)")
-    parser.add_argument("--out", type=Path, help="where to write the .md and .json file")
-    return parser.parse_args()
+    command.add_argument("--store", type=Path, required=True, help="folder for links and measured cells")
+    command.add_argument("--trainings", type=Path, help="store of a sweep (default: STORE/trainings)")
+    command.add_argument("--out", type=Path, help="where to write the .md and .json file")
+    return command
 
 
 def _command(options: argparse.Namespace) -> str:

@@ -35,15 +35,19 @@ WITHOUT, WITH, RIGHT = "without products", "with products", "without, form right
 _PAIRED_COLUMNS = _additive._PAIRED_COLUMNS
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     datasets = ["cora", "citeseer", "chameleon", "bitcoin-alpha", "bitcoin-otc", "twitch-pt"]
-    parser.add_argument("--datasets", nargs="+", default=datasets)
-    parser.add_argument("--models", nargs="+", default=["vgae", "gcn", "sage", "gin", "peg"])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
-    parser.add_argument("--store", type=Path, required=True)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    command.add_argument("--datasets", nargs="+", default=datasets)
+    command.add_argument("--models", nargs="+", default=["vgae", "gcn", "sage", "gin", "peg"])
+    command.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    command.add_argument("--store", type=Path, required=True)
+    command.add_argument("--out", type=Path)
+    return command
+
+
+def main() -> None:
+    options = parser().parse_args()
     rows: list[dict[str, Any]] = []
     for seed in options.seeds:
         for dataset in options.datasets:
@@ -127,7 +131,7 @@ def _report(rows: pd.DataFrame, command: str) -> str:
         for value, unit in (("nll", "NLL"), ("excess", "excess")):
             fall = wide[value][WITHOUT] - wide[value][WITH]
             groups = [fall.index.get_level_values(column) for column in division]
-            mean, half = interval(fall, groups)  # type: ignore[arg-type]
+            mean, half = interval(fall, groups)
             share = f"{(fall > 0).sum()} of {len(fall)}"
             gains.append(f"- {kind}: products lower the {unit} by {mean:.4f} +- {half:.4f}, in {share} cells")
     return "\n".join(

@@ -197,15 +197,19 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
-    parser.add_argument("--out", type=Path, help="JSON file; parts that it holds already are kept")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(description=__doc__)
+    command.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    command.add_argument("--out", type=Path, help="JSON file; parts that it holds already are kept")
+    command.add_argument(
         "--folder", type=Path, help="keeps what the steps of a part leave; default: nothing is kept"
     )
-    parser.add_argument("--step", choices=("write", "read", "run", "top"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    command.add_argument("--step", choices=("write", "read", "run", "top"), help=argparse.SUPPRESS)
+    return command
+
+
+def main() -> None:
+    options = parser().parse_args()
     if options.step is not None:
         text = json.dumps(take_step(options.step, options.parts[0], options.folder))
         with written_whole(options.folder / f"{options.step}.json") as path:

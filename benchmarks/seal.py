@@ -30,7 +30,7 @@ from torch_geometric.utils import k_hop_subgraph, to_scipy_sparse_matrix
 
 from linkcal.data import LinkSplit, load_dataset, split_links
 from linkcal.experiments import RunConfig
-from linkcal.experiments.run import build_model
+from linkcal.experiments.steps import build_model
 from linkcal.models import train_link_predictor
 from linkcal.models._subgraphs import EnclosingSubgraphs
 
@@ -47,11 +47,11 @@ def plain(u: int, v: int, hops: int, edge_index: Tensor, num_nodes: int) -> dict
     adjacency = to_scipy_sparse_matrix(inside[:, ~own], num_nodes=nodes.numel()).tocsr()
     src, dst = (dst, src) if src > dst else (src, dst)
     rest = list(range(src)) + list(range(src + 1, nodes.numel()))
-    to_dst = shortest_path(adjacency[rest][:, rest], directed=False, unweighted=True, indices=dst - 1)
-    to_dst = torch.from_numpy(np.insert(to_dst, src, 0.0))
+    steps = shortest_path(adjacency[rest][:, rest], directed=False, unweighted=True, indices=dst - 1)
+    to_dst = torch.from_numpy(np.insert(steps, src, 0.0))
     rest = list(range(dst)) + list(range(dst + 1, nodes.numel()))
-    to_src = shortest_path(adjacency[rest][:, rest], directed=False, unweighted=True, indices=src)
-    to_src = torch.from_numpy(np.insert(to_src, dst, 0.0))
+    steps = shortest_path(adjacency[rest][:, rest], directed=False, unweighted=True, indices=src)
+    to_src = torch.from_numpy(np.insert(steps, dst, 0.0))
     both = to_src + to_dst
     half = both // 2
     label = 1 + torch.minimum(to_src, to_dst) + half * (half + both % 2 - 1)
@@ -152,17 +152,21 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--graphs", nargs="+", default=["cora"])
-    parser.add_argument("--sample", type=int, default=200, help="pairs that the plain way gets")
-    parser.add_argument("--no-epoch", action="store_true", help="no training epochs on the first graph")
-    parser.add_argument("--only-epoch", action="store_true", help="take extraction from the file --out")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    command.add_argument("--graphs", nargs="+", default=["cora"])
+    command.add_argument("--sample", type=int, default=200, help="pairs that the plain way gets")
+    command.add_argument("--no-epoch", action="store_true", help="no training epochs on the first graph")
+    command.add_argument("--only-epoch", action="store_true", help="take extraction from the file --out")
+    command.add_argument("--threads", type=int, default=2)
+    command.add_argument("--out", type=Path)
+    return command
+
+
+def main() -> None:
+    arguments = parser().parse_args()
     torch.set_num_threads(arguments.threads)
     splits = {name: split_links(load_dataset(name), seed=0) for name in arguments.graphs}
     result: dict[str, Any] = {

@@ -103,13 +103,17 @@ def _settings(preset: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for part in preset.values() for name, value in part.items())
 
 
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(description=__doc__)
+    command.add_argument("--dataset", default="cora")
+    command.add_argument("--seeds", type=int, default=3)
+    command.add_argument("--threads", type=int, default=1)
+    command.add_argument("--out", type=Path)
+    return command
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dataset", default="cora")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = parser().parse_args()
     torch.set_num_threads(options.threads)
     default = MODELS["seal"].presets["default"]
     preset = {"model": default.model, "training": asdict(default.training)}

@@ -24,10 +24,11 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from linkcal._files import written_whole
 from linkcal.calibrators import Isotonic, StructuralCalibrator
-from linkcal.data import Graph, LinkSplit, load_dataset
+from linkcal.calibrators._structural_fit import FeatureSet
+from linkcal.data import BlockModelTruth, Graph, LinkSplit, load_dataset
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.graphs import split_graph
-from linkcal.experiments.run import train_for_run
+from linkcal.experiments.steps import train_for_run
 from linkcal.features import score_links
 from linkcal.models import GraphModel
 
@@ -39,13 +40,17 @@ LIMITLESS, MEASURED = 30_000, 10_000
 BASE = "isotonic, validation links"
 
 
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    command.add_argument("--models", nargs="+", default=["gcn", "vgae", "sage"])
+    command.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    command.add_argument("--store", type=Path, required=True)
+    command.add_argument("--out", type=Path)
+    return command
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--models", nargs="+", default=["gcn", "vgae", "sage"])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
-    parser.add_argument("--store", type=Path, required=True)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = parser().parse_args()
     cells = [_measured_once(name, seed, options.store) for seed in options.seeds for name in options.models]
     seeds, models = " ".join(map(str, options.seeds)), " ".join(options.models)
     command = f"python benchmarks/simulated_bound.py --models {models} --seeds {seeds} --store STORE"
@@ -105,8 +110,8 @@ def _errors(graph: Graph, model: GraphModel, split: LinkSplit, seed: int) -> dic
     def error(predicted: FloatArray) -> float:
         return float(np.abs(predicted - truth[asked]).mean())
 
-    def calibrated(features: str, X_fit: FloatArray, y: NDArray[np.int64]) -> float:
-        calibrator = StructuralCalibrator(features=features)  # type: ignore[arg-type]
+    def calibrated(features: FeatureSet, X_fit: FloatArray, y: NDArray[np.int64]) -> float:
+        calibrator = StructuralCalibrator(features=features)
         return error(calibrator.fit(X_fit, y).predict_proba(X[asked])[:, 1])
 
     def isotonic(X_fit: FloatArray, y: NDArray[np.int64]) -> float:
@@ -119,7 +124,7 @@ def _errors(graph: Graph, model: GraphModel, split: LinkSplit, seed: int) -> dic
         )
         return error(trees.fit(columns[many], truth[many]).predict(columns[asked]))
 
-    block = graph.truth.block  # type: ignore[union-attr]
+    block = _truth(graph).block
     same = (block[pairs[0]] == block[pairs[1]]).numpy()[:, None]
     return {
         BASE: isotonic(X_val, y_val),
@@ -132,13 +137,19 @@ def _errors(graph: Graph, model: GraphModel, split: LinkSplit, seed: int) -> dic
     }
 
 
+def _truth(graph: Graph) -> BlockModelTruth:
+    if not isinstance(graph.truth, BlockModelTruth):
+        raise SystemExit(f"{graph.name} is not simulated")
+    return graph.truth
+
+
 def _population(
     graph: Graph, split: LinkSplit, num: int, rng: np.random.Generator
 ) -> tuple[torch.Tensor, FloatArray]:
     """Pairs [2, num] drawn with replacement, and their true probabilities of being a test link."""
     every = torch.triu_indices(graph.num_nodes, graph.num_nodes, offset=1)
     every = every[:, ~split.graph.has_pairs(every)]
-    q = graph.truth.edge_probability(every)  # type: ignore[union-attr]
+    q = _truth(graph).edge_probability(every)
     rates = split.test
     weight = q * (rates.positive_rate or 0.0) + (1 - q) * (rates.negative_rate or 0.0)
     upto = np.cumsum(weight.numpy())

@@ -28,11 +28,15 @@ METRICS = (
 )
 
 
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    command.add_argument("--store", type=Path, required=True, nargs="+", help="a sweep's stores or records")
+    command.add_argument("--out", type=Path, required=True)
+    return command
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--store", type=Path, required=True, nargs="+", help="a sweep's stores or records")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
+    options = parser().parse_args()
     stacked, plain = _trainings(read_records(*options.store))
     lines = [
         "# Stacked in-n-out-plus beside the plain one",

@@ -14,18 +14,20 @@ import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from _cells import Cell, load_cell
 
 from linkcal.calibrators import CALIBRATORS, Calibrator, StructuralCalibrator, make_calibrator
+from linkcal.calibrators._structural_fit import FeatureSet
 from linkcal.exceptions import LinkcalWarning
 from linkcal.metrics import evaluate_links
 
 OURS = "in-n-out-plus"
 SLOW = ("embedding-mlp", "in-n-out")
-ABLATION = {
+ABLATION: dict[str, FeatureSet] = {
     "logit": "logit",
     "+ toggle": "toggle",
     "+ degrees and common neighbours": "structure",
@@ -34,7 +36,7 @@ ABLATION = {
 
 
 def main() -> None:
-    options = _options()
+    options = parser().parse_args()
     cells = [
         load_cell(dataset, model, seed, options.cache)
         for dataset in options.datasets
@@ -71,7 +73,7 @@ def main() -> None:
         options.out.write_text(text + "\n", encoding="utf-8")
 
 
-def _measured(cells: Iterable[Cell], calibrators: dict[str, Calibrator]) -> list[dict[str, float | str]]:
+def _measured(cells: Iterable[Cell], calibrators: dict[str, Calibrator]) -> list[dict[str, Any]]:
     rows = []
     for cell in cells:
         for name, calibrator in calibrators.items():
@@ -181,24 +183,25 @@ def _by_cell(main_rows: pd.DataFrame, ablation_rows: pd.DataFrame) -> str:
         "| data set | model | best other | " + " | ".join(ABLATION) + " |",
         "| --- | --- |" + " ---: |" * 5,
     ]
-    for (dataset, model), row in parts.iterrows():
-        values = " | ".join(f"{v:.3f}" for v in (best[dataset, model], *row))
+    for row in parts.reset_index().to_dict(orient="records"):
+        dataset, model = row["dataset"], row["model"]
+        values = " | ".join(f"{v:.3f}" for v in (best[dataset, model], *(row[name] for name in ABLATION)))
         lines.append(f"| {dataset} | {model} | {values} |")
     return "\n".join(lines)
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--datasets", nargs="+", default=["cora", "citeseer", "bitcoin-alpha"])
-    parser.add_argument("--models", nargs="+", default=["gcn", "vgae", "sage"])
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--cache", type=Path, required=True, help="folder for scored links")
-    parser.add_argument("--networks", action="store_true", help="also the two slow network calibrators")
-    parser.add_argument("--resamples", type=int, default=0, help="draws that tell the cost of label noise")
-    parser.add_argument("--out", type=Path, help="Markdown file")
-    return parser.parse_args()
+    command.add_argument("--datasets", nargs="+", default=["cora", "citeseer", "bitcoin-alpha"])
+    command.add_argument("--models", nargs="+", default=["gcn", "vgae", "sage"])
+    command.add_argument("--seeds", type=int, default=2)
+    command.add_argument("--cache", type=Path, required=True, help="folder for scored links")
+    command.add_argument("--networks", action="store_true", help="also the two slow network calibrators")
+    command.add_argument("--resamples", type=int, default=0, help="draws that tell the cost of label noise")
+    command.add_argument("--out", type=Path, help="Markdown file")
+    return command
 
 
 def _command(options: argparse.Namespace) -> str:

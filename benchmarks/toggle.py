@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,7 +30,7 @@ from torch_geometric.utils import k_hop_subgraph
 
 from linkcal._random import numpy_stream, torch_stream, torch_streams_forked
 from linkcal.data import Graph, load_dataset, sample_negatives, simulate_graph
-from linkcal.models import MODELS, make_model
+from linkcal.models import MODELS, GraphModel, LinkPredictor
 from linkcal.toggle import iter_toggled, toggle_edges
 from linkcal.toggle.api import toggle_engine
 from linkcal.toggle.naive import toggle_edge_index
@@ -51,6 +52,8 @@ def load(name: str, root: Path | None) -> Graph:
     if name == "simulated-10m":
         return simulate_graph(1_967_000, num_edges=10_330_000, num_features=128, seed=0)
     if name == "ogbl-ddi":
+        if root is None:
+            raise SystemExit("ogbl-ddi needs --data-root or LINKCAL_DATA_ROOT")
         table = np.loadtxt(root / "ogbl_ddi" / "raw" / "edge.csv.gz", delimiter=",", dtype=np.int64)
         x = torch.randn(4267, 64, generator=torch_stream(0, "benchmark features"))
         return Graph.from_edges(torch.from_numpy(table.T.copy()), 4267, x=x, name=name)
@@ -64,10 +67,16 @@ def all_pairs(graph: Graph) -> torch.Tensor:
     )
 
 
-def build_model(name: str, graph: Graph) -> torch.nn.Module:
+def build_model(name: str, graph: Graph, layers: int = LAYERS) -> LinkPredictor:
+    """Untrained model of the benchmarks' widths, for a graph with features."""
+    if graph.x is None:
+        raise SystemExit(f"{graph.name} has no node features")
+    made: Callable[..., GraphModel] = MODELS[name].cls
     with torch_streams_forked(0, "benchmark weights"):
-        cls = type(make_model(name, graph.x.size(1)))
-        return cls(graph.x.size(1), HIDDEN, OUT, num_layers=LAYERS).eval()
+        model = made(graph.x.size(1), HIDDEN, OUT, num_layers=layers).eval()
+    if not isinstance(model, LinkPredictor):
+        raise SystemExit(f"{name} embeds pairs, not nodes: nothing to toggle")
+    return model
 
 
 @contextmanager
@@ -119,12 +128,12 @@ def subgraphs_by_pyg(model: Any, graph: Graph, pairs: torch.Tensor, batch: int =
             nodes.append(subset)
             arcs.append(toggled + count)
             count += subset.numel()
-        model.encode(graph.x[torch.cat(nodes)], torch.cat(arcs, dim=1))
+        model.encode(graph.node_input[torch.cat(nodes)], torch.cat(arcs, dim=1))
 
 
 def stream(model: Any, graph: Graph, pairs: torch.Tensor) -> None:
     """Toggle all pairs, keep nothing."""
-    for _ in iter_toggled(model, graph.x, graph.edge_index, pairs):
+    for _ in iter_toggled(model, graph.node_input, graph.edge_index, pairs):
         pass
 
 
@@ -178,18 +187,19 @@ def taking_turns(turns: Mapping[str, Turn]) -> dict[str, tuple[float, float, flo
     first run of its own, which is also the warm-up: what earlier runs freed is given back to the system
     before it, and taking that anew would count as time. What is run once is timed in that run.
     """
-    prepared, first = {}, {}
+    prepared: dict[str, Any] = {}
+    first = {}
     for name, turn in turns.items():
         with peak_memory() as peak:
             start = time.perf_counter()
             prepared[name] = turn.prepare()
             once = time.perf_counter() - start
-            first[name] = (once, timed(lambda t=turn, p=prepared[name]: t.run(p)), peak())
+            first[name] = (once, timed(partial(turn.run, prepared[name])), peak())
     seconds: dict[str, list[float]] = {name: [] for name in turns}
     for number in range(max(turn.repeats for turn in turns.values())):
         for name, turn in turns.items():
             if number < turn.repeats and turn.repeats > 1:
-                seconds[name].append(timed(lambda t=turn, p=prepared[name]: t.run(p)))
+                seconds[name].append(timed(partial(turn.run, prepared[name])))
     return {
         name: (once, median(seconds[name]) if seconds[name] else spent, peak)
         for name, (once, spent, peak) in first.items()
@@ -199,7 +209,7 @@ def taking_turns(turns: Mapping[str, Turn]) -> dict[str, tuple[float, float, flo
 def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repeats: int) -> list[Row]:
     """All methods on one graph."""
     model = build_model(model_name, graph)
-    x, edges, number = graph.x, graph.edge_index, pairs.size(1)
+    x, edges, number = graph.node_input, graph.edge_index, pairs.size(1)
     order = torch.randperm(number, generator=torch_stream(0, "benchmark sample"))
     naive_size, khop_size, copies = SAMPLES[name]
     naive, khop = pairs[:, order[:naive_size]], pairs[:, order[:khop_size]]
@@ -241,14 +251,18 @@ def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repea
     return [row(FORWARD), row("naive"), row("k_hop_subgraph"), row("khop"), row(used, **work)]
 
 
+def parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(description=__doc__)
+    command.add_argument("--graphs", nargs="+", default=GRAPHS, choices=GRAPHS)
+    command.add_argument("--models", nargs="+", default=["gcn"], choices=list(MODELS))
+    command.add_argument("--repeats", type=int, default=9)
+    command.add_argument("--data-root", type=Path, default=os.environ.get("LINKCAL_DATA_ROOT"))
+    command.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    return command
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--graphs", nargs="+", default=GRAPHS, choices=GRAPHS)
-    parser.add_argument("--models", nargs="+", default=["gcn"], choices=list(MODELS))
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--data-root", type=Path, default=os.environ.get("LINKCAL_DATA_ROOT"))
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    options = parser.parse_args()
+    options = parser().parse_args()
     torch.set_num_threads(THREADS)
     for name in options.graphs:
         about = machine(THREADS, copy_bandwidth())

@@ -29,16 +29,17 @@ class GAT(nn.Module):
 
     def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Node embeddings."""
-        return self.second(functional.elu(self.first(x, edge_index)), edge_index)
+        z: Tensor = self.second(functional.elu(self.first(x, edge_index)), edge_index)
+        return z
 
     def decode(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
         """Logits of pairs."""
         return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
-def train(model: nn.Module, split: LinkSplit, epochs: int) -> None:
+def train(model: GAT, split: LinkSplit, epochs: int) -> None:
     """The loop that such a model usually comes with."""
-    x, edge_index = split.graph.x, split.graph.edge_index
+    x, edge_index = split.graph.node_input, split.graph.edge_index
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(epochs):
         optimiser.zero_grad()
@@ -55,7 +56,7 @@ def main(num_nodes: int = 600, epochs: int = 40) -> dict[str, float]:
     torch.manual_seed(0)
     graph = simulate_graph(num_nodes, num_edges=4 * num_nodes, num_features=64, seed=0)
     split = split_links(graph, seed=0)
-    model = GAT(graph.x.size(1))
+    model = GAT(split.graph.node_input.size(1))
     train(model, split, epochs)
 
     # The one line: what decode returns is said; the attention layers are toggled on subgraphs around pairs.
