@@ -253,8 +253,8 @@ def whole_fit(sets: list[Links]) -> dict[str, Any]:
     }
 
 
-def speed_table(rows: list[dict[str, Any]]) -> list[str]:
-    """Median over the rounds of each way and number of threads."""
+def speed_table(rows: list[dict[str, Any]], flop: int) -> list[str]:
+    """Median over the rounds of each way and number of threads; `flop` of a seed-epoch's products."""
 
     def rates(method: str, threads: int) -> list[float]:
         return [r["seed_epochs_per_second"] for r in rows if (r["method"], r["threads"]) == (method, threads)]
@@ -263,8 +263,8 @@ def speed_table(rows: list[dict[str, Any]]) -> list[str]:
     plain = [rates("plain loop", threads) for threads in counts]
     fastest = [max(one) for one in zip(*plain, strict=True)]
     lines = [
-        "| method | threads | seed-epochs/s | ms per seed-epoch | times plain | over the rounds |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| method | threads | seed-epochs/s | ms per seed-epoch | Gflop/s | times plain | over the rounds |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for method in ("plain loop", "linkcal"):
         for threads in counts:
@@ -272,7 +272,8 @@ def speed_table(rows: list[dict[str, Any]]) -> list[str]:
             ratios = [rate / best for rate, best in zip(ours, fastest, strict=True)]
             lines.append(
                 f"| {method} | {threads} | {median(ours):,.0f} | {1e3 / median(ours):.3g} "
-                f"| {median(ratios):.1f} | {min(ratios):.1f} to {max(ratios):.1f} |"
+                f"| {median(ours) * flop / 1e9:.1f} | {median(ratios):.1f} "
+                f"| {min(ratios):.1f} to {max(ratios):.1f} |"
             )
     return lines
 
@@ -294,6 +295,8 @@ def loss_table(rows: list[dict[str, float]]) -> list[str]:
 def table(result: dict[str, Any]) -> str:
     """Markdown."""
     fit, about = result["whole_fit"], result["machine"]
+    # Forward pass and gradient of the hidden layer, a multiplication and an addition each.
+    flop = 4 * result["links"] * result["width"] * PAPER.hidden_channels
     lines = [
         "# Fitting In-n-Out",
         "",
@@ -302,11 +305,12 @@ def table(result: dict[str, Any]) -> str:
         f"Cora, VGAE, {result['links']:,} calibration links, {result['width']} inputs; {SEEDS} calibration "
         f"seeds x lambda in {result['ece_weights']}; full-batch Adam, {result['rows'][0]['epochs']} epochs. "
         "A seed-epoch is one epoch of one network. Times plain: against the plain loop with the better "
-        "number of threads; median over the rounds.",
+        "number of threads; median over the rounds. Gflop/s: of the two products with the hidden layer's "
+        f"weights ({flop / 1e6:.2f} Mflop a seed-epoch), in single precision.",
         "",
         "Machine: " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in about.items()) + ".",
         "",
-        *speed_table(result["rows"]),
+        *speed_table(result["rows"], flop),
         "",
         "Loss after equally many epochs from equal weights, largest absolute difference over the networks:",
         "",
