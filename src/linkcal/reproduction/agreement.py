@@ -79,12 +79,7 @@ def agreement_rows_table(records: pd.DataFrame, fit_on: str, *, scope: str = "")
         our ECE of every calibrator of the paper's table (mean over seeds) less the published ones, In-n-Out
         under both readings of ECE. A row or calibrator that the paper lacks is shown as missing.
     """
-    ece = published_values(_SHEET).set_index(["dataset", "model", "calibrator"])["mean"] / 100
-    auc = published_values(_MODELS_SHEET).set_index(["dataset", "model", "metric"])["mean"] / 100
-    names = list(dict.fromkeys(ece.index.get_level_values("calibrator")))
-    columns = [("auc", "uncalibrated", auc, "auc")]
-    columns += [("ece", name, ece, name) for name in names]
-    columns.append(("ece_top_label", "in-n-out", ece, "in-n-out"))
+    columns = _row_columns()
     means = {
         metric: seed_values(records, metric, fit_on=fit_on).groupby(level=["dataset", "model"]).mean()
         for metric in ("auc", *_READINGS)
@@ -93,10 +88,10 @@ def agreement_rows_table(records: pd.DataFrame, fit_on: str, *, scope: str = "")
     data: list[dict[str, object]] = []
     for dataset, model in row_order(records[records["fit_on"] == fit_on]):
         line = [Cell(dataset), Cell(model)]
-        for metric, name, sheet, key in columns:
+        for metric, name, paper_values in columns:
             frame = means[metric]
-            ours = float(frame.at[(dataset, model), name]) if name in frame else np.nan
-            paper = float(sheet.get((dataset, base_model(model), key), np.nan))
+            ours = float(frame[name].get((dataset, model), np.nan)) if name in frame else np.nan
+            paper = float(paper_values.get((dataset, base_model(model)), np.nan))
             shift = ours - paper
             near = abs(shift) <= _NEAR
             line.append(Cell(MISSING) if np.isnan(shift) else Cell(f"{100 * shift:+.1f}", strong=near))
@@ -117,6 +112,16 @@ def agreement_rows_table(records: pd.DataFrame, fit_on: str, *, scope: str = "")
     title = f"Our rows against the published ones, fitted on {fit_on}"
     name = f"agreement-rows-{fit_on}"
     return Table(name, title, caption, tuple(header), tuple(lines), pd.DataFrame(data), 2)
+
+
+def _row_columns() -> list[tuple[str, str, pd.Series]]:
+    """Metric, calibrator and published mean by data set and model, a fraction, of each column."""
+    ece = published_values(_SHEET).set_index(["dataset", "model", "calibrator"])["mean"] / 100
+    auc = published_values(_MODELS_SHEET).set_index(["dataset", "model", "metric"])["mean"] / 100
+    columns = [("auc", "uncalibrated", auc.xs("auc", level="metric"))]
+    names = dict.fromkeys(ece.index.get_level_values("calibrator"))
+    columns += [("ece", name, ece.xs(name, level="calibrator")) for name in names]
+    return [*columns, ("ece_top_label", "in-n-out", ece.xs("in-n-out", level="calibrator"))]
 
 
 def _differences(ours: pd.Series, paper: pd.Series, calibrator: str) -> dict[str, float]:
