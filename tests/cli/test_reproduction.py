@@ -34,7 +34,7 @@ def test_tables_of_store_and_export_are_the_same_bytes(cli, store, tmp_path, for
         assert cli("tables", "--store", source, "--format", format_, "--out", out).code == 0
         found.append({path.name: path.read_bytes() for path in out.iterdir()})
     assert found[0] == found[1] == found[2]
-    assert len(found[0]) == 14
+    assert len(found[0]) == 15
     # Nothing undefined is printed as a number.
     assert not [name for name, data in found[0].items() if b"nan" in data.lower().replace(b"nano", b"")]
 

@@ -22,7 +22,7 @@ def test_all_tables_to_stdout(cli, exported):
     answer = cli("tables", "--store", exported)
     assert answer.code == 0
     assert answer.out.startswith("## All calibrators, all rows\n")
-    assert answer.out.count("\n## ") == 21
+    assert answer.out.count("\n## ") == 23
     assert cli("tables", "--store", exported).out == answer.out
 
 
@@ -35,13 +35,13 @@ def test_one_table_as_csv(cli, exported):
 def test_several_tables_do_not_fit_into_one_csv(cli, exported):
     answer = cli("tables", "--store", exported, "--format", "csv")
     assert answer.code == 1
-    assert "csv on stdout must be one table: give --table or --out, got 22 tables" in answer.err
+    assert "csv on stdout must be one table: give --table or --out, got 24 tables" in answer.err
 
 
 def test_files(cli, exported, tmp_path):
     assert cli("tables", "--store", exported, "--format", "latex", "--out", tmp_path / "t").code == 0
     files = sorted(path.name for path in (tmp_path / "t").iterdir())
-    assert len(files) == 22
+    assert len(files) == 24
     assert "wilcoxon-in-n-out-val.tex" in files
 
 

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from linkcal.exceptions import InputError
 from linkcal.experiments import Store, SweepPlan, estimate_jobs, wall_seconds
 
 EDGES = {"cora": 5000, "pubmed": 45000}
@@ -53,6 +54,11 @@ def test_nothing_known(store, tmp_path):
     assert estimate.basis == "unknown"
     assert math.isnan(estimate.seconds)
     assert math.isnan(wall_seconds([estimate], 2))
+
+
+def test_no_process_does_no_work():
+    with pytest.raises(InputError, match="jobs must be a whole number >= 1, got 0"):
+        wall_seconds([], 0)
 
 
 def test_a_missing_calibrator_is_all_that_is_estimated(store):

@@ -10,15 +10,20 @@ from linkcal.reproduction.formats import MISSING
 from linkcal.reproduction.published import published_values
 
 
-def agreement(*rows):
+def agreement(*rows, name="agreement"):
     (tables,) = build_tables(frame(*rows)).values()
-    (found,) = (table for table in tables if table.name == "agreement")
+    (found,) = (table for table in tables if table.name == name)
     return found
 
 
 def published(dataset, model, calibrator):
     sheet = published_values("table1_ece").set_index(["dataset", "model", "calibrator"])
     return sheet["mean"][dataset, model, calibrator] / 100
+
+
+def published_auc(dataset, model):
+    sheet = published_values("table8_gnn_performance").set_index(["dataset", "model", "metric"])
+    return sheet["mean"][dataset, model, "auc"] / 100
 
 
 def test_differences_by_hand():
@@ -49,3 +54,30 @@ def test_calibrators_are_those_of_the_paper():
     names = list(dict.fromkeys(published_values("table1_ece")["calibrator"]))
     assert [row[2].text for row in table.rows] == names * 2
     assert "platt" not in names
+
+
+def test_rows_by_hand():
+    plain, ours = {"calibrator": "uncalibrated"}, {"calibrator": "in-n-out"}
+    auc, ece = published_auc("cora", "gcn"), published("cora", "gcn", "in-n-out")
+    rows = [
+        record(metric="auc", value=auc - 0.05, **plain),
+        record(metric="auc", value=auc - 0.03, train_seed=1, **plain),
+        record(metric="ece", value=ece + 0.10, **ours),
+        record(metric="ece", value=ece + 0.08, train_seed=1, **ours),
+        record(metric="ece_top_label", value=ece + 0.02, **ours),
+        record(dataset="mine", metric="auc", value=0.9, **plain),
+        record(dataset="mine", model="gin", fit_on="train", metric="auc", value=0.9, **plain),
+    ]
+    table = agreement(*rows, name="agreement-rows-val")
+    cora, mine = table.rows
+    found = dict(zip(table.header, cora, strict=True))
+    shown = {name: (cell.text, cell.strong) for name, cell in found.items() if cell.text != MISSING}
+    assert shown == {
+        "data set": ("cora", False), "model": ("gcn", False), "auc uncalibrated": ("-4.0", False),
+        "ece in-n-out": ("+9.0", False), "ece_top_label in-n-out": ("+2.0", True),
+    }  # fmt: skip
+    assert [cell.text for cell in mine] == ["mine", "gcn", *[MISSING] * 8]
+    data = table.data.set_index(["dataset", "metric", "calibrator"])
+    assert data.loc[("cora", "ece", "in-n-out"), "difference"] == pytest.approx(0.09)
+    assert data.loc[("cora", "ece", "in-n-out"), "published_mean"] == ece
+    assert data.groupby("dataset")["near"].sum().to_dict() == {"cora": 1, "mine": 0}

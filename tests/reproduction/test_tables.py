@@ -38,7 +38,8 @@ def only(rows: list[dict[str, object]]) -> dict[str, Table]:
 
 def test_all_tables_are_there(tables):
     per_fit = ["ece", "ece-top-label", "hits20", "ablation", "hits20-all", "nll", "brier"]
-    names = ["overview", "agreement", *(f"{name}-{on}" for name in per_fit for on in ("train", "val"))]
+    names = ["overview", "agreement", "agreement-rows-train", "agreement-rows-val"]
+    names += [*(f"{name}-{on}" for name in per_fit for on in ("train", "val"))]
     names += ["gnn-performance", "ranking", "wilcoxon-in-n-out-train", "wilcoxon-in-n-out-val"]
     assert list(tables) == [*names, "patterns", "patterns-by-row"]
 
@@ -150,6 +151,19 @@ def test_performance_counts_each_training_once(tables, records):
     assert (
         data.loc[data["dataset"].eq("cora") & data["model"].eq("sage"), "n_train_seeds"].tolist() == [3] * 3
     )
+
+
+def test_a_training_made_anew_with_other_numbers_is_told():
+    same = [record(calibrator="uncalibrated", metric="auc", value=0.9, fit_on=on) for on in ("train", "val")]
+    again = [
+        record(calibrator="uncalibrated", metric="auc", value=value, fit_on=on, train_seed=1)
+        for on, value in (("train", 0.8), ("val", 0.7))
+    ]
+    assert "made anew" not in only(same)["gnn-performance"].caption
+    table = only(same + again)["gnn-performance"]
+    assert "since they were made anew: 1; their mean counts once" in table.caption
+    # The mean of 0.9 and 0.75, each training once.
+    assert cells(table, "cora", "gcn")[0].startswith("82.50 ")
 
 
 def test_ranking(tables):

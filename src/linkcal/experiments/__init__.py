@@ -30,7 +30,8 @@ from linkcal.experiments.search import (
 from linkcal.experiments.selection import CANDIDATES, select_calibrator
 from linkcal.experiments.steps import Step
 from linkcal.experiments.store import Store
-from linkcal.experiments.sweep import JobReport, SweepOptions, SweepResult, pending_jobs, run_sweep
+from linkcal.experiments.sweep import pending_jobs, run_sweep
+from linkcal.experiments.sweep_options import JobReport, SweepOptions, SweepResult
 
 __all__ = [
     "ARTIFACT_FOLDER",

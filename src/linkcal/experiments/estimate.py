@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Generic, Literal, TypeVar
 
+from linkcal._validation import check_positive_int
 from linkcal.data import DATASETS
 from linkcal.experiments.cells import SweepPlan, TrainingJob, settings_suffix
 from linkcal.experiments.config import RunConfig
@@ -185,6 +186,11 @@ def wall_seconds(estimates: Sequence[JobEstimate], jobs: int) -> float:
     -------
     float
 
+    Raises
+    ------
+    InputError
+        If `jobs` is no whole number above 0.
+
     Examples
     --------
     >>> job = TrainingJob(RunConfig("cora", "gcn"), ("val",), (0,))
@@ -192,6 +198,7 @@ def wall_seconds(estimates: Sequence[JobEstimate], jobs: int) -> float:
     >>> wall_seconds(three, 2)
     5.0
     """
+    check_positive_int(jobs, "jobs")
     if any(math.isnan(estimate.seconds) for estimate in estimates):
         return math.nan
     free = [0.0] * jobs

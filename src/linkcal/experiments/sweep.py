@@ -5,100 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from linkcal._validation import check_choice, check_device, check_positive_int
+from linkcal._validation import check_device
 from linkcal.data import OFFICIAL_SPLITS, Graph, LinkSplit
 from linkcal.experiments.calibration_stage import Calibration, calibrate_and_store
 from linkcal.experiments.cells import Cell, SweepPlan, TrainingJob
 from linkcal.experiments.config import RunConfig
-from linkcal.experiments.engines import ENGINES, run_jobs, threads_limited, threads_per_job
+from linkcal.experiments.engines import run_jobs, threads_limited, threads_per_job
 from linkcal.experiments.graphs import load_graph
 from linkcal.experiments.store import BusyError, Store, is_disk_full
+from linkcal.experiments.sweep_options import JobReport, SweepOptions, SweepResult
 from linkcal.experiments.training_stage import load_training, train_and_store
 
-__all__ = ["JobReport", "SweepOptions", "SweepResult", "pending_jobs", "run_sweep"]
-
-
-@dataclass(frozen=True)
-class SweepOptions:
-    """How a sweep runs; nothing here changes its numbers, but for the device.
-
-    Parameters
-    ----------
-    jobs : int
-        Processes.
-    engine : {"local", "ray"}
-    device : str
-        Where models are trained and links scored. Another kind of device rounds otherwise; ``config.json`` of
-        the training names it.
-    data_root : str, optional
-        As for :func:`linkcal.data.load_dataset`.
-    graphs : mapping of str to Graph or LinkSplit, optional
-        Own graphs, taken before named data sets.
-
-    Raises
-    ------
-    InputError
-        If `jobs` is no whole number above 0 or the engine is unknown.
-    """
-
-    jobs: int = 1
-    engine: str = "local"
-    device: str = "cpu"
-    data_root: str | None = None
-    graphs: Mapping[str, Graph | LinkSplit] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_positive_int(self.jobs, "jobs")
-        check_choice(self.engine, "engine", ENGINES)
-
-
-@dataclass(frozen=True)
-class JobReport:
-    """What became of a training and its cells.
-
-    Parameters
-    ----------
-    job : TrainingJob
-    cells_done, cells_failed : int
-        Of those that were missing when the job began.
-    errors : tuple of str
-        One line each.
-    seconds : float
-    busy : bool
-        Another process works on it: nothing was done.
-    """
-
-    job: TrainingJob
-    cells_done: int = 0
-    cells_failed: int = 0
-    errors: tuple[str, ...] = ()
-    seconds: float = 0.0
-    busy: bool = False
-
-
-@dataclass(frozen=True)
-class SweepResult:
-    """Counts of a finished sweep.
-
-    Parameters
-    ----------
-    cells : int
-        In the plan.
-    found, done, failed : int
-        Cells that were there, that were made, and that could not be made.
-    errors : tuple of str
-    """
-
-    cells: int
-    found: int
-    done: int
-    failed: int
-    errors: tuple[str, ...]
+__all__ = ["pending_jobs", "run_sweep"]
 
 
 def pending_jobs(plan: SweepPlan, store: Store) -> tuple[list[TrainingJob], int]:
@@ -160,10 +82,12 @@ def run_sweep(
 
     Notes
     -----
-    The numbers depend on the plan alone. Calibration seed 0 gives those of :func:`run_experiment`;
-    calibration seed k > 0 draws the non-links among the fitting links anew (as many, from the stream
-    ``"calibration-negatives-<part>-k"``) and the calibrators' ``random_state`` from ``"calibration-k"``. The
-    trained model, the fitting links' positives, validation and test links are the same.
+    On one machine the numbers depend on the plan alone; another processor or other versions of the
+    libraries may round otherwise, and a training can make much of that. Calibration seed 0 gives those of
+    :func:`run_experiment`; calibration seed k > 0 draws the non-links among the fitting links anew (as
+    many, from the stream ``"calibration-negatives-<part>-k"``) and the calibrators' ``random_state`` from
+    ``"calibration-k"``. The trained model, the fitting links' positives, validation and test links are the
+    same.
 
     Examples
     --------

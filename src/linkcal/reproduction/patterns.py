@@ -71,7 +71,10 @@ def pattern_share_table(records: pd.DataFrame, *, scope: str = "") -> Table:
                 )  # fmt: skip
             cells.append(Cell(MISSING if paper is None else f"{paper:.0f} %"))
             lines.append(tuple(cells))
-    counted = f"One curve for each data set, model, training and calibration seed: {'; '.join(notes)}."
+    counted = (
+        f"One curve for each data set, model, training and calibration seed: {'; '.join(notes)}. That of the "
+        "uncalibrated predictor is the same for all calibration seeds of a training."
+    )
     caption = sentences(scope, counted, _DEFINITIONS, _PAPER_NOTE)
     header = ("fitted on", "pattern", *calibrators, "paper, uncalibrated")
     return Table("patterns", "Calibration patterns", caption, header, tuple(lines), pd.DataFrame(data), 2)

@@ -12,7 +12,7 @@ from linkcal._files import written_whole
 from linkcal._validation import check_choice
 from linkcal.exceptions import InputError
 from linkcal.reproduction.aggregate import Scope, check_records, fit_on_order, in_scope, scopes
-from linkcal.reproduction.agreement import agreement_table
+from linkcal.reproduction.agreement import agreement_rows_table, agreement_table
 from linkcal.reproduction.comparison import COMPARISONS, comparison_table
 from linkcal.reproduction.formats import SUFFIXES, Table, render
 from linkcal.reproduction.overview import overview_table
@@ -56,6 +56,7 @@ def tables_of_scope(records: pd.DataFrame, scope: Scope) -> list[Table]:
     words = scope.label
     fitted = fit_on_order(records)
     tables = [overview_table(records, scope=words), agreement_table(records, scope=words)]
+    tables += [agreement_rows_table(records, on, scope=words) for on in fitted]
     tables += [comparison_table(records, kind, on, scope=words) for kind in COMPARISONS for on in fitted]
     tables.append(performance_table(records, scope=words))
     tables.append(ranking_table(records, scope=words))

@@ -1,0 +1,91 @@
+"""How a sweep runs, and what it tells: options, the report of a training, the counts at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from linkcal._validation import check_choice, check_positive_int
+from linkcal.data import Graph, LinkSplit
+from linkcal.experiments.cells import TrainingJob
+from linkcal.experiments.engines import ENGINES
+
+__all__ = ["JobReport", "SweepOptions", "SweepResult"]
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """How a sweep runs; nothing here changes its numbers, but for the device.
+
+    Parameters
+    ----------
+    jobs : int
+        Processes.
+    engine : {"local", "ray"}
+    device : str
+        Where models are trained and links scored. Another kind of device rounds otherwise; ``config.json`` of
+        the training names it.
+    data_root : str, optional
+        As for :func:`linkcal.data.load_dataset`.
+    graphs : mapping of str to Graph or LinkSplit, optional
+        Own graphs, taken before named data sets.
+
+    Raises
+    ------
+    InputError
+        If `jobs` is no whole number above 0 or the engine is unknown.
+    """
+
+    jobs: int = 1
+    engine: str = "local"
+    device: str = "cpu"
+    data_root: str | None = None
+    graphs: Mapping[str, Graph | LinkSplit] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_positive_int(self.jobs, "jobs")
+        check_choice(self.engine, "engine", ENGINES)
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """What became of a training and its cells.
+
+    Parameters
+    ----------
+    job : TrainingJob
+    cells_done, cells_failed : int
+        Of those that were missing when the job began.
+    errors : tuple of str
+        One line each.
+    seconds : float
+    busy : bool
+        Another process works on it: nothing was done.
+    """
+
+    job: TrainingJob
+    cells_done: int = 0
+    cells_failed: int = 0
+    errors: tuple[str, ...] = ()
+    seconds: float = 0.0
+    busy: bool = False
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """Counts of a finished sweep.
+
+    Parameters
+    ----------
+    cells : int
+        In the plan.
+    found, done, failed : int
+        Cells that were there, that were made, and that could not be made.
+    errors : tuple of str
+    """
+
+    cells: int
+    found: int
+    done: int
+    failed: int
+    errors: tuple[str, ...]
