@@ -12,6 +12,7 @@ from typing import Any
 
 from linkcal._validation import check_choice, check_device, check_positive_int
 from linkcal.data import OFFICIAL_SPLITS, Graph, LinkSplit
+from linkcal.exceptions import InputError
 from linkcal.experiments.calibration_stage import Calibration, calibrate_and_store
 from linkcal.experiments.cells import Cell, SweepPlan, TrainingJob
 from linkcal.experiments.config import RunConfig
@@ -55,6 +56,11 @@ class SweepOptions:
     def __post_init__(self) -> None:
         check_positive_int(self.jobs, "jobs")
         check_choice(self.engine, "engine", ENGINES)
+        # On other machines of a cluster there may be what is not here.
+        if self.engine == "local":
+            check_device(self.device)
+            if self.data_root is not None and not Path(self.data_root).is_dir():
+                raise InputError(f"data_root must be an existing folder, got {self.data_root!r}")
 
 
 @dataclass(frozen=True)
@@ -180,8 +186,6 @@ def run_sweep(
     (2, ['platt', 'uncalibrated'])
     """
     options = options or SweepOptions()
-    if options.engine == "local":
-        check_device(options.device)
     place = Store(store)
     jobs = pending_jobs(plan, place)[0]
     work = partial(_run_job, root=place.root.resolve(), options=options)
