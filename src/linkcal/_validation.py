@@ -255,6 +255,8 @@ def check_device(device: torch.device | str, name: str = "device") -> torch.devi
         found = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise InputError(f"{name} must be auto, cpu, cuda or cuda:<index>, got {device!r}") from error
+    if found.type not in ("cpu", "cuda"):
+        raise InputError(f"{name} must be auto, cpu, cuda or cuda:<index>, got {str(found)!r}")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise InputError(
             f"{name} must be a device of this machine, which has {torch.cuda.device_count()} CUDA devices, "

@@ -66,7 +66,7 @@ def test_figures_of_a_sweep(cli, store, tmp_path):
     ("file", "content", "message"),
     [
         ("config.json", b"{", "must be a JSON file, got"),
-        ("config.json", b"[]", "must have config, calibration_seed, calibrators, got no config"),
+        ("config.json", b"[]", "must have an object, got list"),
         ("config.json", None, "must be there, got a folder without it"),
         ("metrics.csv", b"", "must be a whole file of measured values, got"),
         ("metrics.csv", b"\x1f\x8b\xff", "must be a whole file of measured values, got"),

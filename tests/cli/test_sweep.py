@@ -75,3 +75,21 @@ def test_a_wrong_name_is_told_at_once(cli, tmp_path):
     assert (answer.code, "did you mean 'cora'" in answer.err) == (1, True)
     answer = cli(*base, "--datasets", "cora", "--train-seeds", "many")
     assert (answer.code, "train-seeds must be a count" in answer.err) == (1, True)
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--device", "meta"], "device must be auto, cpu, cuda or cuda:<index>, got 'meta'"),
+        (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:<index>, got 'gpu'"),
+        (["--data-root", "nowhere"], "data_root must be an existing folder, got "),
+    ],
+)
+def test_what_no_training_could_use_is_told_in_one_line(cli, tmp_path, option, message, dry):
+    store = tmp_path / "store"
+    result = cli("sweep", "--datasets", "cora", "--models", "gcn", "--store", str(store), *option, *dry)
+    assert result.code == 1
+    assert result.err.startswith(f"linkcal: error: {message}")
+    assert len(result.err.splitlines()) == 1
+    assert not store.exists()

@@ -36,6 +36,13 @@ def test_folder_names_tell_the_settings():
         ({"train_seeds": [-1]}, "seed must be"),
         ({"settings": {"epoch": 3}}, "setting must be one of"),
         ({"settings": {"epochs": 0}}, "epochs must be"),
+        ({"settings": {"seed": 3}}, "setting must be one of"),
+        ({"settings": {"fit_on": "val"}}, "setting must be one of"),
+        # The cells are measured at the share of links among the test links.
+        ({"settings": {"base_rate": 0.01}}, "setting must be one of"),
+        # It would lie in the folder of "a_b".
+        ({"datasets": ["a b"]}, "datasets must be named by"),
+        ({"datasets": [""]}, "datasets must be named by"),
     ],
 )
 def test_a_bad_plan_is_refused(changes, message):

@@ -27,7 +27,10 @@ def store(tmp_path):
     seconds = {"score": 0.5, "fit uncalibrated": 1.0, "fit platt": 2.0, "evaluate": 6.0, "total": 9.5}
     cell = {"config": config, "calibrators": dict.fromkeys(CALIBRATORS), "seconds": seconds, **here}
     folders = {store.training_folder(job): training}
-    folders |= {store.new_cell_folder(job, one): cell for one in job.cells()}
+    folders |= {
+        store.new_cell_folder(job, one): cell | {"calibration_seed": one.calibration_seed}
+        for one in job.cells()
+    }
     for folder, record in folders.items():
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(record))

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -254,3 +256,23 @@ def test_preset_says_where_it_comes_from(whole):
         "dataset": "small", "seed": 2, "protocol": "default", "sampler": "grid", "trials": 4,
         "val_auc": whole.best.val_auc,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_a_file_of_another_program_stays_as_it_is(small_graph, tmp_path, short):
+    path = tmp_path / "s.db"
+    if short:
+        path.write_text("x")
+    else:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE bookmarks (name)")
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"s\.db must be a file of an earlier search, got"):
+        search(small_graph, path, trials=1)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_empty_file_becomes_a_study(small_graph, tmp_path):
+    (tmp_path / "s.db").touch()
+    assert len(search(small_graph, tmp_path / "s.db", trials=1).trials) == 1

@@ -130,3 +130,28 @@ def test_no_store(tmp_path):
     with pytest.raises(InputError, match="store must hold a finished cell, got none"):
         next(draw_figures(tmp_path / "empty", tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_store_without_uncalibrated_predictors_has_figures_of_the_rest(tmp_path):
+    write_cell(tmp_path / "store", "cora/vgae/train-0/val/cal-0", ("platt", "isotonic"))
+    write_cell(tmp_path / "store", "cora/vgae/train-0/train/cal-0", ("isotonic",))
+    paths = draw_figures(
+        tmp_path / "store", tmp_path / "out", calibrators=["platt", "platt"], formats=["svg", "svg"]
+    )
+    assert [path.name for path in paths] == ["cora-val.svg"]
+
+
+@pytest.mark.parametrize(
+    ("calibrators", "message"),
+    [
+        (["plat"], "calibrator must be one of .*did you mean 'platt'"),
+        (["bbq"], "calibrators must name one that the cells have, uncalibrated, .*; got bbq"),
+        ([], "calibrators must name one that the cells have, .*; got none"),
+    ],
+)
+def test_calibrators_that_no_cell_has_are_told_before_anything_is_drawn(
+    store, tmp_path, calibrators, message
+):
+    with pytest.raises(InputError, match=message):
+        list(draw_figures(store, tmp_path / "out", calibrators=calibrators))
+    assert not (tmp_path / "out").exists()

@@ -277,3 +277,22 @@ def test_files(records, tmp_path):
         write_tables(chosen, tmp_path / "file")
     with pytest.raises(InputError, match=r"table must be one of .*did you mean 'ece-val'"):
         choose_tables(built, ["ece-vall"])
+
+
+def test_hits_with_too_few_non_links_are_not_told_in_silence():
+    """Case 16 (c): with fewer than 20 non-links Hits@20 is 1 whatever the model is."""
+    few = [record(metric="negatives", value=19.0), record(metric="hits@20", value=1.0)]
+    enough = [record(metric="negatives", value=20.0, model="sage"), record(metric="hits@20", model="sage")]
+    note = "Hits@20 is 100 % by definition with fewer than 20 test non-links: cora gcn."
+    for rows, told in ((few + enough, True), (enough, False)):
+        (found,) = build_tables(frame(*rows)).values()
+        captions = {table.name: table.caption for table in found}
+        for name in ("hits20-val", "hits20-all-val", "overview", "gnn-performance"):
+            assert (note in captions[name]) is told, name
+
+
+def test_a_code_of_no_pattern_is_refused():
+    for code in (7.0, 0.5, -1.0):
+        rows = frame(record(calibrator="uncalibrated", metric="pattern", value=code))
+        with pytest.raises(InputError, match="pattern must be a whole number from 0 to 6, got"):
+            build_tables(rows)

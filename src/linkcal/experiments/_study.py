@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["next_trial", "open_study"]
 
 _STUDY = "linkcal search"
+#: First bytes of every SQLite file that is not empty.
+_SQLITE = b"SQLite format 3\x00"
 
 
 @contextmanager
@@ -37,6 +39,7 @@ def open_study(path: str | os.PathLike[str], settings: Mapping[str, Any]) -> Ite
     file = Path(path)
     if not file.parent.is_dir() or file.is_dir():
         raise InputError(f"storage must be a file in an existing folder, got {file}")
+    _refuse_foreign(file)
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
@@ -106,6 +109,31 @@ def _optuna() -> Any:
             "package optuna must be installed for a search (pip install 'linkcal[search]'), got none"
         ) from error
     return optuna
+
+
+def _refuse_foreign(file: Path) -> None:
+    """Leave a file of another program as it is: Optuna would put its tables into any SQLite file.
+
+    A search that was killed at its very start leaves an empty file, or one with the first of the tables.
+    """
+    if not file.exists() or not file.stat().st_size:
+        return
+    try:
+        # SQLite takes a file that is shorter than its header for an empty one.
+        with file.open("rb") as opened:
+            start = opened.read(len(_SQLITE))
+        if start != _SQLITE:
+            raise sqlite3.DatabaseError("file is not a database")
+        with closing(sqlite3.connect(file, timeout=0.0)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    except sqlite3.OperationalError:
+        return  # locked: by another search, which is told where the lock is taken
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"storage {file} must be a file of an earlier search, got {error}") from error
+    if tables and "studies" not in tables:
+        raise InputError(
+            f"storage {file} must be a file of an earlier search, got a database with {min(tables)}"
+        )
 
 
 @contextmanager

@@ -26,6 +26,12 @@ __all__ = ["Cell", "SweepPlan", "TrainingJob", "parse_seeds", "settings_of", "se
 
 #: Fields of RunConfig with their own place in the layout, or that say only which part of a cell is asked.
 _PLACED = ("dataset", "model", "seed", "fit_on", "calibrators")
+#: What all cells of a sweep may share. No base rate: they are measured at the share of links in the test set.
+_SETTINGS = tuple(
+    each.name
+    for each in fields(RunConfig)
+    if each.name not in ("dataset", "model", "seed", "fit_on", "base_rate")
+)
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,8 @@ class SweepPlan:
     Raises
     ------
     InputError
-        If a list is empty or has an entry twice, or a setting is unknown or out of range.
+        If a list is empty or has an entry twice, a data set's name can be no folder, or a setting is unknown,
+        out of range, or none of a sweep.
 
     Examples
     --------
@@ -133,8 +140,12 @@ class SweepPlan:
             check_positive_int(seed, "seed", minimum=0)
         for name in self.fit_on:
             check_choice(name, "fit_on", FIT_ON)
+        for name in self.datasets:
+            # Two names with one folder would share their cells.
+            if _safe(name) != name or not name:
+                raise InputError(f"datasets must be named by letters, digits and ._+-, got {name!r}")
         for name in self.settings:
-            check_choice(name, "setting", _setting_names())
+            check_choice(name, "setting", _SETTINGS)
         # Every value is checked by RunConfig before the first training starts.
         self.jobs()
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any, Generic, Literal, TypeVar
 
 from linkcal._validation import check_positive_int
 from linkcal.data import DATASETS
+from linkcal.exceptions import InputError
 from linkcal.experiments.cells import SweepPlan, TrainingJob, settings_suffix
-from linkcal.experiments.config import RunConfig
-from linkcal.experiments.store import Store, read_record
+from linkcal.experiments.store import CONFIG_FILE, Store, read_cell, read_training
 
 __all__ = ["Basis", "JobEstimate", "Timings", "estimate_jobs", "read_timings", "wall_seconds"]
 
@@ -23,6 +25,9 @@ __all__ = ["Basis", "JobEstimate", "Timings", "estimate_jobs", "read_timings", "
 Basis = Literal["measured", "extrapolated", "unknown"]
 
 Key = TypeVar("Key")
+
+#: What a record with times has.
+_TIMED: dict[str, type] = {"seconds": dict, "environment": dict}
 
 
 @dataclass(frozen=True)
@@ -135,24 +140,46 @@ class Timings:
 
 
 def read_timings(store: Store) -> Timings:
-    """Collect the seconds that every finished training and cell took."""
+    """Collect the seconds that every finished training and cell took.
+
+    Raises
+    ------
+    InputError
+        If a record of the store was damaged; it names the file.
+    """
     timings = Timings()
     for folder in store.trainings():
-        record = read_record(folder, "config", "counts", "seconds", "environment")
-        config, edges = _setting(record), int(record["counts"]["edges"])
+        record = read_training(folder, **_TIMED, counts=dict)
+        config = record["config"]
+        with _read(folder):
+            edges, seconds = int(record["counts"]["edges"]), float(_own_seconds(record)["total"])
         timings.edges[config.dataset] = edges
-        key = (config.dataset, config.model, settings_suffix(config))
-        timings.training.add(key, _own_seconds(record)["total"], edges)
+        timings.training.add((config.dataset, config.model, settings_suffix(config)), seconds, edges)
     for folder in store.cells():
-        record = read_record(folder, "config", "calibrators", "seconds", "environment")
-        config = _setting(record)
+        record = read_cell(folder, **_TIMED)
+        config = record["config"]
         edges = timings.edges_of(config.dataset)
         # Evaluation is recorded for all calibrators of the cell together.
         fitted = len(record["calibrators"])
-        for step, seconds in _own_seconds(record).items():
+        with _read(folder):
+            steps = {step: float(seconds) for step, seconds in _own_seconds(record).items()}
+            steps["evaluate"] /= fitted
+        for step, seconds in steps.items():
             name = (config.dataset, config.model, settings_suffix(config), config.fit_on, step)
-            timings.steps.add(name, seconds / fitted if step == "evaluate" else seconds, edges)
+            timings.steps.add(name, seconds, edges)
     return timings
+
+
+@contextmanager
+def _read(folder: Path) -> Iterator[None]:
+    """Name the file if a time in it is missing or no number."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{folder / CONFIG_FILE} must have the seconds of every step, got {type(error).__name__} "
+            f"{error}; remove its folder, which is made anew then"
+        ) from error
 
 
 def estimate_jobs(plan: SweepPlan, store: Store) -> list[JobEstimate]:
@@ -193,6 +220,7 @@ def wall_seconds(estimates: Sequence[JobEstimate], jobs: int) -> float:
 
     Examples
     --------
+    >>> from linkcal.experiments import RunConfig
     >>> job = TrainingJob(RunConfig("cora", "gcn"), ("val",), (0,))
     >>> three = [JobEstimate(job, True, 1, seconds, "measured") for seconds in (4.0, 3.0, 2.0)]
     >>> wall_seconds(three, 2)
@@ -242,7 +270,3 @@ def _own_seconds(record: dict[str, Any]) -> dict[str, float]:
     # Stores of earlier versions have the wall-clock time alone.
     own: dict[str, float] = record.get("processor_seconds", seconds)
     return {step: min(wall, own[step]) for step, wall in seconds.items()}
-
-
-def _setting(record: dict[str, Any]) -> RunConfig:
-    return RunConfig.from_dict(record["config"])

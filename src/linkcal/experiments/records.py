@@ -22,7 +22,7 @@ from linkcal.experiments.record_files import (
     read_texts,
     write_record_file,
 )
-from linkcal.experiments.store import Store, read_record
+from linkcal.experiments.store import Store, read_cell
 
 __all__ = ["RECORD_COLUMNS", "export_records", "read_records"]
 
@@ -124,17 +124,12 @@ def _of_one(path: Path) -> pd.DataFrame:
 
 
 def _cell_records(folder: Path) -> pd.DataFrame:
-    record = read_record(folder, "config", "calibration_seed", "calibrators")
-    config = RunConfig.from_dict(record["config"])
+    record = read_cell(folder)
+    config: RunConfig = record["config"]
     path = folder / METRICS_FILE
     frame = read_texts(path, METRIC_COLUMNS)
     frame["value"] = as_floats(frame["value"], path)
-    measured = frame.groupby("calibrator")["metric"].count()
-    if set(measured.index) != set(record["calibrators"]) or measured.nunique() != 1:
-        raise InputError(
-            f"{path} must have as many values for each of {', '.join(record['calibrators'])}, "
-            f"got {', '.join(f'{n} for {name}' for name, n in measured.items()) or 'none'}"
-        )
+    _check_whole(frame, list(record["calibrators"]), path)
     values: dict[str, Any] = {
         "dataset": config.dataset,
         "model": config.model,
@@ -145,6 +140,20 @@ def _cell_records(folder: Path) -> pd.DataFrame:
         "fit_on": config.fit_on,
     }
     return frame.assign(**values)
+
+
+def _check_whole(frame: pd.DataFrame, calibrators: list[str], path: Path) -> None:
+    """Refuse measured values of which a part was cut off."""
+    measured = frame.groupby("calibrator")["metric"].count()
+    if set(measured.index) != set(calibrators) or measured.nunique() != 1:
+        raise InputError(
+            f"{path} must have as many values for each of {', '.join(calibrators)}, "
+            f"got {', '.join(f'{n} for {name}' for name, n in measured.items()) or 'none'}"
+        )
+    parts = {part: set(frame.loc[frame["part"] == part, "metric"]) for part in MEASURED_PARTS}
+    # The test links may have more: the distance to the truth. A last number may have lost digits.
+    if not parts["val"] <= parts["test"] or not path.read_bytes().endswith(b"\n"):
+        raise InputError(f"{path} must be a whole file of measured values, got one that was cut off")
 
 
 def _settings_text(config: RunConfig) -> str:

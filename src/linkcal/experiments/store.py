@@ -27,12 +27,14 @@ from filelock import FileLock, Timeout
 from linkcal._files import written_whole
 from linkcal.exceptions import InputError
 from linkcal.experiments.cells import Cell, TrainingJob
+from linkcal.experiments.config import RunConfig
 
-__all__ = ["BusyError", "Store", "is_disk_full", "read_json", "read_record"]
+__all__ = ["BusyError", "Store", "is_disk_full", "read_cell", "read_json", "read_record", "read_training"]
 
 CONFIG_FILE = "config.json"
 _LOCK = ".lock"
 _WRITING = ".writing-"
+_REMEDY = "remove its folder, which is made anew then"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -78,13 +80,17 @@ class Store:
         folder = self.root / job.folder / cell.name
         if not folder.exists():
             return folder
-        return folder.with_name(f"{folder.name}.{len(self.cell_folders(job, cell)) + 1}")
+        # Not by their count: one that was damaged and removed leaves a gap among the others.
+        number = 2
+        while folder.with_name(f"{folder.name}.{number}").exists():
+            number += 1
+        return folder.with_name(f"{folder.name}.{number}")
 
     def missing(self, job: TrainingJob, cell: Cell) -> tuple[str, ...]:
         """Calibrators of `job` that no folder of the cell has."""
         done: set[str] = set()
         for folder in self.cell_folders(job, cell):
-            done |= set(read_record(folder, "calibrators")["calibrators"])
+            done |= set(read_cell(folder)["calibrators"])
         return tuple(name for name in job.config.calibrators if name not in done)
 
     @contextmanager
@@ -180,23 +186,74 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} must be a JSON file, got {' '.join(str(error).split())}") from error
 
 
-def read_record(folder: Path, *keys: str) -> dict[str, Any]:
-    """``config.json`` of a finished training or cell, which must have `keys`.
+def read_record(folder: Path, **kinds: type) -> dict[str, Any]:
+    """``config.json`` of a finished training or cell, which must have these keys with values of these kinds.
 
     Raises
     ------
     InputError
-        If the file is not there, is no JSON object, or lacks a key: somebody changed it.
+        If the file is not there, is no JSON object, or lacks a key or its kind: somebody changed it.
     """
     path = folder / CONFIG_FILE
-    remedy = "remove its folder, which is made anew then"
     if not path.is_file():
-        raise InputError(f"{path} must be there, got a folder without it; {remedy}")
+        raise InputError(f"{path} must be there, got a folder without it; {_REMEDY}")
     record = read_json(path)
-    absent = [key for key in keys if not isinstance(record, dict) or key not in record]
-    if absent:
-        raise InputError(f"{path} must have {', '.join(keys)}, got no {absent[0]}; {remedy}")
-    return dict(record)
+    if not isinstance(record, dict):
+        raise InputError(f"{path} must have an object, got {type(record).__name__}; {_REMEDY}")
+    for key, kind in kinds.items():
+        if key not in record:
+            raise InputError(f"{path} must have {', '.join(kinds)}, got no {key}; {_REMEDY}")
+        if not isinstance(record[key], kind):
+            raise InputError(
+                f"{path} must have {key} of kind {kind.__name__}, got {record[key]!r}; {_REMEDY}"
+            )
+    return record
+
+
+def read_cell(folder: Path, **kinds: type) -> dict[str, Any]:
+    """:func:`read_record` of a finished cell; ``config`` is the ``RunConfig``.
+
+    Raises
+    ------
+    InputError
+        As there, or if the settings are none, or not those of the folder that they lie in.
+    """
+    record = read_record(folder, config=dict, calibration_seed=int, calibrators=dict, **kinds)
+    config = _config(folder, record)
+    cell = Cell(config.fit_on, record["calibration_seed"])
+    found = f"{folder.parent.name}/{folder.name.partition('.')[0]}"
+    _check_place(folder, folder.parent.parent, config, cell.name, found)
+    return {**record, "config": config}
+
+
+def read_training(folder: Path, **kinds: type) -> dict[str, Any]:
+    """:func:`read_record` of a finished training; ``config`` is the ``RunConfig``. Errors as for a cell."""
+    record = read_record(folder, config=dict, **kinds)
+    config = _config(folder, record)
+    _check_place(folder, folder.parent, config, "training", folder.name)
+    return {**record, "config": config}
+
+
+def _config(folder: Path, record: dict[str, Any]) -> RunConfig:
+    try:
+        return RunConfig.from_dict(record["config"])
+    except (TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        path = folder / CONFIG_FILE
+        raise InputError(f"{path} must have the settings of a run, got: {reason}; {_REMEDY}") from error
+
+
+def _check_place(folder: Path, training: Path, config: RunConfig, expected: str, found: str) -> None:
+    """Refuse a folder that lies where another one belongs; `training` is the one named after the seed.
+
+    Settings in the model's name are not compared: a default may have changed since they were written.
+    """
+    dataset, _, seed = TrainingJob(config, (), ()).folder.parts
+    model = training.parent.name.partition("~")[0]
+    here = "/".join((training.parent.parent.name, model, training.name, found))
+    right = "/".join((dataset, config.model, seed, expected))
+    if here != right:
+        raise InputError(f"{folder / CONFIG_FILE} must be that of {here}, got that of {right}; {_REMEDY}")
 
 
 def is_disk_full(error: BaseException) -> bool:
@@ -207,9 +264,9 @@ def is_disk_full(error: BaseException) -> bool:
 def _clean(folder: Path) -> None:
     """Remove what was being written when its writer died: everything hidden but the lock."""
     for path in sorted(folder.rglob(".*")):
-        if path.name == _LOCK or not path.exists():
+        if path.name == _LOCK or not (path.exists() or path.is_symlink()):
             continue
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()

@@ -9,7 +9,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from linkcal._validation import check_device
 from linkcal.data import OFFICIAL_SPLITS, Graph, LinkSplit
 from linkcal.experiments.calibration_stage import Calibration, calibrate_and_store
 from linkcal.experiments.cells import Cell, SweepPlan, TrainingJob
@@ -73,8 +72,7 @@ def run_sweep(
     Raises
     ------
     InputError
-        If the device is not there (on another machine of a Ray cluster it may be), or a file of the store was
-        damaged from outside.
+        If a file of the store was damaged from outside.
     WorkerDiedError
         If a process of the sweep was killed; everything that was finished stays.
     OSError
@@ -104,8 +102,6 @@ def run_sweep(
     (2, ['platt', 'uncalibrated'])
     """
     options = options or SweepOptions()
-    if options.engine == "local":
-        check_device(options.device)
     place = Store(store)
     jobs = pending_jobs(plan, place)[0]
     work = partial(_run_job, root=place.root.resolve(), options=options)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from linkcal._validation import check_choice, check_positive_int
+from linkcal._validation import check_choice, check_device, check_positive_int
 from linkcal.data import Graph, LinkSplit
+from linkcal.exceptions import InputError
 from linkcal.experiments.cells import TrainingJob
 from linkcal.experiments.engines import ENGINES
 
@@ -33,7 +35,8 @@ class SweepOptions:
     Raises
     ------
     InputError
-        If `jobs` is no whole number above 0 or the engine is unknown.
+        If `jobs` is no whole number above 0, the engine is unknown, or the device or the folder is not there
+        (on another machine of a Ray cluster it may be).
     """
 
     jobs: int = 1
@@ -45,6 +48,11 @@ class SweepOptions:
     def __post_init__(self) -> None:
         check_positive_int(self.jobs, "jobs")
         check_choice(self.engine, "engine", ENGINES)
+        # On other machines of a cluster there may be what is not here.
+        if self.engine == "local":
+            check_device(self.device)
+            if self.data_root is not None and not Path(self.data_root).is_dir():
+                raise InputError(f"data_root must be an existing folder, got {self.data_root!r}")
 
 
 @dataclass(frozen=True)

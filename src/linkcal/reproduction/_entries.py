@@ -7,7 +7,7 @@ import pandas as pd
 
 from linkcal.reproduction.formats import MISSING
 
-__all__ = ["Found", "entry", "number", "row_at"]
+__all__ = ["Found", "entry", "few_negatives_note", "number", "row_at"]
 
 #: Mean, standard deviation and the like of one entry; None where there is no value.
 Found = dict[str, float] | None
@@ -37,3 +37,14 @@ def entry(found: Found, floor: Found, percent: bool, full: int | None) -> str:
     if full is not None and found["n"] != full:
         text += f" (n = {int(found['n'])})"
     return text
+
+
+def few_negatives_note(records: pd.DataFrame, k: int = 20) -> str:
+    """A sentence on rows whose Hits@k is 1 whatever the model is; empty if there are none."""
+    counts = records[
+        (records["part"] == "test") & (records["metric"] == "negatives") & (records["value"] < k)
+    ]
+    rows = sorted({f"{d} {m}" for d, m in zip(counts["dataset"], counts["model"], strict=True)})
+    if not rows:
+        return ""
+    return f"Hits@{k} is 100 % by definition with fewer than {k} test non-links: {', '.join(rows)}."

@@ -9,7 +9,7 @@ import pandas as pd
 
 from linkcal.calibrators import CALIBRATORS
 from linkcal.metrics import METRICS
-from linkcal.reproduction._entries import Found, entry, row_at
+from linkcal.reproduction._entries import Found, entry, few_negatives_note, row_at
 from linkcal.reproduction.aggregate import (
     base_model,
     in_order,
@@ -138,6 +138,8 @@ def comparison_table(records: pd.DataFrame, kind: Comparison, fit_on: str, *, sc
     source = f"{published_origin(kind.published)}: " if kind.published else ""
     title = f"{source}{kind.title}, fitted on {fit_on}"
     caption = _caption(values, kind, full, scope)
+    if kind.metric == "hits@20":
+        caption = sentences("", caption, few_negatives_note(records))
     return Table(f"{kind.name}-{fit_on}", title, caption, header, tuple(lines), pd.DataFrame(data), 4)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from linkcal._validation import check_choice
 from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
+from linkcal.experiments.npz import read_arrays
 from linkcal.experiments.predictions import PREDICTIONS_FILE, read_predictions
 from linkcal.plots import reliability_figure, save_figure
 from linkcal.reproduction.aggregate import base_model, in_order, row_order_of
@@ -128,7 +129,8 @@ def draw_figures(
     train_seed, calibration_seed : int, optional
         Which cell stands for its row; the smallest seed that there is without it.
     calibrators : sequence of str
-        What ``<data set>-<fit_on>`` shows, a column each; what a cell lacks is shown as not measured.
+        What ``<data set>-<fit_on>`` shows, a column each; what a cell lacks is shown as not measured. Any
+        figure of which nothing was measured is left out.
     each : bool
     formats : sequence of {"svg", "png"}
 
@@ -140,18 +142,35 @@ def draw_figures(
     Raises
     ------
     InputError
-        If the store has no such cell, or a format or file is wrong.
+        If the store has no such cell, or none of `calibrators`, or a name, format or file is wrong. What can
+        be told before the first figure is told then.
     """
     for name in formats:
         check_choice(name, "format", FIGURE_FORMATS)
+    for name in calibrators:
+        check_choice(name, "calibrator", CALIBRATORS)
+    calibrators, formats = tuple(dict.fromkeys(calibrators)), tuple(dict.fromkeys(formats))
     cells = _chosen(find_predictions(store), train_seed, calibration_seed)
+    measured = {name for paths in cells.values() for path in paths for name in _names(path)}
+    if not measured & set(calibrators):
+        raise InputError(
+            f"calibrators must name one that the cells have, {', '.join(in_order(measured, CALIBRATORS))}; "
+            f"got {', '.join(calibrators) or 'none'}"
+        )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     for name, options in _plans(cells, calibrators, each=each):
+        if all(probability is None for probability in options["probabilities"].values()):
+            continue
         figure = reliability_figure(**options)
         for suffix in formats:
             save_figure(figure, folder / f"{name}.{suffix}")
             yield folder / f"{name}.{suffix}"
+
+
+def _names(path: Path) -> list[str]:
+    """Calibrators in a file of predictions."""
+    return [str(name) for name in read_arrays(path, ["calibrator"])["calibrator"]]
 
 
 def _chosen(

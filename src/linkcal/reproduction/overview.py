@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from linkcal.calibrators import CALIBRATORS
-from linkcal.reproduction._entries import number
+from linkcal.reproduction._entries import few_negatives_note, number
 from linkcal.reproduction.aggregate import fit_on_order, in_order, seed_values
 from linkcal.reproduction.formats import MISSING, Cell, Table, sentences
 
@@ -68,6 +68,7 @@ def overview_table(records: pd.DataFrame, *, scope: str = "") -> Table:
         f"that every calibrator has: {'; '.join(notes)}. Bold: best of the block.",
         "The noise floor is the ECE that a perfectly calibrated predictor with the same probabilities would "
         "have on as many links.",
+        few_negatives_note(records),
     )
     header = ("fitted on", "calibrator", *(heading for heading, _ in OVERVIEW_METRICS.values()))
     return Table(

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from linkcal.calibrators import CALIBRATORS
+from linkcal.exceptions import InputError
 from linkcal.metrics import CalibrationPattern
 from linkcal.reproduction.aggregate import fit_on_order, in_order, row_order, seed_values
 from linkcal.reproduction.formats import MISSING, Cell, Table, sentences
@@ -45,7 +46,7 @@ def pattern_share_table(records: pd.DataFrame, *, scope: str = "") -> Table:
 
     Raises
     ------
-    ValueError
+    InputError
         If a record's value is the integer of no pattern.
     """
     published = published_patterns()
@@ -81,7 +82,12 @@ def pattern_share_table(records: pd.DataFrame, *, scope: str = "") -> Table:
 
 
 def _counts(codes: pd.Series) -> dict[CalibrationPattern, int]:
-    found, counts = np.unique(codes.dropna().to_numpy(dtype=np.int64), return_counts=True)
+    found, counts = np.unique(codes.dropna().to_numpy(dtype=np.float64), return_counts=True)
+    unknown = sorted(set(found.tolist()) - {float(pattern) for pattern in CalibrationPattern})
+    if unknown:
+        raise InputError(
+            f"pattern must be a whole number from 0 to {max(CalibrationPattern)}, got {unknown[0]:g}"
+        )
     return {CalibrationPattern(int(code)): int(n) for code, n in zip(found, counts, strict=True)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from linkcal.reproduction._entries import entry, row_at
+from linkcal.reproduction._entries import entry, few_negatives_note, row_at
 from linkcal.reproduction.aggregate import base_model, row_order
 from linkcal.reproduction.formats import MISSING, Cell, Table, sentences
 from linkcal.reproduction.published import published_origin, published_values
@@ -72,6 +72,7 @@ def performance_table(records: pd.DataFrame, *, scope: str = "") -> Table:
         if len(again)
         else "",
         "The paper's accuracy of VGAE on Twitch PT is, rounded, its ECE there; it stands as printed.",
+        few_negatives_note(records),
     )
     title = f"{published_origin('table8_gnn_performance')}: uncalibrated predictors"
     return Table("gnn-performance", title, caption, tuple(header), tuple(lines), pd.DataFrame(data), 2)

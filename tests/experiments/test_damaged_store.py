@@ -1,0 +1,135 @@
+"""Stores changed by hand: one line that names the file, or made anew by the next sweep."""
+
+import json
+import shutil
+
+import pytest
+
+from linkcal.exceptions import InputError
+from linkcal.experiments import Store, SweepOptions, SweepPlan, estimate_jobs, read_records, run_sweep
+
+TRAINING = "own/gcn~epochs=2/train-0/training"
+CELL = "own/gcn~epochs=2/train-0/val/cal-0"
+
+
+def plan(*calibrators):
+    settings = {"epochs": 2, "calibrators": calibrators or ("platt",)}
+    return SweepPlan(["own"], ["gcn"], [0], [0, 1], ["val"], settings)
+
+
+@pytest.fixture(scope="module")
+def options(small_graph):
+    return SweepOptions(graphs={"own": small_graph})
+
+
+@pytest.fixture(scope="module")
+def whole(options, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    assert run_sweep(plan(), folder, options).done == 2
+    return folder
+
+
+@pytest.fixture
+def store(whole, tmp_path):
+    return shutil.copytree(whole, tmp_path / "store")
+
+
+def change(path, *keys, value=None):
+    """Put a value, or nothing, in the place of one of a JSON file."""
+    record = json.loads(path.read_text())
+    inner = record
+    for key in keys[:-1]:
+        inner = inner[key]
+    del inner[keys[-1]]
+    if value is not None:
+        inner[keys[-1]] = value
+    path.write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("config",), {}),
+        (("config",), [1]),
+        (("config", "seed"), "x"),
+        (("config", "hyperparameters"), 5),
+        (("config", "protocol"), "none"),
+        (("calibrators",), 5),
+        (("calibration_seed",), "a"),
+    ],
+)
+def test_changed_records_of_a_cell_are_named(store, keys, value):
+    path = store / CELL / "config.json"
+    change(path, *keys, value=value)
+    for read in (read_records, lambda folder: estimate_jobs(plan(), Store(folder))):
+        with pytest.raises(InputError) as caught:
+            read(store)
+        assert str(path) in str(caught.value)
+        assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "keys", "value"),
+    [
+        (TRAINING, ("seconds", "total"), None),
+        (TRAINING, ("seconds",), [1]),
+        (TRAINING, ("counts", "edges"), None),
+        (TRAINING, ("environment", "cuda"), None),
+        (TRAINING, ("processor_seconds", "total"), None),
+        (TRAINING, ("config",), {}),
+        (CELL, ("seconds", "evaluate"), "x"),
+        (CELL, ("seconds", "evaluate"), None),
+        (CELL, ("environment",), {}),
+    ],
+)
+def test_changed_times_are_named(store, place, keys, value):
+    path = store / place / "config.json"
+    change(path, *keys, value=value)
+    with pytest.raises(InputError) as caught:
+        estimate_jobs(plan(), Store(store))
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [(("config", "dataset"), "cora"), (("config", "seed"), 3), (("calibration_seed",), 1)],
+)
+def test_a_cell_in_the_place_of_another_is_refused(store, keys, value):
+    change(store / CELL / "config.json", *keys, value=value)
+    with pytest.raises(InputError, match=r"must be that of own/gcn/train-0/val/cal-0, got that of"):
+        read_records(store)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 30, 400])
+def test_measured_values_that_were_cut_off_are_refused(store, cut):
+    path = store / CELL / "metrics.csv"
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(InputError, match="must be a whole file of measured values"):
+        read_records(store)
+
+
+def test_measured_values_cut_off_between_lines_are_refused(store):
+    path = store / CELL / "metrics.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
+    with pytest.raises(InputError, match="cut off"):
+        read_records(store)
+
+
+def test_an_addition_that_was_removed_is_made_anew(store, options):
+    for names in (("platt", "beta"), ("platt", "beta", "isotonic")):
+        assert run_sweep(plan(*names), store, options).done == 2
+    before = read_records(store)
+    shutil.rmtree(store / f"{CELL}.2")
+    result = run_sweep(plan("platt", "beta", "isotonic"), store, options)
+    assert (result.done, result.failed) == (1, 0)
+    assert read_records(store).equals(before)
+
+
+def test_links_in_a_store_are_removed_and_what_they_point_to_stays(store, options, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("mine")
+    for name, target in ((".folder", tmp_path / "mine"), (".nothing", tmp_path / "nowhere")):
+        (store / "own/gcn~epochs=2/train-0" / name).symlink_to(target)
+    assert run_sweep(plan("platt", "beta"), store, options).done == 2
+    assert not list(store.glob("*/*/train-0/.[fn]*"))
+    assert (tmp_path / "mine" / "file").read_text() == "mine"
