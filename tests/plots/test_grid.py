@@ -34,12 +34,14 @@ def test_captions_hold_the_values_of_the_metrics() -> None:
     for axes, p in zip(figure.axes[::2], predictors(2).values(), strict=True):
         ece = 100 * expected_calibration_error(Y, p, n_bins=10)
         noise = 100 * calibration_floor(p, n_bins=10).q95
-        assert axes.texts[0].get_text() == f"ECE {ece:.1f} %   (noise: up to {noise:.1f} %)"
+        assert axes.texts[0].get_text() == f"ECE {ece:.1f} %  (noise \u2264 {noise:.1f} %, n = {len(Y)})"
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 9])
-def test_nothing_written_lies_outside_the_figure_or_on_other_words(n: int) -> None:
-    figure = reliability_figure(Y, predictors(n), title="Simulated: 300 test pairs")
+@pytest.mark.parametrize("links", [300, 300_000])
+def test_nothing_written_lies_outside_the_figure_or_on_other_words(n: int, links: int) -> None:
+    seen = {name: np.tile(p, links // len(Y)) for name, p in predictors(n).items()}
+    figure = reliability_figure(np.tile(Y, links // len(Y)), seen, title=f"Simulated: {links} test pairs")
     figure.canvas.draw()
     boxes = [text.get_window_extent() for text in figure.texts] + [figure.legends[0].get_window_extent()]
     for axes in figure.axes[::2]:

@@ -35,9 +35,10 @@ def reliability_figure(
 ) -> Figure:
     """Draw one small reliability diagram for each predictor, all on the same axes.
 
-    Under each diagram stands the share of links in each bin, on one scale for all. Each panel gives the ECE
-    and the value that a perfectly calibrated predictor with the same probabilities stays below in 95 of 100
-    test sets of this size (:func:`linkcal.metrics.calibration_floor` with its default draws and seed).
+    Under each diagram stands the share of links in each bin, on one scale for all. Each panel gives the ECE,
+    the number n of links, and the value that a perfectly calibrated predictor with the same probabilities
+    stays below in 95 of 100 test sets of this size (:func:`linkcal.metrics.calibration_floor` with its
+    default draws and seed).
 
     Parameters
     ----------
@@ -177,9 +178,10 @@ def _label_panel(
 ) -> None:
     main.set_title(name, loc="left", fontsize=10.5, fontweight="bold", color=_style.TEXT, pad=19)
     main.annotate(
-        f"ECE {100 * curve.expected_calibration_error:.1f} %   (noise: up to {100 * floor:.1f} %)",
+        f"ECE {100 * curve.expected_calibration_error:.1f} %  (noise \u2264 {100 * floor:.1f} %, "
+        f"n = {curve.count.sum():,})",
         (0, 1), xytext=(0, 6), xycoords="axes fraction", textcoords="offset points",
-        fontsize=8.5, color=_style.TEXT,
+        fontsize=8, color=_style.TEXT,
     )  # fmt: skip
     main.tick_params(labelbottom=False, labelleft=first_column)
     top = min(1.0, math.ceil(highest * 10) / 10)
@@ -220,5 +222,5 @@ def _label_figure(
         ncols=_legend_columns(columns), frameon=False, fontsize=9, labelcolor=_style.TEXT,
         columnspacing=1.6, handletextpad=0.5, borderaxespad=0.0,
     )  # fmt: skip
-    note = "noise: ECE that a calibrated predictor stays below" + (" " if columns > 1 else "\n")
+    note = "n: pairs; noise: ECE that a calibrated predictor stays below" + (" " if columns > 1 else "\n")
     figure.text(0.5, 0.2 / height, note + "in 95 of 100 test sets of this size", fontsize=8, **words)
