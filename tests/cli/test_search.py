@@ -1,4 +1,4 @@
-"""``linkcal search``: from the grid to a preset file that ``linkcal run`` takes."""
+"""``linkcal search``: from the grid to a preset file that ``linkcal run`` and ``linkcal sweep`` take."""
 
 import json
 
@@ -16,7 +16,7 @@ def small(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
-def test_search_writes_a_preset_that_run_takes(cli, small, tmp_path):
+def test_search_writes_a_preset_that_run_and_sweep_take(cli, small, tmp_path):
     options = ("--dataset", "simulated", "--model", "gcn")
     preset = tmp_path / "best.json"
     answer = cli(
@@ -31,6 +31,15 @@ def test_search_writes_a_preset_that_run_takes(cli, small, tmp_path):
     record = json.loads((tmp_path / "out" / "config.json").read_text())
     assert record["config"]["hyperparameters"] == found["hyperparameters"]
     assert record["training"]["lr"] == found["hyperparameters"]["lr"]
+    answer = cli(
+        "sweep", "--datasets", "simulated", "--models", "gcn", "--train-seeds", 1, "--calibration-seeds", 1,
+        "--fit-on", "val", "--calibrators", "platt", "--preset", preset, "--store", tmp_path / "sweep",
+    )  # fmt: skip
+    assert answer.code == 0
+    (training,) = (tmp_path / "sweep").glob("simulated/*/train-0/training/config.json")
+    swept = json.loads(training.read_text())
+    assert swept["config"]["hyperparameters"] == found["hyperparameters"]
+    assert swept["training"] == record["training"]
 
 
 def test_default_storage(cli, small, tmp_path, monkeypatch):
