@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
+from linkcal.data.neighbours import place_in_row
 from linkcal.toggle.dense_kernel import FAST, apply_matrix, apply_steps, leaky
 from linkcal.toggle.factor_kernel import receive, send
 from linkcal.toggle.kernel_arrays import (
@@ -57,6 +58,9 @@ Array = Any  # numpy arrays; those of floats have one dtype, on which Numba spec
 #: Bytes that the processor fetches at once.
 CACHE_LINE = 64
 
+#: Neighbours of the next node that are asked for: more would push each other out before they are read.
+MOST_AHEAD = 32
+
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
 def _base(
@@ -76,6 +80,31 @@ def _base(
             rows[row, c] += coefficient * leaky(seen[w, c] + move * record[t, MESSAGE, c], slope)
 
 
+@njit(cache=True, forceinline=True)
+def _look_ahead_to_base(
+    item: int, chosen: Array, indptr: Array, nodes: Array, degree: Array, factors: Array, seen: Array,
+    record: Array,
+) -> None:  # fmt: skip
+    """Ask for what later base sums read: what neighbours hold one node ahead, the rows before that."""
+    width, line = seen.shape[1], CACHE_LINE // record.itemsize
+    if item + 3 < chosen.size:
+        t = np.int64(chosen[item + 3])
+        prefetch(indptr, t)
+        prefetch(degree, t)
+        prefetch(factors, t * 4)
+        for c in range(0, width, line):
+            prefetch(record, t * record.shape[1] * record.shape[2] + c)
+    if item + 2 < chosen.size:
+        prefetch(nodes, indptr[chosen[item + 2]])
+    if item + 1 < chosen.size:
+        t = chosen[item + 1]
+        for position in range(indptr[t], min(indptr[t + 1], indptr[t] + MOST_AHEAD)):
+            w = np.int64(nodes[position])
+            prefetch(factors, w * 4)
+            for c in range(0, width, line):
+                prefetch(seen, w * width + c)
+
+
 @njit(parallel=True, cache=True, fastmath=FAST)
 def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     """Base sums of the nodes `chosen` whose degree moves by `change`, into row `index` of their records."""
@@ -84,6 +113,7 @@ def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     channels = width[1]
     for item in prange(chosen.size):
         t = chosen[item]
+        _look_ahead_to_base(item, chosen, indptr, nodes, degree, factors, seen, record)
         moved = seen.dtype.type(send(kind, degree[t] + change)) - factors[t, SEND]
         sums = np.empty((1, channels), seen.dtype)
         _base(t, moved, weighted, indptr, nodes, arrive, leave, factors, seen, slope, record, channels,
@@ -117,13 +147,18 @@ def _common_neighbours(
 ) -> None:  # fmt: skip
     """Correct both sums for the neighbours of `short` that neighbour `long` too.
 
-    ``marks[w]`` is a position in the row of `long`, or in a row that was marked before.
+    ``marks[w % marks.size]`` is a position in the row of `long` if that row holds w or a node that shares
+    w's place, else in a row that was marked before.
     """
     start, stop = indptr[long], indptr[long + 1]
     for position in range(indptr[short], indptr[short + 1]):
         w = nodes[position]
-        mark = marks[w]
+        mark = np.int64(marks[w & (marks.size - 1)])
         if start <= mark < stop:
+            if nodes[mark] != w:
+                mark = place_in_row(nodes, start, stop, w)
+                if mark < 0:
+                    continue
             by_long, by_short = factors[w, RECEIVE] * moved_long, factors[w, RECEIVE] * moved_short
             to_long = to_short = factors[w, SEND]
             if weighted:
@@ -161,6 +196,9 @@ def _look_ahead(
     """Ask for what later pairs read: records two pairs ahead, the row that is walked one ahead."""
     if item + 1 < ends.shape[1]:
         prefetch(nodes, indptr[ends[1, item + 1]])
+        if ends[0, item + 1] != ends[0, item]:
+            prefetch(nodes, indptr[ends[0, item + 1]])
+            prefetch(nodes, indptr[ends[0, item + 1]] + 16)
     if item + 2 < ends.shape[1]:
         _fetch(ends[1, item + 2], indptr, degree, factors, seen, record)
         if ends[0, item + 2] != ends[0, item + 1]:
@@ -221,7 +259,7 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
         inserted, other = insert[pair], 1 - side
         if kind == GCN and depth == 2 and long != marked:
             for position in range(indptr[long], indptr[long + 1]):
-                mark[nodes[position]] = position
+                mark[nodes[position] & (mark.size - 1)] = position
             marked = long
         # Weights of the arcs into long and short in layers 1 and 2, before and after; degrees after.
         was1_l = was1_s = was2_l = was2_s = number(0.0 if inserted else 1.0)
