@@ -49,17 +49,11 @@ from linkcal.toggle.kernel_arrays import (
     Kernel,
     Pairs,
 )
-from linkcal.toggle.prefetch import prefetch
+from linkcal.toggle.look_ahead import look_ahead, look_ahead_to_base
 
 __all__ = ["base_sums", "toggle_pairs"]
 
 Array = Any  # numpy arrays; those of floats have one dtype, on which Numba specialises the code
-
-#: Bytes that the processor fetches at once.
-CACHE_LINE = 64
-
-#: Neighbours of the next node that are asked for: more would push each other out before they are read.
-MOST_AHEAD = 32
 
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
@@ -80,31 +74,6 @@ def _base(
             rows[row, c] += coefficient * leaky(seen[w, c] + move * record[t, MESSAGE, c], slope)
 
 
-@njit(cache=True, forceinline=True)
-def _look_ahead_to_base(
-    item: int, chosen: Array, indptr: Array, nodes: Array, degree: Array, factors: Array, seen: Array,
-    record: Array,
-) -> None:  # fmt: skip
-    """Ask for what later base sums read: what neighbours hold one node ahead, the rows before that."""
-    width, line = seen.shape[1], CACHE_LINE // record.itemsize
-    if item + 3 < chosen.size:
-        t = np.int64(chosen[item + 3])
-        prefetch(indptr, t)
-        prefetch(degree, t)
-        prefetch(factors, t * 4)
-        for c in range(0, width, line):
-            prefetch(record, t * record.shape[1] * record.shape[2] + c)
-    if item + 2 < chosen.size:
-        prefetch(nodes, indptr[chosen[item + 2]])
-    if item + 1 < chosen.size:
-        t = chosen[item + 1]
-        for position in range(indptr[t], min(indptr[t + 1], indptr[t] + MOST_AHEAD)):
-            w = np.int64(nodes[position])
-            prefetch(factors, w * 4)
-            for c in range(0, width, line):
-                prefetch(seen, w * width + c)
-
-
 @njit(parallel=True, cache=True, fastmath=FAST)
 def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     """Base sums of the nodes `chosen` whose degree moves by `change`, into row `index` of their records."""
@@ -113,7 +82,7 @@ def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     channels = width[1]
     for item in prange(chosen.size):
         t = chosen[item]
-        _look_ahead_to_base(item, chosen, indptr, nodes, degree, factors, seen, record)
+        look_ahead_to_base(item, chosen, indptr, nodes, degree, factors, seen, record)
         moved = seen.dtype.type(send(kind, degree[t] + change)) - factors[t, SEND]
         sums = np.empty((1, channels), seen.dtype)
         _base(t, moved, weighted, indptr, nodes, arrive, leave, factors, seen, slope, record, channels,
@@ -175,36 +144,6 @@ def _common_neighbours(
                 rows[SUMS + 1, c] += to_short * (both - leaky(before + other, slope))
 
 
-@njit(cache=True, forceinline=True)
-def _fetch(t: int, indptr: Array, degree: Array, factors: Array, seen: Array, record: Array) -> None:
-    """Ask for what a pair reads of its node t."""
-    size, width, line = record.shape[1] * record.shape[2], seen.shape[1], CACHE_LINE // record.itemsize
-    for c in range(0, size, line):
-        prefetch(record, np.int64(t) * size + c)
-    for c in range(0, width, line):
-        prefetch(seen, np.int64(t) * width + c)
-    prefetch(indptr, np.int64(t))
-    prefetch(degree, np.int64(t))
-    prefetch(factors, np.int64(t) * 4)
-
-
-@njit(cache=True, forceinline=True)
-def _look_ahead(
-    item: int, ends: Array, indptr: Array, nodes: Array, degree: Array, factors: Array, seen: Array,
-    record: Array,
-) -> None:  # fmt: skip
-    """Ask for what later pairs read: records two pairs ahead, the row that is walked one ahead."""
-    if item + 1 < ends.shape[1]:
-        prefetch(nodes, indptr[ends[1, item + 1]])
-        if ends[0, item + 1] != ends[0, item]:
-            prefetch(nodes, indptr[ends[0, item + 1]])
-            prefetch(nodes, indptr[ends[0, item + 1]] + 16)
-    if item + 2 < ends.shape[1]:
-        _fetch(ends[1, item + 2], indptr, degree, factors, seen, record)
-        if ends[0, item + 2] != ends[0, item + 1]:
-            _fetch(ends[0, item + 2], indptr, degree, factors, seen, record)
-
-
 @njit(cache=True, forceinline=True, fastmath=FAST)
 def _start_sum(
     t: int, base: int, moved: Any, weighted: bool, indptr: Array, nodes: Array, arrive: Array, leave: Array,
@@ -254,7 +193,7 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
     rows = np.zeros((NUM_ROWS, width[3]), seen.dtype)
     mark, marked = marks[thread], -1
     for item in range(cuts[thread], cuts[thread + 1]):
-        _look_ahead(item, ends, indptr, nodes, degree, factors, seen, record)
+        look_ahead(item, ends, indptr, nodes, degree, factors, seen, record)
         long, short, pair, side = ends[0, item], ends[1, item], order[item], int(swapped[item])
         inserted, other = insert[pair], 1 - side
         if kind == GCN and depth == 2 and long != marked:
