@@ -1,7 +1,7 @@
 """What later pairs and base sums read, asked for ahead of them (:mod:`.prefetch`).
 
-A place is asked for in steps, each one item after the step that it needs: where a row starts, the row, what its
-nodes hold. Nothing is computed here.
+A place is asked for in steps, each one item after the one that it needs: where a row starts, the row, what
+its nodes hold.
 """
 
 from __future__ import annotations
