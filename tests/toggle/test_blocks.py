@@ -8,7 +8,7 @@ import torch
 
 from linkcal.exceptions import InputError
 from linkcal.models import GCN
-from linkcal.toggle import iter_toggled, toggle_edges
+from linkcal.toggle import fused, iter_toggled, toggle_edges
 
 from .cases import MODELS, build_case, features, seeded
 
@@ -38,6 +38,21 @@ def test_block_size_changes_nothing(name, block_size):
         if not field.startswith("logit"):
             assert torch.equal(ours, theirs), field
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("places", [1, 2, 8])
+def test_nodes_that_share_a_mark_change_nothing(places, weighted, monkeypatch):
+    """Common neighbours are found, bit for bit the same, where nearly all nodes share their mark."""
+    model, pairs = model_of("gcn"), many_pairs()
+    edges = torch.cat([CASE.edge_index, CASE.edge_index[:, :1]], dim=1) if weighted else CASE.edge_index
+    options = {"undirected": not weighted}
+    alone = toggle_edges(model, X, edges, pairs, **options)
+    monkeypatch.setattr(fused, "MARKS", places)
+    shared = toggle_edges(model, X, edges, pairs, **options)
+    assert shared.method == "kernel"
+    for field in FIELDS:
+        assert torch.equal(getattr(shared, field), getattr(alone, field)), field
 
 
 def test_iterator_gives_consecutive_blocks():

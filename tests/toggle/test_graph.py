@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkcal.toggle.graph import ToggleGraph, _sort_by_torch, _sort_compiled
+from linkcal.exceptions import InputError
+from linkcal.toggle.graph import ToggleGraph, _already_rows, _sort_by_torch, _sort_compiled
 from linkcal.toggle.plan_kernel import both_directions, sort_pairs
 
 from .cases import toggle_cases
@@ -45,6 +47,45 @@ def test_rows_against_sets(case):
     every = torch.cartesian_prod(torch.arange(case.num_nodes), torch.arange(case.num_nodes)).T
     expected = [(t, s) in counts for s, t in every.T.tolist()] if case.num_nodes > 1 else [False]
     assert graph.contains(every.reshape(2, -1)).tolist() == expected
+
+
+@given(toggle_cases(), st.integers(0, 99))
+def test_rows_that_need_no_sort(case, seed):
+    """A list that is sorted already gives the graph that the same arcs in any order give."""
+    arcs = {(s, t) for s, t in case.edge_index.T.tolist() if s != t}
+    both = torch.tensor(sorted(arcs | {(t, s) for s, t in arcs}), dtype=torch.int64).reshape(-1, 2).T
+    shuffled = both[:, torch.randperm(both.size(1), generator=torch.Generator().manual_seed(seed))]
+    ours = _already_rows(both[0], both[1], case.num_nodes)
+    theirs = ToggleGraph.from_edge_index(shuffled, case.num_nodes, undirected=True)
+    assert ours is not None
+    assert torch.equal(ours.indptr, theirs.indptr)
+    assert torch.equal(ours.senders, theirs.senders)
+    assert torch.equal(ours.self_loops, theirs.self_loops)
+    assert ours.multiplicity is theirs.multiplicity is None
+    assert both.numel() == 0 or ours.senders.data_ptr() != both[1].data_ptr()
+
+
+@pytest.mark.parametrize(
+    "arcs",
+    [
+        [(0, 1), (1, 0), (1, 0)],  # repeated
+        [(0, 0), (0, 1), (1, 0)],  # a self-loop
+        [(1, 0), (0, 1)],  # not sorted
+        [(0, 1), (0, 2), (2, 0)],  # 0 -> 1 alone
+        [(0, 1), (1, 0), (2, 0)],  # 2 -> 0 alone
+        [(0, 1), (1, 2), (2, 0)],  # a cycle: as many arcs up as down
+        [(0, 1), (0, 2), (1, 2), (2, 0), (2, 1), (2, 3)],
+    ],
+)
+def test_other_lists_are_sorted(arcs):
+    edge_index = torch.tensor(arcs).T
+    assert _already_rows(edge_index[0], edge_index[1], 4) is None
+    if {(t, s) for s, t in arcs} <= set(arcs):
+        graph = ToggleGraph.from_edge_index(edge_index, 4, undirected=True)
+        assert graph.indptr.tolist() == [0, 1, 2, 2, 2]
+    else:
+        with pytest.raises(InputError, match="both directions of every edge"):
+            ToggleGraph.from_edge_index(edge_index, 4, undirected=True)
 
 
 @given(toggle_cases())

@@ -15,11 +15,11 @@ from linkcal.toggle.algebra import Elementwise, Layer, Step, receiver_factor, se
 from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.kernel import base_sums, toggle_pairs
-from linkcal.toggle.kernel_arrays import AGGREGATE, BASE, GCN, MEAN, MESSAGE, SUM, Kernel, Pairs
+from linkcal.toggle.kernel_arrays import AGGREGATE, BASE, GCN, MARKS, MEAN, MESSAGE, SUM, Kernel, Pairs
 from linkcal.toggle.memory import at_hand
 from linkcal.toggle.packing import PackedSteps, after_shift, as_array
 from linkcal.toggle.pair_rows import arc_change
-from linkcal.toggle.plan_kernel import both_directions, sort_pairs
+from linkcal.toggle.plan_kernel import both_directions, sort_pairs, without_base
 
 __all__ = ["CompiledToggle", "kernel_applies"]
 
@@ -78,7 +78,7 @@ class CompiledToggle:
         self.has_base = np.zeros((3, graph.num_nodes), dtype=np.bool_)
         # The large arrays are in the kernel's record by now.
         self.caches = [cache.slim() for cache in caches]
-        self.marks = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
+        self.marks = np.full((max(1, torch.get_num_threads()), MARKS), -1, dtype=np.int32)
 
     def _kernel(self) -> Kernel:
         first, last = self.caches[0], self.caches[-1]
@@ -242,13 +242,8 @@ class CompiledToggle:
             return
         if self.kernel.kind != GCN:
             base = np.zeros_like(base)  # nothing moves, so there is one for all changes
-        # Of the nodes asked for, not of all there are: a graph may have far more than a block. Base -1, which
-        # needs no sum, reads the last row here.
-        missing = (base >= 0) & ~self.has_base[base, nodes]
         for index, change in enumerate(self.changes):
-            asked = nodes[missing & (base == index)]
+            asked = without_base(nodes, base, self.has_base, index)
             if asked.size:
-                flags = np.zeros(self.graph.num_nodes, dtype=np.bool_)
-                flags[asked] = True
-                base_sums(self.kernel, np.flatnonzero(flags), index, change)
+                base_sums(self.kernel, asked, index, change)
                 self.has_base[index, asked] = True

@@ -11,7 +11,13 @@ from torch import Tensor
 
 from linkcal._threads import numba_threads
 from linkcal.exceptions import InputError
-from linkcal.toggle.graph_kernel import find_arcs, opposite_arcs, sort_arcs
+from linkcal.toggle.graph_kernel import (
+    find_arcs,
+    opposite_arcs,
+    row_starts_if_sorted,
+    rows_are_symmetric,
+    sort_arcs,
+)
 from linkcal.toggle.memory import at_hand
 
 __all__ = ["ToggleGraph"]
@@ -62,6 +68,10 @@ class ToggleGraph:
             If `undirected` and some edge stands in one direction only.
         """
         source, target = edge_index[0], edge_index[1]
+        if undirected and edge_weight is None and edge_index.device.type == "cpu":
+            graph = _already_rows(source, target, num_nodes)
+            if graph is not None:
+                return graph
         sort = _sort_compiled if edge_index.device.type == "cpu" else _sort_by_torch
         order, first, indptr = sort(source, target, num_nodes)
         is_loop = source == target
@@ -152,6 +162,26 @@ class ToggleGraph:
             weight=None if self.weight is None else self.weight[order],
             loop_weight=self.loop_weight,
         )
+
+
+def _already_rows(source: Tensor, target: Tensor, num_nodes: int) -> ToggleGraph | None:
+    """The graph of an edge list that is one of sorted rows already: each once, in both directions, no loops.
+
+    As PyG's ``coalesce`` and :class:`linkcal.data.Graph` leave it. Nothing has to be sorted then: read by
+    senders or by receivers, the rows are the same. None for any other list.
+    """
+    rows, columns = source.contiguous().numpy(), target.contiguous().numpy()
+    indptr = row_starts_if_sorted(rows, columns, num_nodes)
+    if indptr.size != num_nodes + 1 or not rows_are_symmetric(indptr, columns):
+        return None
+    return ToggleGraph(
+        num_nodes=num_nodes,
+        indptr=torch.from_numpy(at_hand(indptr)),
+        senders=torch.from_numpy(np.array(columns)),
+        multiplicity=None,
+        self_loops=source.new_zeros(num_nodes),
+        undirected=True,
+    )
 
 
 def _taken(values: Tensor, index: Tensor) -> Tensor:

@@ -11,8 +11,16 @@ import numpy as np
 from numba import njit, prange
 
 from linkcal.data.neighbours import place_in_row
+from linkcal.toggle.prefetch import prefetch
 
-__all__ = ["find_arcs", "opposite_arcs", "sort_arcs", "sort_by_value"]
+__all__ = [
+    "find_arcs",
+    "opposite_arcs",
+    "row_starts_if_sorted",
+    "rows_are_symmetric",
+    "sort_arcs",
+    "sort_by_value",
+]
 
 Array = Any  # int64 arrays, unless said otherwise
 
@@ -91,6 +99,48 @@ def sort_arcs(source: Array, target: Array, num_nodes: int) -> tuple[Array, Arra
 
 
 @njit(cache=True)
+def row_starts_if_sorted(row: Array, column: Array, num_nodes: int) -> Array:
+    """Where each row starts, int64 [N + 1], in entries that increase by row, then column.
+
+    Empty where they do not, or where an entry is repeated or lies on the diagonal.
+    """
+    starts = np.zeros(num_nodes + 1, np.int64)
+    last_row, last_column = 0, -1
+    for item in range(row.size):
+        r, c = row[item], column[item]
+        if r < last_row or (r == last_row and c <= last_column) or r == c:
+            return starts[:0]
+        for node in range(last_row, r):
+            starts[node + 1] = item
+        last_row, last_column = r, c
+    for node in range(last_row, num_nodes):
+        starts[node + 1] = row.size
+    return starts
+
+
+@njit(cache=True)
+def rows_are_symmetric(starts: Array, columns: Array) -> bool:
+    """Whether j stands in row i wherever i stands in row j; rows increase, without i in row i.
+
+    Rows are visited in increasing order, so the rows i < j that list j are met in the order in which row j
+    must list them first.
+    """
+    pointer = starts[:-1].copy()
+    above = 0
+    for i in range(starts.size - 1):
+        for position in range(starts[i], starts[i + 1]):
+            j = columns[position]
+            if j > i:
+                place = pointer[j]
+                if place == starts[j + 1] or columns[place] != i:
+                    return False
+                pointer[j] = place + 1
+                above += 1
+    # Each entry above the diagonal has met its own one below it; now they are as many.
+    return 2 * above == columns.size
+
+
+@njit(cache=True)
 def opposite_arcs(indptr: Array, senders: Array) -> Array:
     """For each arc j -> i the position of the arc i -> j, or -1 where there is none; int64 [E].
 
@@ -114,6 +164,9 @@ def find_arcs(indptr: Array, senders: Array, source: Array, target: Array) -> Ar
     """Position of each arc source -> target in `senders`, or -1 where there is none; int64 [L]."""
     out = np.empty(source.size, np.int64)
     for item in prange(source.size):
+        if item + 12 < source.size:
+            prefetch(indptr, target[item + 12])
+            prefetch(senders, indptr[target[item + 6]])
         row = target[item]
         out[item] = place_in_row(senders, indptr[row], indptr[row + 1], source[item])
     return out

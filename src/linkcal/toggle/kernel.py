@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
+from linkcal.data.neighbours import place_in_row
 from linkcal.toggle.dense_kernel import FAST, apply_matrix, apply_steps, leaky
 from linkcal.toggle.factor_kernel import receive, send
 from linkcal.toggle.kernel_arrays import (
@@ -48,14 +49,11 @@ from linkcal.toggle.kernel_arrays import (
     Kernel,
     Pairs,
 )
-from linkcal.toggle.prefetch import prefetch
+from linkcal.toggle.look_ahead import look_ahead, look_ahead_to_base
 
 __all__ = ["base_sums", "toggle_pairs"]
 
 Array = Any  # numpy arrays; those of floats have one dtype, on which Numba specialises the code
-
-#: Bytes that the processor fetches at once.
-CACHE_LINE = 64
 
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
@@ -84,6 +82,7 @@ def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     channels = width[1]
     for item in prange(chosen.size):
         t = chosen[item]
+        look_ahead_to_base(item, chosen, indptr, nodes, degree, factors, seen, record)
         moved = seen.dtype.type(send(kind, degree[t] + change)) - factors[t, SEND]
         sums = np.empty((1, channels), seen.dtype)
         _base(t, moved, weighted, indptr, nodes, arrive, leave, factors, seen, slope, record, channels,
@@ -117,13 +116,18 @@ def _common_neighbours(
 ) -> None:  # fmt: skip
     """Correct both sums for the neighbours of `short` that neighbour `long` too.
 
-    ``marks[w]`` is a position in the row of `long`, or in a row that was marked before.
+    ``marks[w % marks.size]`` is a position in the row of `long` if that row holds w or a node that shares
+    w's place, else in a row that was marked before.
     """
     start, stop = indptr[long], indptr[long + 1]
     for position in range(indptr[short], indptr[short + 1]):
         w = nodes[position]
-        mark = marks[w]
+        mark = np.int64(marks[w & (marks.size - 1)])
         if start <= mark < stop:
+            if nodes[mark] != w:
+                mark = place_in_row(nodes, start, stop, w)
+                if mark < 0:
+                    continue
             by_long, by_short = factors[w, RECEIVE] * moved_long, factors[w, RECEIVE] * moved_short
             to_long = to_short = factors[w, SEND]
             if weighted:
@@ -138,33 +142,6 @@ def _common_neighbours(
                 both = leaky(one + other, slope)
                 rows[SUMS, c] += to_long * (both - leaky(one, slope))
                 rows[SUMS + 1, c] += to_short * (both - leaky(before + other, slope))
-
-
-@njit(cache=True, forceinline=True)
-def _fetch(t: int, indptr: Array, degree: Array, factors: Array, seen: Array, record: Array) -> None:
-    """Ask for what a pair reads of its node t."""
-    size, width, line = record.shape[1] * record.shape[2], seen.shape[1], CACHE_LINE // record.itemsize
-    for c in range(0, size, line):
-        prefetch(record, np.int64(t) * size + c)
-    for c in range(0, width, line):
-        prefetch(seen, np.int64(t) * width + c)
-    prefetch(indptr, np.int64(t))
-    prefetch(degree, np.int64(t))
-    prefetch(factors, np.int64(t) * 4)
-
-
-@njit(cache=True, forceinline=True)
-def _look_ahead(
-    item: int, ends: Array, indptr: Array, nodes: Array, degree: Array, factors: Array, seen: Array,
-    record: Array,
-) -> None:  # fmt: skip
-    """Ask for what later pairs read: records two pairs ahead, the row that is walked one ahead."""
-    if item + 1 < ends.shape[1]:
-        prefetch(nodes, indptr[ends[1, item + 1]])
-    if item + 2 < ends.shape[1]:
-        _fetch(ends[1, item + 2], indptr, degree, factors, seen, record)
-        if ends[0, item + 2] != ends[0, item + 1]:
-            _fetch(ends[0, item + 2], indptr, degree, factors, seen, record)
 
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
@@ -216,12 +193,12 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
     rows = np.zeros((NUM_ROWS, width[3]), seen.dtype)
     mark, marked = marks[thread], -1
     for item in range(cuts[thread], cuts[thread + 1]):
-        _look_ahead(item, ends, indptr, nodes, degree, factors, seen, record)
+        look_ahead(item, ends, indptr, nodes, degree, factors, seen, record)
         long, short, pair, side = ends[0, item], ends[1, item], order[item], int(swapped[item])
         inserted, other = insert[pair], 1 - side
         if kind == GCN and depth == 2 and long != marked:
             for position in range(indptr[long], indptr[long + 1]):
-                mark[nodes[position]] = position
+                mark[nodes[position] & (mark.size - 1)] = position
             marked = long
         # Weights of the arcs into long and short in layers 1 and 2, before and after; degrees after.
         was1_l = was1_s = was2_l = was2_s = number(0.0 if inserted else 1.0)

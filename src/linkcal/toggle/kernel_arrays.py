@@ -12,6 +12,7 @@ __all__ = [
     "HIDDEN",
     "LOOP_1",
     "LOOP_2",
+    "MARKS",
     "MEAN",
     "MESSAGE",
     "NOW_1",
@@ -40,6 +41,9 @@ MESSAGE, AGGREGATE, BASE = 0, 1, 2
 WAS_1, WAS_2, NOW_1, NOW_2, DEGREE = 0, 1, 2, 3, 4
 #: Columns of a node's factors.
 RECEIVE, SEND, LOOP_1, LOOP_2 = 0, 1, 2, 3
+#: Places of a thread's marks, a power of two. Nodes with the same last bits share one: a table with a place
+#: for each node would be read and written at random outside the nearer caches, and this one lies in them.
+MARKS = 1 << 14
 #: Rows of a thread's workspace, in twos: sums, hidden values, spare.
 SUMS, HIDDEN, SPARE, NUM_ROWS = 0, 2, 4, 6
 

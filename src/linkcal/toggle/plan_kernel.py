@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = ["both_directions", "sort_pairs"]
+__all__ = ["both_directions", "sort_pairs", "without_base"]
 
 Array = Any
 
@@ -86,6 +86,27 @@ def _equal_parts(short: Array, indptr: Array, parts: int) -> Array:
     for part in range(parts + 1):
         cuts[part] = np.searchsorted(total, total[-1] * part // parts)
     return cuts
+
+
+@njit(cache=True)
+def without_base(nodes: Array, base: Array, has_base: Array, index: int) -> Array:
+    """Nodes of pairs [2, L] that ask for base sum `index` and have none yet, once each; int32.
+
+    Visits what is asked for, not all nodes there are: a graph may have far more than a block.
+    """
+    out = np.empty(nodes.size, np.int32)
+    count = 0
+    for side in range(2):
+        for pair in range(nodes.shape[1]):
+            node = nodes[side, pair]
+            if base[side, pair] == index and not has_base[index, node]:
+                has_base[index, node] = True
+                out[count] = node
+                count += 1
+    # They have one once it is worked out: until then the caller may be interrupted.
+    for item in range(count):
+        has_base[index, out[item]] = False
+    return out[:count].copy()
 
 
 @njit(cache=True)
