@@ -137,7 +137,7 @@ def rows_are_symmetric(starts: Array, columns: Array) -> bool:
                 pointer[j] = place + 1
                 above += 1
     # Each entry above the diagonal has met its own one below it; now they are as many.
-    return 2 * above == columns.size
+    return bool(2 * above == columns.size)
 
 
 @njit(cache=True)

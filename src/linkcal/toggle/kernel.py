@@ -256,7 +256,7 @@ def toggle_pairs(kernel: Kernel, pairs: Pairs, marks: Array, out: Array) -> None
     ----------
     kernel : Kernel
     pairs : Pairs
-    marks : int32 [T, N]
+    marks : int32 [T, n], n a power of two
         Workspace of T threads, -1 at first.
     out : float [2, L, d]
         Written: first and second node of each pair.
