@@ -203,7 +203,8 @@ def _write_cell(
         write_metrics({r.calibrator: r.metrics for r in results}, folder / METRICS_FILE)
         write_predictions(_predictions(results, calibration.stored), folder / PREDICTIONS_FILE)
         (folder / CONFIG_FILE).write_text(to_json(record) + "\n", encoding="utf-8")
-    store.clear_failure(job, cell.name)
+        # Before the cell is there: of a cell that is there, nobody would look for a failure again.
+        store.clear_failure(job, cell.name)
 
 
 def _predictions(results: list[_Result], stored: StoredTraining) -> Predictions:
