@@ -57,9 +57,17 @@ def test_figures_of_a_sweep(cli, store, tmp_path):
         f"{name}.{suffix}" for name in names for suffix in ("png", "svg")
     )
     svg = (tmp_path / "simulated-gcn~epochs=3-val.svg").read_text(encoding="utf-8")
-    assert svg.count("<!-- noise: ECE that a calibrated predictor stays below") == 1
+    assert svg.count("<!-- n: pairs; noise: ECE that a calibrated predictor stays below") == 1
     for name in CALIBRATORS.split(","):
         assert f"<!-- {name} -->" in svg
+
+
+def test_figures_show_what_the_sweep_has(cli, store, tmp_path):
+    answer = cli("figures", "--store", store, "--out", tmp_path, "--format", "svg")
+    assert answer.code == 0, answer.err
+    svg = (tmp_path / "simulated-val.svg").read_text(encoding="utf-8")
+    # The sweep has no in-n-out, one of the columns that are usual.
+    assert all(f" / {name} -->" in svg for name in CALIBRATORS.split(","))
 
 
 @pytest.mark.parametrize(

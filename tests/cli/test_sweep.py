@@ -27,10 +27,11 @@ def test_sweep_continues_estimates_and_exports(cli, arguments, tmp_path):
     assert answer.code == 0
     assert "[2/2] simulated gcn~epochs=1 train-0: 2 cells done in" in answer.err
     dry = cli(*arguments, "--dry-run")
-    assert "2 cells of 1 trainings (1 measured, 0 extrapolated, 0 unknown)" in dry.out
+    assert "2 cells of 1 training (1 measured, 0 extrapolated, 0 unknown)" in dry.out
     answer = cli(*arguments)
     assert answer.code == 0
     assert "2 cells found, 2 done, 0 failed" in answer.err
+    assert cli(*arguments, "--dry-run").out.strip() == "Nothing is left to do."
     answer = cli("export", tmp_path / "store", "--out", tmp_path / "records.csv.gz", "--remeasure")
     assert answer.code == 0
     assert (tmp_path / "records.csv.gz").stat().st_size > 0
@@ -40,6 +41,19 @@ def test_sweep_continues_estimates_and_exports(cli, arguments, tmp_path):
     file = cli("export", tmp_path / "records.csv.gz", "--out", tmp_path / "r.csv.gz", "--remeasure")
     assert "--remeasure must be asked of folders with predictions" in file.err
     assert not (tmp_path / "r.csv.gz").exists()
+
+
+def test_an_interrupt_says_how_to_go_on(cli, arguments, monkeypatch, tmp_path):
+    def interrupt(_config, _options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweeping, "_graph", interrupt)
+    answer = cli(*arguments)
+    assert answer.code == 130
+    stays = f"interrupted; what is finished stays in {tmp_path / 'store'}, and the same command goes on"
+    assert stays in answer.err
+    monkeypatch.undo()
+    assert cli(*arguments).code == 0
 
 
 def test_failed_cells_give_exit_code_1(cli, arguments, monkeypatch):

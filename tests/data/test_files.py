@@ -265,9 +265,8 @@ def test_bad_feature_files(tmp_path, text, message):
 
 def test_features_of_unknown_nodes(tmp_path):
     path = _write(tmp_path / "x.csv", "node,f\nalice,1\nzoe,2\n")
-    with pytest.raises(
-        InputError, match=r"features must name nodes of the graph, got unknown ones in .*'zoe' in line 3"
-    ):
+    rule = "features must name nodes of the graph in their first column, got unknown ones in "
+    with pytest.raises(InputError, match=rule + r".*'zoe' in line 3"):
         read_features(path, NodeIds.from_values(["alice"]))
 
 

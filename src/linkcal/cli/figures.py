@@ -26,7 +26,8 @@ def figures(
         typer.Option(
             "--calibrator",
             help="Column of the figures before and after; may be given several times. "
-            "Default: uncalibrated, in-n-out, in-n-out-plus.",
+            "Default: uncalibrated, in-n-out and in-n-out-plus where the sweep has all of them, else all "
+            "that it has.",
         ),
     ] = None,
     each: Annotated[
@@ -38,14 +39,14 @@ def figures(
     ] = None,
 ) -> None:
     """Draw mean predicted probability against observed frequency, with counts and the 95 % noise band."""
-    from linkcal.reproduction import BEFORE_AND_AFTER, FIGURE_FORMATS, draw_figures
+    from linkcal.reproduction import FIGURE_FORMATS, draw_figures
 
     paths = draw_figures(
         store,
         out,
         train_seed=train_seed,
         calibration_seed=calibration_seed,
-        calibrators=calibrator or BEFORE_AND_AFTER,
+        calibrators=calibrator,
         each=each,
         formats=format or FIGURE_FORMATS,
     )

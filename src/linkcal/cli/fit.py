@@ -31,7 +31,11 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="Folder for the results.")],
     features: Annotated[
         Path | None,
-        typer.Option("--features", help="Node features: .npy, .npz, .csv or .parquet; without: learned."),
+        typer.Option(
+            "--features",
+            help="Node features: .csv or .parquet with the node id in the first column, or .npy or .npz with "
+            "a row for each of the nodes 0, 1, ...; without: learned.",
+        ),
     ] = None,
     model: Model = "sage",
     directed: Annotated[

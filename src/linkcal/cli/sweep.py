@@ -9,7 +9,7 @@ import typer
 
 from linkcal.cli.console import log
 from linkcal.cli.options import BatchSize, Device, Epochs, Negatives, NegativesPerPositive, Preset, Protocol
-from linkcal.cli.sweep_progress import SweepProgress, print_estimates
+from linkcal.cli.sweep_progress import SweepProgress, counted, print_estimates
 
 if TYPE_CHECKING:
     from linkcal.experiments import SweepPlan
@@ -139,14 +139,18 @@ def _run(
     options = SweepOptions(jobs=jobs, engine=engine, device=device, data_root=data_root)
     pending, found = pending_jobs(plan, SweepStore(store))
     total = sum(len(job.cells()) for job in plan.jobs())
-    log(f"{total:,} cells, {found:,} in the store, {len(pending):,} trainings to work on")
+    log(f"{counted(total, 'cell')}, {found:,} complete, {counted(len(pending), 'training')} to work on")
     if dry_run:
         print_estimates(estimate_jobs(plan, SweepStore(store)), jobs)
         return
-    result = run_sweep(plan, store, options, progress=SweepProgress(total, found))
+    try:
+        result = run_sweep(plan, store, options, progress=SweepProgress(total, found))
+    except KeyboardInterrupt:
+        log(f"interrupted; what is finished stays in {store}, and the same command goes on from there")
+        raise typer.Exit(130) from None
     for error in result.errors:
         log(f"failed: {error}")
-    log(f"{result.found:,} cells found, {result.done:,} done, {result.failed:,} failed: {store}")
+    log(f"{counted(result.found, 'cell')} found, {result.done:,} done, {result.failed:,} failed: {store}")
     if result.failed:
         raise typer.Exit(1)
 

@@ -16,7 +16,7 @@ from linkcal.cli.console import log
 if TYPE_CHECKING:
     from linkcal.experiments import JobEstimate, JobReport
 
-__all__ = ["SweepProgress", "duration", "print_estimates"]
+__all__ = ["SweepProgress", "counted", "duration", "print_estimates"]
 
 _BASES = (
     "Measured: median times of the same data set and model in this store, less what other programs took of "
@@ -51,7 +51,7 @@ class SweepProgress:
         failed = f", {report.cells_failed} failed" if report.cells_failed else ""
         log(
             f"[{self._found + self._finished:,}/{self._total:,}] {report.job.title}: "
-            f"{report.cells_done} cells done{failed} in {duration(report.seconds)}; "
+            f"{counted(report.cells_done, 'cell')} done{failed} in {duration(report.seconds)}; "
             f"about {duration(remaining)} left"
         )
         for error in report.errors:
@@ -66,7 +66,7 @@ def print_estimates(estimates: Sequence[JobEstimate], jobs: int) -> None:
         "data set",
         "model",
         "train seed",
-        "training",
+        "trained model",
         "cells",
         "time",
         "basis",
@@ -80,8 +80,10 @@ def print_estimates(estimates: Sequence[JobEstimate], jobs: int) -> None:
             "to do" if one.train else "there", str(one.cells), duration(one.seconds), one.basis,
         )  # fmt: skip
     console = Console(width=None if Console().is_terminal else 120)
-    if estimates:
-        console.print(table)
+    if not estimates:
+        console.print("Nothing is left to do.")
+        return
+    console.print(table)
     counts = Counter(one.basis for one in estimates)
     bases = ", ".join(f"{counts[basis]} {basis}" for basis in ("measured", "extrapolated", "unknown"))
     work = sum(one.seconds for one in estimates if not math.isnan(one.seconds))
@@ -89,11 +91,22 @@ def print_estimates(estimates: Sequence[JobEstimate], jobs: int) -> None:
     cells = sum(one.cells for one in estimates)
     wall = duration(wall_seconds(estimates, jobs))
     console.print(
-        f"{cells:,} cells of {len(estimates):,} trainings ({bases}): {known}{duration(work)} of work, "
-        f"{wall} with {jobs} jobs. {_BASES}",
+        f"{counted(cells, 'cell')} of {counted(len(estimates), 'training')} ({bases}): "
+        f"{known}{duration(work)} of work, {wall} with {counted(jobs, 'job')}. {_BASES}",
         soft_wrap=True,
         highlight=False,
     )
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun.
+
+    Examples
+    --------
+    >>> counted(1, "cell"), counted(1200, "cell")
+    ('1 cell', '1,200 cells')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

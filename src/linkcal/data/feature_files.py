@@ -100,15 +100,16 @@ class FeatureTable:
                 f"{ids[int(row)].as_py()!r} in {place_of(self.path, int(row))}" for row in unknown[:5]
             )
             raise InputError(
-                f"features must name nodes of the graph, got unknown ones in {self.path}: {some}"
+                f"features must name nodes of the graph in their first column, got unknown ones in "
+                f"{self.path}: {some}"
             )
         order = np.argsort(index, kind="stable")
         again = order[1:][index[order][1:] == index[order][:-1]]
         if len(again):
             row = int(again.min())
             raise InputError(
-                f"features must have one row per node, got a second one for {ids[row].as_py()!r} in "
-                f"{place_of(self.path, row)} of {self.path}"
+                f"features must have one row per node and its id in the first column, got a second one for "
+                f"{ids[row].as_py()!r} in {place_of(self.path, row)} of {self.path}"
             )
 
 

@@ -111,7 +111,7 @@ def draw_figures(
     *,
     train_seed: int | None = None,
     calibration_seed: int | None = None,
-    calibrators: Sequence[str] = BEFORE_AND_AFTER,
+    calibrators: Sequence[str] | None = None,
     each: bool = False,
     formats: Sequence[str] = FIGURE_FORMATS,
 ) -> Iterator[Path]:
@@ -128,8 +128,9 @@ def draw_figures(
         Made if it is not there.
     train_seed, calibration_seed : int, optional
         Which cell stands for its row; the smallest seed that there is without it.
-    calibrators : sequence of str
-        What ``<data set>-<fit_on>`` shows, a column each; what a cell lacks is shown as not measured. Any
+    calibrators : sequence of str, optional
+        What ``<data set>-<fit_on>`` shows, a column each; by default uncalibrated, in-n-out and in-n-out-plus
+        where the sweep has all of them, else all that it has; what a cell lacks is shown as not measured. Any
         figure of which nothing was measured is left out.
     each : bool
     formats : sequence of {"svg", "png"}
@@ -147,11 +148,15 @@ def draw_figures(
     """
     for name in formats:
         check_choice(name, "format", FIGURE_FORMATS)
-    for name in calibrators:
+    for name in calibrators or ():
         check_choice(name, "calibrator", CALIBRATORS)
-    calibrators, formats = tuple(dict.fromkeys(calibrators)), tuple(dict.fromkeys(formats))
+    formats = tuple(dict.fromkeys(formats))
     cells = _chosen(find_predictions(store), train_seed, calibration_seed)
     measured = {name for paths in cells.values() for path in paths for name in _names(path)}
+    if calibrators is None:
+        usual = measured >= set(BEFORE_AND_AFTER)
+        calibrators = BEFORE_AND_AFTER if usual else in_order(measured, CALIBRATORS)
+    calibrators = tuple(dict.fromkeys(calibrators))
     if not measured & set(calibrators):
         raise InputError(
             f"calibrators must name one that the cells have, {', '.join(in_order(measured, CALIBRATORS))}; "
