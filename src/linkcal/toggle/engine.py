@@ -22,6 +22,7 @@ from linkcal.toggle.naive import encode, naive_endpoints
 from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse_stateful
 from linkcal.toggle.result import ToggledEmbeddings
 from linkcal.toggle.subgraphs import SubgraphExtractor
+from linkcal.toggle.trimming import MessageTrimmer
 from linkcal.toggle.watching import evaluating, watching_messages
 
 __all__ = ["METHODS", "Method", "ToggleEngine"]
@@ -109,6 +110,7 @@ class ToggleEngine:
                 self.z = encode(predictor, x, edge_index, edge_weight)
             self.sent = watched.sent()
             self.num_hops = watched.count if num_hops is None else num_hops
+            self._per_arc = watched.per_arc
             self.method, self._toggled = self._choose(method, sample)
             self._table = self.z
 
@@ -220,9 +222,17 @@ class ToggleEngine:
                 "num_hops must be given for a model without PyG MessagePassing layers, got None"
             )
         extractor = SubgraphExtractor(self.graph, self.num_hops, self.max_batch_nodes)
-        if sample.size(1):
-            verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z))
-        return _joined(partial(khop_endpoints, self.predictor, self.x, extractor))
+        trimmer = MessageTrimmer(self.predictor, self._per_arc)
+        if not sample.size(1):
+            return _joined(partial(khop_endpoints, self.predictor, self.x, extractor))
+        check = partial(verify_khop, self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z))
+        try:
+            check(trimmer=trimmer)
+        except UnsupportedModelError:
+            # Not every model's messages can be trimmed; on whole subgraphs it may run all the same.
+            check()
+            return _joined(partial(khop_endpoints, self.predictor, self.x, extractor))
+        return _joined(partial(khop_endpoints, self.predictor, self.x, extractor, trimmer=trimmer))
 
     def _pair_by_pair(self) -> ToggleFunction:
         again = encode(self.predictor, self.x, self.edge_index, self.edge_weight)

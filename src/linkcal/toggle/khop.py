@@ -10,12 +10,15 @@ anything is toggled the untouched graph is run through the same extraction for s
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.toggle.subgraphs import SubgraphExtractor
+from linkcal.toggle.trimming import MessageTrimmer
 
 __all__ = ["khop_endpoints", "refuse_global", "verify_khop"]
 
@@ -76,6 +79,7 @@ def khop_endpoints(
     insert: Tensor,
     *,
     toggle: bool = True,
+    trimmer: MessageTrimmer | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Node embeddings of both endpoints of each pair after its edge is toggled.
 
@@ -90,6 +94,8 @@ def khop_endpoints(
     insert : Tensor [L], bool
     toggle : bool
         False leaves every pair's edge as it is.
+    trimmer : MessageTrimmer, optional
+        Leaves out the messages that the endpoints do not depend on.
 
     Returns
     -------
@@ -103,7 +109,8 @@ def khop_endpoints(
     sources, targets = [], []
     rows = _RowBuffer(x)
     for batch in extractor.batches(pairs, insert, toggle=toggle):
-        z = model.encode(rows.gather(batch.nodes), batch.edge_index)  # type: ignore[operator]
+        with nullcontext() if trimmer is None else trimmer.trimming(batch.distance):
+            z = model.encode(rows.gather(batch.nodes), batch.edge_index)  # type: ignore[operator]
         if z.size(0) != batch.nodes.numel():
             raise UnsupportedModelError(
                 f"model.encode must return one row per node of x, {batch.nodes.numel()}, got {z.size(0)}; "
@@ -123,6 +130,7 @@ def verify_khop(
     tolerance: float,
     *,
     one_batch: bool = False,
+    trimmer: MessageTrimmer | None = None,
 ) -> None:
     """Check on some pairs that the subgraphs of the untouched graph reproduce ``z = encode(x, edge_index)``.
 
@@ -142,7 +150,7 @@ def verify_khop(
             raise UnsupportedModelError("pairs must have neighbours to check a model on, got none that has")
     nothing = torch.zeros(some.size(1), dtype=torch.bool, device=some.device)
     try:
-        found = torch.cat(khop_endpoints(model, x, extractor, some, nothing, toggle=False))
+        found = torch.cat(khop_endpoints(model, x, extractor, some, nothing, toggle=False, trimmer=trimmer))
     except UnsupportedModelError:
         raise
     except (AssertionError, LookupError, RuntimeError, TypeError, ValueError) as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import njit, prange
 
 __all__ = ["count_subgraphs", "fill_subgraphs"]
@@ -43,15 +44,19 @@ def _visit_row(
 @njit(cache=True)
 def _ball(
     u: int, v: int, hops: int, indptr: Array, senders: Array, out_indptr: Array, receivers: Array,
-    directed: bool, stamp: int, marks: Array, local: Array, queue: Array,
+    directed: bool, stamp: int, marks: Array, local: Array, queue: Array, within: Array,
 ) -> int:  # fmt: skip
-    """Breadth-first search from both endpoints; returns how many nodes lie within `hops` hops."""
+    """Breadth-first search from both endpoints; returns how many nodes lie within `hops` hops.
+
+    Of each number of hops below, `within` [hops] is told how many.
+    """
     queue[0], queue[1] = u, v
     marks[u], marks[v] = stamp, stamp
     local[u], local[v] = 0, 1
     start, size = 0, 2
-    for _ in range(hops):
+    for hop in range(hops):
         stop = size
+        within[hop] = size
         for item in range(start, stop):
             node = queue[item]
             size = _visit_row(node, indptr, senders, stamp, marks, local, queue, size)
@@ -91,10 +96,11 @@ def count_subgraphs(
     threads = all_marks.shape[0]
     for thread in prange(threads):
         marks, local, queue = all_marks[thread], all_local[thread], queues[thread]
+        within = np.empty(hops, np.int64)
         for pair in range(thread, sources.shape[0], threads):
             size = _ball(
                 sources[pair], targets[pair], hops, indptr, senders, out_indptr, receivers, directed,
-                stamp + pair, marks, local, queue,
+                stamp + pair, marks, local, queue, within,
             )  # fmt: skip
             arcs, outside = 0, 0
             for item in range(size):
@@ -117,7 +123,8 @@ def fill_subgraphs(
     sources: Array, targets: Array, removed: Array, inserted: Array, undirected: bool, hops: int, stamp: int,
     all_marks: Array, all_local: Array, queues: Array,
     indptr: Array, senders: Array, in_count: Array, out_indptr: Array, receivers: Array, out_count: Array,
-    loops: Array, directed: bool, node_start: Array, arc_start: Array, nodes: Array, arcs: Array,
+    loops: Array, directed: bool, node_start: Array, arc_start: Array, nodes: Array, distance: Array,
+    arcs: Array,
 ) -> None:  # fmt: skip
     """Write the nodes and arcs of a batch of subgraphs, each with its own edge removed or inserted.
 
@@ -132,6 +139,8 @@ def fill_subgraphs(
         Where each subgraph begins; numbers below ``node_start[0]`` are dummies.
     nodes : int64 [M]
         Written from ``node_start[0]`` on: the graph's node behind each subgraph node, endpoints first.
+    distance : int8 [M]
+        Written from ``node_start[0]`` on: hops to the nearer endpoint.
     arcs : int64 [2, A]
         Written, all of it: as many columns as the subgraphs have arcs after their toggles.
     The other parameters are those of :func:`count_subgraphs`.
@@ -139,16 +148,21 @@ def fill_subgraphs(
     threads = all_marks.shape[0]
     for thread in prange(threads):
         marks, local, queue = all_marks[thread], all_local[thread], queues[thread]
+        within = np.empty(hops, np.int64)
         for pair in range(thread, sources.shape[0], threads):
             u, v = sources[pair], targets[pair]
             size = _ball(
                 u, v, hops, indptr, senders, out_indptr, receivers, directed, stamp + pair, marks, local,
-                queue,
+                queue, within,
             )  # fmt: skip
             first, column = node_start[pair], arc_start[pair]
+            hop = 0
             for item in range(size):
                 node = queue[item]
                 nodes[first + item] = node
+                while hop < hops and item >= within[hop]:
+                    hop += 1
+                distance[first + item] = hop
                 dummy = 0
                 for position in range(indptr[node], indptr[node + 1]):
                     other = senders[position]

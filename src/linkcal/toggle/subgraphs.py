@@ -23,6 +23,8 @@ MAX_BATCH_NODES = 1 << 14
 _ARCS_PER_NODE = 16
 #: Pairs whose sizes are counted at once.
 _COUNT_BLOCK = 1 << 16
+#: Hops of what no layer reaches; nor do layers reach nodes that are as far.
+_FAR = 127
 
 IntArray = NDArray[np.int64]
 
@@ -37,6 +39,8 @@ class SubgraphBatch:
         Which pairs.
     nodes : Tensor [M], int64
         The graph's node behind each subgraph node.
+    distance : Tensor [M], int8
+        Hops to the nearer endpoint; more than any layer reaches for dummies.
     edge_index : Tensor [2, A], int64
     source, target : Tensor [P], int64
         Subgraph nodes of the endpoints.
@@ -44,6 +48,7 @@ class SubgraphBatch:
 
     pairs: slice
     nodes: Tensor
+    distance: Tensor
     edge_index: Tensor
     source: Tensor
     target: Tensor
@@ -152,17 +157,19 @@ class SubgraphExtractor:
         # Dummies stand for the first source: any input that the model accepts will do.
         nodes = np.empty(dummies + sizes[0].sum(), dtype=np.int64)
         nodes[:dummies] = sources[0]
+        distance = np.full(len(nodes), _FAR, dtype=np.int8)
         arcs = np.empty((2, sizes[1].sum()), dtype=np.int64)
         with numba_threads(self.workspace.shape[1]):
             fill_subgraphs(
                 sources, targets, removed, inserted, self.graph.undirected, self.num_hops, self.stamp,
-                *self.workspace, *self.rows, node_start, arc_start, nodes, arcs,
+                *self.workspace, *self.rows, node_start, arc_start, nodes, distance, arcs,
             )  # fmt: skip
         self.stamp += sources.size
         device = self.graph.indptr.device
         edge_index = torch.from_numpy(arcs).to(device)
         first = torch.from_numpy(node_start).to(device)
-        return SubgraphBatch(chosen, torch.from_numpy(nodes).to(device), edge_index, first, first + 1)
+        about = (torch.from_numpy(each).to(device) for each in (nodes, distance))
+        return SubgraphBatch(chosen, *about, edge_index, first, first + 1)
 
 
 def _cost(sizes: IntArray) -> IntArray:

@@ -9,6 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
+from linkcal.toggle.trimming import arc_arguments
+
 __all__ = ["evaluating", "is_plain", "watching_messages"]
 
 
@@ -28,12 +30,17 @@ class _Watched:
     """What was seen of the messages in one ``encode``."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.per_arc: list[frozenset[str] | None] = []
         self._seen: dict[nn.Module, list[Any]] = {}
 
     def __call__(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        self.count += 1
+        self.per_arc.append(arc_arguments(arguments[0], arguments[-1]))
         self._seen.setdefault(module, []).append(arguments[-1].get("x"))
+
+    @property
+    def count(self) -> int:
+        """Rounds of message passing."""
+        return len(self.per_arc)
 
     def sent(self) -> dict[nn.Module, Tensor]:
         """Rows that a module passed as messages, where it did so once and to all nodes alike."""
