@@ -144,11 +144,11 @@ def test_subgraph_of_a_path_by_hand():
     arcs = torch.cat([torch.stack([line, line + 1]), torch.stack([line + 1, line])], dim=1)
     graph = ToggleGraph.from_edge_index(arcs, 7, undirected=True)
     pair = torch.tensor([[2], [3]])
-    (batch,) = SubgraphExtractor(graph, 1).batches(pair, torch.tensor([False]), toggle=False)
+    (batch,) = SubgraphExtractor(graph, 1, 100).batches(pair, torch.tensor([False]), toggle=False)
     assert batch.nodes[1:].tolist() == [2, 3, 1, 4]
     found = sorted(map(tuple, batch.edge_index.T.tolist()))
     assert found == sorted([(1, 2), (2, 1), (1, 3), (3, 1), (2, 4), (4, 2), (0, 3), (3, 0), (0, 4), (4, 0)])
-    (without,) = SubgraphExtractor(graph, 1).batches(pair, torch.tensor([False]))
+    (without,) = SubgraphExtractor(graph, 1, 100).batches(pair, torch.tensor([False]))
     assert set(found) - set(map(tuple, without.edge_index.T.tolist())) == {(1, 2), (2, 1)}
 
 
@@ -157,7 +157,7 @@ def test_no_arc_of_a_node_is_doubled():
     case = build_case(40, ["random", "clique", "star"], 9, undirected=True, loops=False, repeats=False)
     graph = ToggleGraph.from_edge_index(case.edge_index, 40, undirected=True)
     insert = ~graph.contains(case.pairs)
-    for batch in SubgraphExtractor(graph, 1).batches(case.pairs, insert):
+    for batch in SubgraphExtractor(graph, 1, 100).batches(case.pairs, insert):
         assert torch.unique(batch.edge_index, dim=1).shape == batch.edge_index.shape
 
 
@@ -182,7 +182,8 @@ def test_arcs_are_counted_exactly():
     for pair in range(case.pairs.size(1)):
         one, state = case.pairs[:, pair : pair + 1], insert[pair : pair + 1]
         ((before,), (after,)) = (
-            tuple(SubgraphExtractor(graph, 2).batches(one, state, toggle=toggle)) for toggle in (False, True)
+            tuple(SubgraphExtractor(graph, 2, 100).batches(one, state, toggle=toggle))
+            for toggle in (False, True)
         )
         own = (case.edge_index == one).all(dim=0).sum()
         assert after.edge_index.size(1) - before.edge_index.size(1) == (1 if state else -own)

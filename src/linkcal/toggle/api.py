@@ -14,7 +14,6 @@ from linkcal.toggle.engine import METHODS, Method, ToggleEngine
 from linkcal.toggle.output import OutputArrays
 from linkcal.toggle.pairwise import PairwiseToggle
 from linkcal.toggle.result import ToggledEmbeddings
-from linkcal.toggle.subgraphs import MAX_BATCH_NODES
 
 __all__ = ["BLOCK_SIZE", "METHODS", "Method", "iter_toggled", "toggle_edges"]
 
@@ -32,7 +31,7 @@ def toggle_edges(
     method: Method = "auto",
     decode_returns: DecodeReturns | None = None,
     num_hops: int | None = None,
-    max_batch_nodes: int = MAX_BATCH_NODES,
+    max_batch_nodes: int | None = None,
     block_size: int = BLOCK_SIZE,
     out: Mapping[str, Any] | None = None,
     edge_weight: Tensor | None = None,
@@ -71,8 +70,9 @@ def toggle_edges(
         For ``"khop"``: how many hops the model sees. By default the number of times that PyG
         ``MessagePassing`` modules pass messages in one ``encode``; needed for a model that passes messages
         by other means.
-    max_batch_nodes : int
-        For ``"khop"``: nodes of the subgraphs that run at once (a single pair may exceed it).
+    max_batch_nodes : int, optional
+        For ``"khop"``: nodes of the subgraphs that run at once (a single pair may exceed it). By default as
+        many as the graph has, or as hold twice its arcs, within 16,384 and 262,144.
     block_size : int
         Pairs toggled at once. No result depends on it beyond the rounding of the model's own ``decode``.
     out : mapping of str to array or Tensor, optional
@@ -149,7 +149,7 @@ def iter_toggled(
     method: Method = "auto",
     decode_returns: DecodeReturns | None = None,
     num_hops: int | None = None,
-    max_batch_nodes: int = MAX_BATCH_NODES,
+    max_batch_nodes: int | None = None,
     block_size: int = BLOCK_SIZE,
     edge_weight: Tensor | None = None,
     insert_weight: float = 1.0,
@@ -230,7 +230,7 @@ def _engine_and_pairs(
     method: Method = "auto",
     decode_returns: DecodeReturns | None = None,
     num_hops: int | None = None,
-    max_batch_nodes: int = MAX_BATCH_NODES,
+    max_batch_nodes: int | None = None,
     edge_weight: Tensor | None = None,
     insert_weight: float = 1.0,
 ) -> tuple[ToggleEngine | PairwiseToggle, Tensor]:
@@ -249,7 +249,9 @@ def _engine_and_pairs(
         undirected=undirected,
         method=method,
         num_hops=None if num_hops is None else check_positive_int(num_hops, "num_hops"),
-        max_batch_nodes=check_positive_int(max_batch_nodes, "max_batch_nodes"),
+        max_batch_nodes=(
+            None if max_batch_nodes is None else check_positive_int(max_batch_nodes, "max_batch_nodes")
+        ),
         sample=pairs,
         edge_weight=edge_weight,
         insert_weight=float(insert_weight),

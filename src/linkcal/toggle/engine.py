@@ -16,12 +16,13 @@ from linkcal.toggle.deep import CompiledToggle, DeepToggle, compiled_toggle
 from linkcal.toggle.delta import delta_endpoints
 from linkcal.toggle.embedding import embed_and_score
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.khop import khop_endpoints, refuse_global, verify_khop
+from linkcal.toggle.khop import NUM_VERIFIED, khop_endpoints, refuse_global, spread, verify_khop
 from linkcal.toggle.memory import empty_rows
 from linkcal.toggle.naive import encode, naive_endpoints
 from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse_stateful
 from linkcal.toggle.result import ToggledEmbeddings
-from linkcal.toggle.subgraphs import SubgraphExtractor
+from linkcal.toggle.shared_rim import SharedRimExtractor
+from linkcal.toggle.subgraphs import SubgraphExtractor, batch_nodes
 from linkcal.toggle.trimming import MessageTrimmer
 from linkcal.toggle.watching import evaluating, watching_messages
 
@@ -58,7 +59,7 @@ class ToggleEngine:
     method : {"auto", "naive", "fast", "delta", "khop"}
     num_hops : int or None
         Message-passing layers for ``"khop"``; None counts them during a forward pass.
-    max_batch_nodes : int
+    max_batch_nodes : int or None
     sample : Tensor [2, L], int64
         Pairs from which those are taken on which ``"khop"`` is verified.
     edge_weight : Tensor [E], float, or None
@@ -88,7 +89,7 @@ class ToggleEngine:
         undirected: bool,
         method: Method,
         num_hops: int | None,
-        max_batch_nodes: int,
+        max_batch_nodes: int | None,
         sample: Tensor,
         edge_weight: Tensor | None = None,
         insert_weight: float = 1.0,
@@ -99,7 +100,7 @@ class ToggleEngine:
         self.graph = ToggleGraph.from_edge_index(
             edge_index, x.size(0), undirected=undirected, edge_weight=edge_weight
         )
-        self.max_batch_nodes = max_batch_nodes
+        self.max_batch_nodes = batch_nodes(self.graph) if max_batch_nodes is None else max_batch_nodes
         self.z: Tensor  # [N, d], the graph as given
         self._table: Tensor
         with torch.no_grad(), evaluating(predictor):
@@ -203,7 +204,8 @@ class ToggleEngine:
         most = min(self.max_batch_nodes, max(1, self.graph.num_nodes // 8), MOST_CHECKED)
         extractor = SubgraphExtractor(self.graph, self.num_hops, most)
         try:
-            verify_khop(self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z), one_batch=True)
+            some = extractor.telling(spread(sample))
+            verify_khop(self.predictor, self.x, self.z, extractor, some, _tolerance(self.z))
         except UnsupportedModelError:
             return False
         compiled = None if method == "delta" else compiled_toggle(known.layers, features)
@@ -221,18 +223,29 @@ class ToggleEngine:
             raise UnsupportedModelError(
                 "num_hops must be given for a model without PyG MessagePassing layers, got None"
             )
-        extractor = SubgraphExtractor(self.graph, self.num_hops, self.max_batch_nodes)
-        trimmer = MessageTrimmer(self.predictor, self._per_arc)
+        whole = SubgraphExtractor(self.graph, self.num_hops, self.max_batch_nodes)
         if not sample.size(1):
-            return _joined(partial(khop_endpoints, self.predictor, self.x, extractor))
-        check = partial(verify_khop, self.predictor, self.x, self.z, extractor, sample, _tolerance(self.z))
-        try:
-            check(trimmer=trimmer)
-        except UnsupportedModelError:
-            # Not every model's messages can be trimmed; on whole subgraphs it may run all the same.
-            check()
-            return _joined(partial(khop_endpoints, self.predictor, self.x, extractor))
-        return _joined(partial(khop_endpoints, self.predictor, self.x, extractor, trimmer=trimmer))
+            return _joined(partial(khop_endpoints, self.predictor, self.x, whole))
+        shared = SharedRimExtractor(self.graph, self.num_hops, self.max_batch_nodes)
+        trimmer = MessageTrimmer(self.predictor, self._per_arc)
+        some, tolerance = spread(sample), _tolerance(self.z)
+        with_rims = shared.telling(spread(sample, 4 * NUM_VERIFIED), NUM_VERIFIED // 2)
+        if with_rims.size(1):
+            with_rims = torch.cat([with_rims, spread(sample, NUM_VERIFIED // 2)], dim=1)
+        # What is shared or left out must not matter to this model; the last way takes and shares nothing.
+        ways: list[tuple[SharedRimExtractor | SubgraphExtractor, Tensor, MessageTrimmer | None]] = [
+            (shared, with_rims, trimmer),
+            (shared, with_rims, None),
+            (whole, some, trimmer),
+        ]
+        for extractor, pairs, leaving_out in ways:
+            try:
+                verify_khop(self.predictor, self.x, self.z, extractor, pairs, tolerance, trimmer=leaving_out)
+            except UnsupportedModelError:
+                continue
+            return _joined(partial(khop_endpoints, self.predictor, self.x, extractor, trimmer=leaving_out))
+        verify_khop(self.predictor, self.x, self.z, whole, some, tolerance)
+        return _joined(partial(khop_endpoints, self.predictor, self.x, whole))
 
     def _pair_by_pair(self) -> ToggleFunction:
         again = encode(self.predictor, self.x, self.edge_index, self.edge_weight)

@@ -17,13 +17,14 @@ from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
 from linkcal.exceptions import UnsupportedModelError
+from linkcal.toggle.shared_rim import SharedRimExtractor
 from linkcal.toggle.subgraphs import SubgraphExtractor
 from linkcal.toggle.trimming import MessageTrimmer
 
-__all__ = ["khop_endpoints", "refuse_global", "verify_khop"]
+__all__ = ["NUM_VERIFIED", "khop_endpoints", "refuse_global", "spread", "verify_khop"]
 
 #: Pairs whose untouched embeddings are compared with ``encode`` before the method is trusted.
-_NUM_VERIFIED = 16
+NUM_VERIFIED = 16
 
 #: Modules that mix all nodes of the graph.
 _GLOBAL = (
@@ -74,7 +75,7 @@ class _RowBuffer:
 def khop_endpoints(
     model: nn.Module,
     x: Tensor,
-    extractor: SubgraphExtractor,
+    extractor: SharedRimExtractor | SubgraphExtractor,
     pairs: Tensor,
     insert: Tensor,
     *,
@@ -121,36 +122,35 @@ def khop_endpoints(
     return torch.cat(sources), torch.cat(targets)
 
 
+def spread(pairs: Tensor, number: int = NUM_VERIFIED) -> Tensor:
+    """At most so many of pairs [2, L], evenly spaced."""
+    step = max(1, pairs.size(1) // number)
+    return pairs[:, ::step][:, :number]
+
+
 def verify_khop(
     model: nn.Module,
     x: Tensor,
     z: Tensor,
-    extractor: SubgraphExtractor,
+    extractor: SharedRimExtractor | SubgraphExtractor,
     pairs: Tensor,
     tolerance: float,
     *,
-    one_batch: bool = False,
     trimmer: MessageTrimmer | None = None,
 ) -> None:
-    """Check on some pairs that the subgraphs of the untouched graph reproduce ``z = encode(x, edge_index)``.
-
-    With `one_batch` on those with the largest subgraphs that share a batch of the extractor.
+    """Check on pairs that the subgraphs of the untouched graph reproduce ``z = encode(x, edge_index)``.
 
     Raises
     ------
     UnsupportedModelError
-        If they do not: the model sees more than `num_hops` hops, mixes all nodes, or draws at random. With
-        `one_batch` also if no pair has a neighbour: where nothing is passed, nothing is shown.
+        If they do not: the model sees more than `num_hops` hops, mixes all nodes, or draws at random. Also if
+        there is no pair: where nothing is passed, nothing is shown.
     """
-    step = max(1, pairs.size(1) // _NUM_VERIFIED)
-    some = pairs[:, ::step][:, :_NUM_VERIFIED]
-    if one_batch:
-        some = extractor.telling(some)
-        if not some.size(1):
-            raise UnsupportedModelError("pairs must have neighbours to check a model on, got none that has")
-    nothing = torch.zeros(some.size(1), dtype=torch.bool, device=some.device)
+    if not pairs.size(1):
+        raise UnsupportedModelError("pairs must have neighbours to check a model on, got none that has")
+    nothing = torch.zeros(pairs.size(1), dtype=torch.bool, device=pairs.device)
     try:
-        found = torch.cat(khop_endpoints(model, x, extractor, some, nothing, toggle=False, trimmer=trimmer))
+        found = torch.cat(khop_endpoints(model, x, extractor, pairs, nothing, toggle=False, trimmer=trimmer))
     except UnsupportedModelError:
         raise
     except (AssertionError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -158,7 +158,7 @@ def verify_khop(
         raise UnsupportedModelError(
             f"model.encode must run on subgraphs for method 'khop', got {type(error).__name__}: {reason[0]}"
         ) from error
-    expected = torch.cat([z[some[0]], z[some[1]]])
+    expected = torch.cat([z[pairs[0]], z[pairs[1]]])
     error_size = float((found - expected).abs().max()) if found.shape == expected.shape else float("inf")
     if not error_size <= tolerance:
         raise UnsupportedModelError(

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-__all__ = ["count_subgraphs", "fill_subgraphs"]
+__all__ = ["FAR", "ball", "count_subgraphs", "fill_subgraphs"]
+
+#: Hops of what no layer reads. Nodes as far have it too, which at worst keeps what could be left out.
+FAR = 127
 
 Array = Any
 
@@ -42,7 +45,7 @@ def _visit_row(
 
 
 @njit(cache=True)
-def _ball(
+def ball(
     u: int, v: int, hops: int, indptr: Array, senders: Array, out_indptr: Array, receivers: Array,
     directed: bool, stamp: int, marks: Array, local: Array, queue: Array, within: Array,
 ) -> int:  # fmt: skip
@@ -98,7 +101,7 @@ def count_subgraphs(
         marks, local, queue = all_marks[thread], all_local[thread], queues[thread]
         within = np.empty(hops, np.int64)
         for pair in range(thread, sources.shape[0], threads):
-            size = _ball(
+            size = ball(
                 sources[pair], targets[pair], hops, indptr, senders, out_indptr, receivers, directed,
                 stamp + pair, marks, local, queue, within,
             )  # fmt: skip
@@ -151,7 +154,7 @@ def fill_subgraphs(
         within = np.empty(hops, np.int64)
         for pair in range(thread, sources.shape[0], threads):
             u, v = sources[pair], targets[pair]
-            size = _ball(
+            size = ball(
                 u, v, hops, indptr, senders, out_indptr, receivers, directed, stamp + pair, marks, local,
                 queue, within,
             )  # fmt: skip
@@ -162,7 +165,7 @@ def fill_subgraphs(
                 nodes[first + item] = node
                 while hop < hops and item >= within[hop]:
                     hop += 1
-                distance[first + item] = hop
+                distance[first + item] = min(hop, FAR)
                 dummy = 0
                 for position in range(indptr[node], indptr[node + 1]):
                     other = senders[position]

@@ -13,18 +13,24 @@ from torch import Tensor
 
 from linkcal._threads import numba_threads
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.khop_kernel import count_subgraphs, fill_subgraphs
+from linkcal.toggle.khop_kernel import FAR, count_subgraphs, fill_subgraphs
 
-__all__ = ["MAX_BATCH_NODES", "SubgraphBatch", "SubgraphExtractor"]
+__all__ = [
+    "ARCS_PER_NODE",
+    "SubgraphBatch",
+    "SubgraphExtractor",
+    "batch_nodes",
+    "compressed_rows",
+    "own_arcs",
+]
 
-#: Nodes in one batch of subgraphs unless the caller says otherwise.
-MAX_BATCH_NODES = 1 << 14
+#: Bounds on the nodes in one batch of subgraphs where the caller sets none: below, what is done once per
+#: batch counts; above, there is nothing left to gain.
+_FEW, _MANY = 1 << 14, 1 << 18
 #: Arcs of a batch may be this many times its nodes: an arc carries two indices and one message.
-_ARCS_PER_NODE = 16
+ARCS_PER_NODE = 16
 #: Pairs whose sizes are counted at once.
 _COUNT_BLOCK = 1 << 16
-#: Hops of what no layer reaches; nor do layers reach nodes that are as far.
-_FAR = 127
 
 IntArray = NDArray[np.int64]
 
@@ -66,12 +72,17 @@ class SubgraphExtractor:
         Bound on the nodes of a batch (and, times 16, on its arcs); a single pair may exceed it.
     """
 
-    def __init__(self, graph: ToggleGraph, num_hops: int, max_batch_nodes: int = MAX_BATCH_NODES) -> None:
+    def __init__(self, graph: ToggleGraph, num_hops: int, max_batch_nodes: int) -> None:
         reverse = graph.transposed()
         self.graph = graph
         self.num_hops = num_hops
         self.max_batch_nodes = max_batch_nodes
-        self.rows = (*_rows(graph), *_rows(reverse), graph.self_loops.cpu().numpy(), not graph.undirected)
+        self.rows = (
+            *compressed_rows(graph),
+            *compressed_rows(reverse),
+            graph.self_loops.cpu().numpy(),
+            not graph.undirected,
+        )
         # One row per thread: marks, local numbers, queue. Marks hold the stamp of the pair that set them.
         self.workspace = np.full((3, max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int64)
         self.stamp = 0
@@ -81,7 +92,7 @@ class SubgraphExtractor:
         sources, targets = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
         inserted = insert.cpu().numpy() & toggle
         removed = ~insert.cpu().numpy() & toggle
-        own = self._own_arcs(pairs)
+        own = own_arcs(self.graph, pairs)
         for start in range(0, sources.size, _COUNT_BLOCK):
             block = slice(start, start + _COUNT_BLOCK)
             sizes = self._sizes(sources[block], targets[block])
@@ -113,16 +124,6 @@ class SubgraphExtractor:
         if not chosen.size and (sizes[1] > 0).any():
             chosen = np.array([np.argmin(cost)])
         return pairs[:, torch.from_numpy(chosen).to(pairs.device)]
-
-    def _own_arcs(self, pairs: Tensor) -> IntArray:
-        """How many arcs of the graph a toggle of each pair removes, [L]."""
-        number = torch.zeros(pairs.size(1), dtype=torch.int64, device=pairs.device)
-        for source, target in (pairs, pairs.flip(0))[: 2 if self.graph.undirected else 1]:
-            found, position = self.graph.find(source, target)
-            repeated = self.graph.multiplicity
-            number += found if repeated is None else torch.where(found, repeated[position], 0)
-        own: IntArray = number.cpu().numpy()
-        return own
 
     def _sizes(self, sources: IntArray, targets: IntArray) -> IntArray:
         """Nodes, arcs and outside neighbours of each pair in the graph as given, [3, P]."""
@@ -157,7 +158,7 @@ class SubgraphExtractor:
         # Dummies stand for the first source: any input that the model accepts will do.
         nodes = np.empty(dummies + sizes[0].sum(), dtype=np.int64)
         nodes[:dummies] = sources[0]
-        distance = np.full(len(nodes), _FAR, dtype=np.int8)
+        distance = np.full(len(nodes), FAR, dtype=np.int8)
         arcs = np.empty((2, sizes[1].sum()), dtype=np.int64)
         with numba_threads(self.workspace.shape[1]):
             fill_subgraphs(
@@ -168,16 +169,44 @@ class SubgraphExtractor:
         device = self.graph.indptr.device
         edge_index = torch.from_numpy(arcs).to(device)
         first = torch.from_numpy(node_start).to(device)
-        about = (torch.from_numpy(each).to(device) for each in (nodes, distance))
-        return SubgraphBatch(chosen, *about, edge_index, first, first + 1)
+        return SubgraphBatch(
+            chosen,
+            torch.from_numpy(nodes).to(device),
+            torch.from_numpy(distance).to(device),
+            edge_index,
+            first,
+            first + 1,
+        )
+
+
+def batch_nodes(graph: ToggleGraph) -> int:
+    """Bound on the nodes of a batch where the caller gives none.
+
+    The larger a batch, the more pairs share a rim (:mod:`.shared_rim`): as many nodes as the graph has, or as
+    many as hold twice its arcs, within 16,384 and 262,144.
+    """
+    by_arcs = 2 * graph.senders.numel() // ARCS_PER_NODE
+    return min(max(graph.num_nodes, by_arcs, _FEW), _MANY)
 
 
 def _cost(sizes: IntArray) -> IntArray:
     """What each pair takes of a batch's budget."""
-    cost: IntArray = np.maximum(sizes[0], -(-sizes[1] // _ARCS_PER_NODE))
+    cost: IntArray = np.maximum(sizes[0], -(-sizes[1] // ARCS_PER_NODE))
     return cost
 
 
-def _rows(graph: ToggleGraph) -> tuple[IntArray, IntArray, IntArray]:
+def compressed_rows(graph: ToggleGraph) -> tuple[IntArray, IntArray, IntArray]:
+    """Row starts [N + 1], in-neighbours [E] and their multiplicities [E], for compiled code."""
     multiplicity = torch.ones_like(graph.senders) if graph.multiplicity is None else graph.multiplicity
     return graph.indptr.cpu().numpy(), graph.senders.cpu().numpy(), multiplicity.cpu().numpy()
+
+
+def own_arcs(graph: ToggleGraph, pairs: Tensor) -> IntArray:
+    """How many arcs of the graph a toggle of each pair removes, [L]."""
+    number = torch.zeros(pairs.size(1), dtype=torch.int64, device=pairs.device)
+    for source, target in (pairs, pairs.flip(0))[: 2 if graph.undirected else 1]:
+        found, position = graph.find(source, target)
+        repeated = graph.multiplicity
+        number += found if repeated is None else torch.where(found, repeated[position], 0)
+    own: IntArray = number.cpu().numpy()
+    return own

@@ -1,0 +1,253 @@
+"""Subgraphs with one rim for many pairs: arcs by hand, degrees on any graph, and which models may have them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch_geometric import nn as pyg
+
+from linkcal.toggle import engine as toggle_engine_module
+from linkcal.toggle.api import toggle_engine
+from linkcal.toggle.graph import ToggleGraph
+from linkcal.toggle.khop_kernel import FAR
+from linkcal.toggle.naive import toggle_edge_index
+from linkcal.toggle.shared_rim import SharedRimExtractor
+from linkcal.toggle.subgraphs import SubgraphExtractor, batch_nodes
+
+from .cases import assert_equals_naive, assert_same, build_case, features, seeded, toggle_cases
+from .test_khop import BUILDERS, Stack, both_directions, gat
+
+
+def path(length):
+    line = torch.arange(length - 1)
+    return torch.cat([torch.stack([line, line + 1]), torch.stack([line + 1, line])], dim=1)
+
+
+def test_two_pairs_of_a_path_by_hand():
+    """0-1-2-3-4-5-6, pairs (2, 3) and (4, 5), one hop.
+
+    The rim is 1 and 4, then 3 and 6, which keep degree 2, 2, 2 and 1 through two dummies; the insides follow.
+    """
+    graph = ToggleGraph.from_edge_index(path(7), 7, undirected=True)
+    pairs = torch.tensor([[2, 4], [3, 5]])
+    (batch,) = SharedRimExtractor(graph, 1, 100).batches(pairs, torch.tensor([False, False]), toggle=False)
+    assert batch.nodes[2:].tolist() == [1, 4, 3, 6, 2, 3, 4, 5]
+    assert batch.distance.tolist() == [FAR, FAR, 1, 1, 1, 1, 0, 0, 0, 0]
+    assert (batch.source.tolist(), batch.target.tolist()) == ([6, 8], [7, 9])
+    inside = {(2, 6), (7, 6), (6, 7), (3, 7), (4, 8), (9, 8), (8, 9), (5, 9)}
+    rim = {(0, 2), (1, 2), (0, 3), (1, 3), (0, 4), (1, 4), (0, 5)}
+    assert sorted(map(tuple, batch.edge_index.T.tolist())) == sorted(inside | rim)
+    (without,) = SharedRimExtractor(graph, 1, 100).batches(pairs, torch.tensor([False, False]))
+    assert sorted(map(tuple, without.edge_index.T.tolist())) == sorted(
+        (inside | rim) - {(7, 6), (6, 7), (9, 8), (8, 9)}
+    )
+
+
+@given(toggle_cases(), st.integers(1, 3), st.sampled_from([1, 20, 1000]))
+def test_arcs_into_every_node_are_those_of_the_toggled_graph(case, hops, max_batch_nodes):
+    """Insides hear the nodes that they hear in the graph; rim nodes hear as many, each at most as often."""
+    graph = ToggleGraph.from_edge_index(case.edge_index, case.num_nodes, undirected=case.undirected)
+    insert = ~graph.contains(case.pairs)
+    seen = 0
+    for batch in SharedRimExtractor(graph, hops, max_batch_nodes).batches(case.pairs, insert):
+        rim = (batch.distance == hops).nonzero().flatten()
+        assert batch.nodes[rim].unique().numel() == rim.numel()
+        first = int((batch.distance == FAR).sum()) + rim.numel()
+        assert batch.source.tolist()[:1] in ([first], [])
+        bounds = [*batch.source.tolist(), batch.nodes.numel()]
+        for pair, u, v in zip(
+            range(batch.pairs.start, batch.pairs.stop), batch.source, batch.target, strict=True
+        ):
+            assert [int(batch.nodes[u]), int(batch.nodes[v])] == case.pairs[:, pair].tolist()
+            toggled = toggle_edge_index(
+                case.edge_index,
+                *case.pairs[:, pair].tolist(),
+                insert=bool(insert[pair]),
+                undirected=case.undirected,
+            )
+            stop = bounds[bounds.index(int(u)) + 1]
+            for node in range(int(u), stop):
+                assert_hears(batch, node, toggled, same_nodes=True)
+            seen += 1
+        for node in rim.tolist():
+            assert_hears(batch, node, case.edge_index, same_nodes=False)
+    assert seen == case.pairs.size(1)
+
+
+def assert_hears(batch, node, edge_index, *, same_nodes):
+    senders = batch.edge_index[0][batch.edge_index[1] == node]
+    expected = edge_index[0][edge_index[1] == batch.nodes[node]]
+    if same_nodes:
+        assert batch.nodes[senders].sort().values.tolist() == expected.sort().values.tolist()
+    else:
+        loops = int((expected == batch.nodes[node]).sum())
+        assert int((senders == node).sum()) == loops
+        found = sorted(senders[senders != node].bincount().tolist())
+        assert [count for count in found if count] == sorted(
+            count for count in expected[expected != batch.nodes[node]].bincount().tolist() if count
+        )
+
+
+def test_batches_keep_to_their_bounds_and_share():
+    case = build_case(40, ["random", "clique", "star"], 9, undirected=True, loops=False, repeats=False)
+    graph = ToggleGraph.from_edge_index(case.edge_index, 40, undirected=True)
+    pairs = torch.triu_indices(40, 40, 1)
+    insert = ~graph.contains(pairs)
+    batches = list(SharedRimExtractor(graph, 1, 60).batches(pairs, insert))
+    assert torch.cat([torch.arange(b.pairs.start, b.pairs.stop) for b in batches]).tolist() == list(
+        range(780)
+    )
+    for batch in batches:
+        assert batch.source.numel() == 1 or int((batch.distance < FAR).sum()) <= 60
+    # Two nodes of its own a pair, and a rim that is never larger than the graph: 20 pairs fill 60 nodes
+    # of 40 nodes' graph; the last batch has what remains.
+    assert len(batches) <= -(-780 // 10)
+    (one,) = SharedRimExtractor(graph, 1, 10_000).batches(pairs, insert)
+    assert int((one.distance == 1).sum()) <= 40
+    dense = torch.triu_indices(40, 40, 1)
+    clique = ToggleGraph.from_edge_index(torch.cat([dense, dense.flip(0)], dim=1), 40, undirected=True)
+    for batch in SharedRimExtractor(clique, 1, 20).batches(pairs, torch.zeros(780, dtype=torch.bool)):
+        assert batch.source.numel() == 1  # one pair alone has more arcs than 16 times 20
+
+
+def test_default_bound_follows_the_graph():
+    small = ToggleGraph.from_edge_index(path(7), 7, undirected=True)
+    assert batch_nodes(small) == 1 << 14
+    assert batch_nodes(ToggleGraph.from_edge_index(path(20_000), 20_000, undirected=True)) == 20_000
+    assert batch_nodes(ToggleGraph.from_edge_index(path(300_000), 300_000, undirected=True)) == 1 << 18
+    dense = torch.triu_indices(600, 600, 1)
+    clique = ToggleGraph.from_edge_index(torch.cat([dense, dense.flip(0)], dim=1), 600, undirected=True)
+    assert batch_nodes(clique) == 600 * 599 // 8
+
+
+def test_pairs_with_the_largest_rims_are_found():
+    star = torch.stack([torch.zeros(29, dtype=torch.int64), torch.arange(1, 30)])
+    edges = torch.cat([star, star.flip(0), path(9) + 30], dim=1)
+    graph = ToggleGraph.from_edge_index(edges, 42, undirected=True)
+    pairs = torch.tensor([[40, 34, 1, 30, 0], [41, 36, 2, 31, 3]])
+    extractor = SharedRimExtractor(graph, 1, 100)
+    # Rims of one hop: none; 33, 35, 37; the centre; 32; the other 28 leaves.
+    assert extractor.telling(pairs, 3).tolist() == [[0, 34, 1], [3, 36, 2]]
+    assert extractor.telling(pairs, 9).size(1) == 4
+    assert extractor.telling(pairs[:, :1], 3).size(1) == 0
+
+
+# --- which models run on them -----------------------------------------------------------------------------
+
+
+class Hopping(nn.Module):
+    """Any function of x and the arcs, dot-product decoder."""
+
+    decode_returns = "logits"
+
+    def __init__(self, *steps):
+        super().__init__()
+        self.steps = nn.ModuleList(step for step in steps if isinstance(step, nn.Module))
+        self.order = steps
+
+    def encode(self, x, edge_index):
+        for step in self.order:
+            x = step(x, edge_index)
+        return x
+
+    def decode(self, z, edge_label_index):
+        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
+
+
+def by_out_degree(x, edge_index):
+    """Each node's features over the number of arcs that leave it; passes nothing."""
+    return x / (1.0 + edge_index[0].bincount(minlength=x.size(0)).to(x).unsqueeze(1))
+
+
+def plain_sum(x, edge_index):
+    """A round that no hook sees."""
+    return x + torch.zeros_like(x).index_add_(0, edge_index[1], x[edge_index[0]])
+
+
+@pytest.fixture
+def ways(monkeypatch):
+    """What each toggle ran on: type of the extractor, and whether messages were left out."""
+    found = []
+    original = toggle_engine_module.khop_endpoints
+
+    def recording(model, x, extractor, pairs, insert, **options):
+        found.append((type(extractor), options.get("trimmer") is not None))
+        return original(model, x, extractor, pairs, insert, **options)
+
+    monkeypatch.setattr(toggle_engine_module, "khop_endpoints", recording)
+    return found
+
+
+def case_of(undirected):
+    pieces = ["random", "star", "clique", "path", "twins"]
+    return build_case(40, pieces, 5, undirected=undirected, loops=True, repeats=True)
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("undirected", [True, False])
+def test_each_kind_of_layer_takes_the_cheapest_way(build, undirected, ways):
+    case = case_of(undirected)
+    assert_equals_naive(seeded(build, 1).double(), features(40, 3, torch.float64), case, "khop")
+    # Its four rounds reach two hops far, so on an undirected graph it never reads the rim at four.
+    backwards = build is both_directions and not undirected
+    extractor = SubgraphExtractor if backwards else SharedRimExtractor
+    assert set(ways) == {(extractor, True)}
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize(
+    ("build", "num_hops", "way"),
+    [
+        # What a node sends depends on the arcs that leave it: the rim must not be shared.
+        (lambda: Hopping(by_out_degree, pyg.GATConv(3, 3)), None, (SubgraphExtractor, True)),
+        (
+            lambda: Hopping(pyg.SAGEConv(3, 3), by_out_degree, pyg.SAGEConv(3, 3)),
+            None,
+            (SubgraphExtractor, True),
+        ),
+        # A round behind the one that hooks see: all its messages count.
+        (lambda: Hopping(pyg.GATConv(3, 3), plain_sum), 2, (SharedRimExtractor, False)),
+        (lambda: Hopping(plain_sum, pyg.GATConv(3, 3)), 2, (SharedRimExtractor, True)),
+        (lambda: Hopping(by_out_degree, pyg.GATConv(3, 3), plain_sum), 2, (SubgraphExtractor, False)),
+        (lambda: Stack(pyg.SAGEConv(3, 3, flow="target_to_source")), None, (SubgraphExtractor, True)),
+    ],
+)
+def test_a_model_that_minds_takes_whole_subgraphs(build, num_hops, way, undirected, ways):
+    case = case_of(undirected)
+    model = seeded(build, 1).double()
+    assert_equals_naive(model, features(40, 3, torch.float64), case, "khop", num_hops=num_hops)
+    assert set(ways) == {way}
+
+
+def test_pairs_without_a_rim_do_not_vouch_for_a_model(ways):
+    """Checked on pairs that see whole components, then asked for others: nothing was shown about rims."""
+    edges = torch.cat([path(9), path(2) + 9], dim=1)
+    model, x = (
+        seeded(lambda: Hopping(by_out_degree, pyg.SAGEConv(3, 3)), 0).double(),
+        features(11, 3, torch.float64),
+    )
+    without, with_rim = torch.tensor([[9], [10]]), torch.tensor([[3, 1], [4, 6]])
+    engine = toggle_engine(model, x, edges, sample=without, method="khop")
+    naive = toggle_engine(model, x, edges, sample=with_rim, method="naive")
+    assert_same(engine.toggle(with_rim), naive.toggle(with_rim))
+    assert set(ways) == {(SubgraphExtractor, True)}
+    # One such pair among many is found, wherever it stands.
+    among = torch.cat([without.repeat(1, 40), with_rim, without.repeat(1, 20)], dim=1)
+    assert_same(
+        toggle_engine(model, x, edges, sample=among, method="khop").toggle(among), naive.toggle(among)
+    )
+
+
+def test_bounds_do_not_change_the_embeddings():
+    case = case_of(True)
+    model, x = seeded(gat, 0).double(), features(40, 3, torch.float64)
+    small, large = (
+        toggle_engine(
+            model, x, case.edge_index, sample=case.pairs, method="khop", max_batch_nodes=bound
+        ).toggle(case.pairs)
+        for bound in (1, None)
+    )
+    assert_same(small, large)
