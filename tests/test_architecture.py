@@ -9,7 +9,7 @@ import linkcal
 
 ROOT = Path(linkcal.__file__).parent
 
-_BASICS = {"exceptions", "_validation", "_math", "_random", "_columns", "_files", "_threads"}
+_BASICS = {"exceptions", "_validation", "_math", "_random", "_columns", "_files", "_threads", "_memory"}
 _GRAPH_SIDE = _BASICS | {"data", "models", "toggle", "features"}
 _ALL = _GRAPH_SIDE | {"calibrators", "metrics", "plots", "report", "artifact", "experiments"}
 _ALL |= {"evidence", "scoring", "decisions", "fitting", "wrapper"}
@@ -19,6 +19,7 @@ ALLOWED = {
     "exceptions": set(),
     "_files": _BASICS,
     "_threads": set(),
+    "_memory": set(),
     "__main__": {"cli"},
     "_validation": _BASICS,
     "_math": _BASICS,

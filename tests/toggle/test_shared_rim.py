@@ -1,4 +1,4 @@
-"""Subgraphs with one rim for many pairs: arcs by hand, degrees on any graph, and which models may have them."""
+"""Subgraphs with one rim for many pairs: arcs by hand, degrees on any graph, and who may have them."""
 
 from __future__ import annotations
 

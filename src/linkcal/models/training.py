@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from linkcal._memory import kept_pages
 from linkcal._random import torch_streams_forked
 from linkcal._validation import check_device, check_positive_int
 from linkcal.data.pairs import LinkPairs, LinkSplit
@@ -90,7 +91,7 @@ def train_link_predictor(
     _check_parts(train, val)
     predictor.to(device)
     started = time.perf_counter()
-    with torch_streams_forked(seed, "training"):
+    with torch_streams_forked(seed, "training"), kept_pages(device, graph.edge_index.size(1)):
         run = TrainingRun(predictor, graph, train, val, config, seed)
         for report in run.epochs():
             if progress is not None:

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
+from linkcal._memory import kept_pages
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.toggle.shared_rim import SharedRimExtractor
-from linkcal.toggle.subgraphs import SubgraphExtractor
+from linkcal.toggle.subgraphs import ARCS_PER_NODE, SubgraphExtractor
 from linkcal.toggle.trimming import MessageTrimmer
 
 __all__ = ["NUM_VERIFIED", "khop_endpoints", "refuse_global", "spread", "verify_khop"]
@@ -109,16 +110,18 @@ def khop_endpoints(
     """
     sources, targets = [], []
     rows = _RowBuffer(x)
-    for batch in extractor.batches(pairs, insert, toggle=toggle):
-        with nullcontext() if trimmer is None else trimmer.trimming(batch.distance):
-            z = model.encode(rows.gather(batch.nodes), batch.edge_index)  # type: ignore[operator]
-        if z.size(0) != batch.nodes.numel():
-            raise UnsupportedModelError(
-                f"model.encode must return one row per node of x, {batch.nodes.numel()}, got {z.size(0)}; "
-                "method 'khop' runs it on subgraphs"
-            )
-        sources.append(z[batch.source])
-        targets.append(z[batch.target])
+    most_arcs = min(extractor.graph.senders.numel(), ARCS_PER_NODE * extractor.max_batch_nodes)
+    with kept_pages(x.device, most_arcs):
+        for batch in extractor.batches(pairs, insert, toggle=toggle):
+            with nullcontext() if trimmer is None else trimmer.trimming(batch.distance):
+                z = model.encode(rows.gather(batch.nodes), batch.edge_index)  # type: ignore[operator]
+            if z.size(0) != batch.nodes.numel():
+                raise UnsupportedModelError(
+                    f"model.encode must return one row per node of x, {batch.nodes.numel()}, "
+                    f"got {z.size(0)}; method 'khop' runs it on subgraphs"
+                )
+            sources.append(z[batch.source])
+            targets.append(z[batch.target])
     return torch.cat(sources), torch.cat(targets)
 
 

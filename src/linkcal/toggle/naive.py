@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from linkcal._memory import kept_pages
+
 __all__ = ["encode", "naive_endpoints", "toggle_edge_index"]
 
 
@@ -69,14 +71,17 @@ def naive_endpoints(
     z_source, z_target : Tensor [L, d]
     """
     sources, targets = [], []
-    for (source, target), inserted in zip(pairs.T.tolist(), insert.tolist(), strict=True):
-        toggled = toggle_edge_index(edge_index, source, target, insert=inserted, undirected=undirected)
-        weight = edge_weight
-        if weight is not None and inserted:
-            weight = torch.cat([weight, weight.new_full((toggled.size(1) - weight.numel(),), insert_weight)])
-        elif weight is not None:
-            weight = weight[_others(edge_index, source, target, undirected=undirected)]
-        z = encode(model, x, toggled, weight)
-        sources.append(z[source])
-        targets.append(z[target])
+    with kept_pages(x.device, edge_index.size(1)):
+        for (source, target), inserted in zip(pairs.T.tolist(), insert.tolist(), strict=True):
+            toggled = toggle_edge_index(edge_index, source, target, insert=inserted, undirected=undirected)
+            weight = edge_weight
+            if weight is not None and inserted:
+                weight = torch.cat(
+                    [weight, weight.new_full((toggled.size(1) - weight.numel(),), insert_weight)]
+                )
+            elif weight is not None:
+                weight = weight[_others(edge_index, source, target, undirected=undirected)]
+            z = encode(model, x, toggled, weight)
+            sources.append(z[source])
+            targets.append(z[target])
     return torch.stack(sources), torch.stack(targets)
