@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
+import torch
+from hypothesis import settings
 
 from linkcal.data import Graph, LinkSplit, simulate_graph, split_links
 from linkcal.models import LinkPredictor, TrainingConfig, make_model, train_link_predictor
+
+# Imports and compilation fall into the first example of a property; times say nothing about correctness.
+settings.register_profile("default", deadline=None)
+# What decides about a change tries the same examples each time; `make test` tries others.
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# Parameters that are drawn while tests are collected.
+torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def own_random_numbers(request: pytest.FixtureRequest) -> None:
+    """A test draws the same numbers whatever ran before it, in whichever process."""
+    torch.manual_seed(crc32(request.node.nodeid.encode()))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -38,7 +38,7 @@ def resident():
 
 @gnu
 def test_blocks_are_mapped_a_few_times_only():
-    """Without it, each of them is. A free block may be too small by a few bytes, so the first ones still are."""
+    """Without it, each of them is. A free block may be some bytes too small, so the first ones still are."""
     with kept_pages(CPU, ARCS):
         for _ in range(10):
             write()

@@ -22,8 +22,8 @@ __all__ = ["kept_pages"]
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 #: While pages are kept: no block is mapped on its own, and the heap gives back only what is free beyond 2 GB.
 _KEPT = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1))
-#: Arcs whose messages are worth it: with fewer they stay below 32 MB, at 256 bytes each. With more, the gaps of
-#: the heap (free blocks that the next ones do not quite fit into) would cost gigabytes.
+#: Arcs whose messages are worth it: with fewer they stay below 32 MB, at 256 bytes each. With more, the gaps
+#: of the heap (free blocks that the next ones do not quite fit into) would cost gigabytes.
 _FEW_ARCS, _MANY_ARCS = 1 << 17, 1 << 23
 #: Afterwards: where the library's own adaptation ends, which it does once a block of 32 MB was freed.
 _USUAL = ((_MMAP_MAX, 1 << 16), (_MMAP_THRESHOLD, 1 << 25), (_TRIM_THRESHOLD, 1 << 26))
@@ -34,11 +34,11 @@ _users = 0
 
 @contextmanager
 def kept_pages(device: torch.device, num_arcs: int) -> Iterator[None]:
-    """Let the process keep the memory of freed tensors for the next ones, during a block of message passing.
+    """Let the process keep the memory of freed tensors for the next ones, while messages are passed.
 
-    Whatever is free is given back at its end. The peak grows by about a half, for gaps between blocks. Nothing
-    is done for other devices than the CPU, for other C libraries than GNU's, or where it is not worth it. Blocks
-    may be nested and run in several threads: the setting is the process's.
+    Whatever is free is given back at the end of the block. The peak grows by about a half, for gaps between
+    tensors. Nothing is done for other devices than the CPU, for other C libraries than GNU's, or where it is
+    not worth it. Blocks may be nested and run in several threads: the setting is the process's.
 
     Parameters
     ----------
