@@ -57,7 +57,7 @@ def test_toggle(run, tmp_path, graph, capsys):
         load=lambda _name, _root: graph,
         MIB=1 << 12,
         THREADS=1,
-        SAMPLES={"cora": (5, 20, 2)},
+        SAMPLES={"cora": (5, 20, 40)},
     )
     (result,) = json.loads((tmp_path / "toggle.json").read_text())["measurements"]
     methods = [row["method"] for row in result["rows"]]
@@ -70,6 +70,19 @@ def test_toggle_depth(run, tmp_path, graph):
     words = ("--graphs", "small", "--models", "gcn", "peg", "--depths", 1, 3, "--repeats", 1, "--out", page)
     module = run("toggle_depth", *words, load=lambda _name, _root: graph, THREADS=1)
     assert "| small | peg | 3 |" in page.read_text()
+    assert commands_parse(page, module)
+
+
+def test_fallback(run, tmp_path, graph):
+    page = tmp_path / "fallback.md"
+    words = ("--graphs", "cora", "--repeats", 1, "--out", page)
+    module = run("fallback", *words, load=lambda _name, _root: graph, THREADS=1, SAMPLES={"cora": 300})
+    rows = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| cora |")]
+    assert rows[0][1] == "300"
+    nodes, rim, common, arcs, inside, into_rim = (int(word.strip(" |")) for word in rows[0][2:])
+    assert common < rim < nodes
+    assert inside + into_rim < arcs
+    assert len(rows[1]) == 5
     assert commands_parse(page, module)
 
 

@@ -72,7 +72,7 @@ def look_ahead(
         prefetch(nodes, indptr[ends[1, item + 1]])
         if ends[0, item + 1] != ends[0, item]:
             prefetch(nodes, indptr[ends[0, item + 1]])
-            prefetch(nodes, indptr[ends[0, item + 1]] + 16)
+            prefetch(nodes, indptr[ends[0, item + 1]] + CACHE_LINE // nodes.itemsize)
     if item + 2 < ends.shape[1]:
         _fetch(ends[1, item + 2], indptr, degree, factors, seen, record)
         if ends[0, item + 2] != ends[0, item + 1]:
