@@ -4,7 +4,7 @@
 
 Random edges and non-edges of each graph are toggled with two GCN layers by the model itself on subgraphs: on
 whole ones with all messages; without the messages that no endpoint depends on; with a shared rim too; with
-pages that are kept too, which is the fallback. The four take turns in one process, with equal bounds on batches.
+pages that are kept too, which is the fallback. They take turns in one process, with equal bounds on batches.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def main() -> None:
             "# The fallback, taken apart",
             "",
             f"`python benchmarks/fallback.py --graphs {' '.join(options.graphs)} "
-            f"--repeats {options.repeats}`; {LAYERS} GCN layers, {THREADS} threads, torch {torch.__version__}, python "
-            f"{platform.python_version()}. Numbers are per pair.",
+            f"--repeats {options.repeats}`; {LAYERS} GCN layers, {THREADS} threads, "
+            f"torch {torch.__version__}, python {platform.python_version()}. Numbers are per pair.",
             "",
             *sizes,
             "",
-            f"Microseconds a pair, medians of {options.repeats}; each column has the savings of those before.",
+            f"Microseconds a pair, medians of {options.repeats}; each column adds a saving to the last one.",
             "",
             *times,
         ]
@@ -92,9 +92,8 @@ def measure(name: str, root: Path | None, repeats: int) -> tuple[str, str]:
         with watching_messages(model) as watched:
             model.encode(graph.node_input, graph.edge_index)
         trimmer = MessageTrimmer(model, watched.per_arc)
-        whole, shared = (
-            kind(rows, LAYERS, batch_nodes(rows)) for kind in (SubgraphExtractor, SharedRimExtractor)
-        )
+        whole = SubgraphExtractor(rows, LAYERS, batch_nodes(rows))
+        shared = SharedRimExtractor(rows, LAYERS, batch_nodes(rows))
         ways: dict[str, tuple[Any, ...]] = {
             WAYS[0]: (whole, None, False),
             WAYS[1]: (whole, trimmer, False),

@@ -79,7 +79,9 @@ def test_fallback(run, tmp_path, graph):
     module = run("fallback", *words, load=lambda _name, _root: graph, THREADS=1, SAMPLES={"cora": 300})
     rows = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| cora |")]
     assert rows[0][1] == "300"
-    nodes, rim, common, arcs, inside, into_rim = (int(word.strip(" |")) for word in rows[0][2:])
+    nodes, rim, common, arcs, inside, into_rim = (
+        int(word.strip(" |").replace(",", "")) for word in rows[0][2:]
+    )
     assert common < rim < nodes
     assert inside + into_rim < arcs
     assert len(rows[1]) == 5
