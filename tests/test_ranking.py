@@ -15,7 +15,7 @@ from linkcal import CalibratedLinkPredictor, Platt
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, simulate_graph, split_links
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
 from linkcal.models import PEG, TrainingConfig, make_model, train_link_predictor
-from linkcal.ranking import most_probable_pairs, top_products
+from linkcal.ranking import most_probable_pairs, products, top_products
 
 
 def brute_force(z, graph, k, weight=None):
@@ -40,6 +40,7 @@ def test_equals_brute_force_with_ties_for_any_chunk(data):
     n = data.draw(st.integers(2, 12))
     rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
     z = torch.from_numpy(rng.integers(-1, 2, (n, 2)).astype(np.float32))  # many ties
+    z *= torch.from_numpy(rng.choice([1.0, 3.0, 100.0], (n, 1)).astype(np.float32))  # and long nodes
     directed = data.draw(st.booleans())
     graph = Graph.from_edges(torch.from_numpy(rng.integers(0, n, (2, 8))), n, directed=directed)
     k = data.draw(st.integers(1, 80))
@@ -60,6 +61,19 @@ def test_case_08_small_twin_equals_brute_force():
     best = full.flatten().topk(100)
     assert (pairs[0] * 1000 + pairs[1]).tolist() == best.indices.tolist()
     torch.testing.assert_close(score, best.values, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("weight", [None, torch.linspace(-2, 2, 4)])
+def test_blocks_of_short_nodes_are_skipped(weight, monkeypatch):
+    computed = []
+    original = products._mask
+    monkeypatch.setattr(products, "_mask", lambda *all_of: computed.append(0) or original(*all_of))
+    rng = np.random.default_rng(4)
+    z = torch.from_numpy(rng.standard_normal((300, 4)) / np.arange(1, 301)[:, None])
+    graph = Graph.from_edges(torch.from_numpy(rng.integers(0, 300, (2, 400))), 300)
+    pairs, _ = top_products(z, graph, 10, weight=weight, chunk_size=100)
+    assert list(map(tuple, pairs.T.tolist())) == brute_force(z, graph, 10, weight)
+    assert len(computed) < 0.2 * (30 * 31 / 2)
 
 
 @pytest.mark.slow
