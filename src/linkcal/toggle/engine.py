@@ -107,11 +107,11 @@ class ToggleEngine:
             if method in ("auto", "fast", "delta") and self._known_and_large(method, sample):
                 self._table = self.z
                 return
-            with watching_messages(predictor) as watched:
+            with watching_messages(predictor, x.size(0)) as watched:
                 self.z = encode(predictor, x, edge_index, edge_weight)
             self.sent = watched.sent()
             self.num_hops = watched.count if num_hops is None else num_hops
-            self._per_arc = watched.per_arc
+            self._rounds = watched.rounds
             self.method, self._toggled = self._choose(method, sample)
             self._table = self.z
 
@@ -227,7 +227,7 @@ class ToggleEngine:
         if not sample.size(1):
             return _joined(partial(khop_endpoints, self.predictor, self.x, whole))
         shared = SharedRimExtractor(self.graph, self.num_hops, self.max_batch_nodes)
-        trimmer = MessageTrimmer(self.predictor, self._per_arc)
+        trimmer = MessageTrimmer(self.predictor, self._rounds)
         some, tolerance = spread(sample), _tolerance(self.z)
         with_rims = shared.telling(spread(sample, 4 * NUM_VERIFIED), NUM_VERIFIED // 2)
         if with_rims.size(1):
