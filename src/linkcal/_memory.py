@@ -28,7 +28,7 @@ _KEPT = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1))
 _FEW_ARCS, _MANY_ARCS = 1 << 17, 1 << 23
 #: Afterwards: where the library's own adaptation ends, which it does once a block of 32 MB was freed.
 _USUAL = ((_MMAP_MAX, 1 << 16), (_MMAP_THRESHOLD, 1 << 25), (_TRIM_THRESHOLD, 1 << 26))
-#: Environment variables by which a user sets the same options: they cannot be read back, so they would be lost.
+#: Environment variables by which a user sets the same options: they cannot be read back to restore them.
 _CHOSEN = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 _TUNABLES = "GLIBC_TUNABLES"
 
@@ -42,7 +42,8 @@ def kept_pages(device: torch.device, num_arcs: int) -> Iterator[None]:
 
     Whatever is free is given back at the end of the block. The peak grows by about a half, for gaps between
     tensors. Nothing is done for other devices than the CPU, for other C libraries than GNU's, where the user
-    has set the library's options in the environment, or where it is not worth it. Blocks may be nested and run in several threads: the setting is the process's.
+    has set the library's options in the environment, or where it is not worth
+    it. Blocks may be nested and run in several threads: the setting is the process's.
 
     Parameters
     ----------
