@@ -42,8 +42,8 @@ def kept_pages(device: torch.device, num_arcs: int) -> Iterator[None]:
 
     Whatever is free is given back at the end of the block. The peak grows by about a half, for gaps between
     tensors. Nothing is done for other devices than the CPU, for other C libraries than GNU's, where the user
-    has set the library's options in the environment, or where it is not worth
-    it. Blocks may be nested and run in several threads: the setting is the process's.
+    has set the library's options in the environment, or where it is not worth it. Blocks may be nested and
+    run in several threads: the setting is the process's.
 
     Parameters
     ----------
