@@ -89,9 +89,9 @@ def measure(name: str, root: Path | None, repeats: int) -> tuple[str, str]:
     rows = ToggleGraph.from_edge_index(graph.edge_index, graph.num_nodes, undirected=True)
     insert = ~rows.contains(pairs)
     with torch.no_grad():
-        with watching_messages(model) as watched:
+        with watching_messages(model, graph.num_nodes) as watched:
             model.encode(graph.node_input, graph.edge_index)
-        trimmer = MessageTrimmer(model, watched.per_arc)
+        trimmer = MessageTrimmer(model, watched.rounds)
         whole = SubgraphExtractor(rows, LAYERS, batch_nodes(rows))
         shared = SharedRimExtractor(rows, LAYERS, batch_nodes(rows))
         ways: dict[str, tuple[Any, ...]] = {

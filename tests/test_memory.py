@@ -113,3 +113,15 @@ def test_other_devices_and_systems_are_left_alone(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with kept_pages(CPU, ARCS):
         assert _memory._users == 0
+
+
+@gnu
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MALLOC_MMAP_THRESHOLD_", "1048576"), ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1048576")],
+)
+def test_options_that_the_user_has_set_are_left_alone(name, value, monkeypatch):
+    monkeypatch.setenv(name, value)
+    monkeypatch.setattr(_memory, "_set", lambda *_: pytest.fail("a setting of the C library was changed"))
+    with kept_pages(CPU, ARCS):
+        assert _memory._users == 0

@@ -9,6 +9,7 @@ system more than half of its time.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,9 @@ _KEPT = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1))
 _FEW_ARCS, _MANY_ARCS = 1 << 17, 1 << 23
 #: Afterwards: where the library's own adaptation ends, which it does once a block of 32 MB was freed.
 _USUAL = ((_MMAP_MAX, 1 << 16), (_MMAP_THRESHOLD, 1 << 25), (_TRIM_THRESHOLD, 1 << 26))
+#: Environment variables by which a user sets the same options: they cannot be read back to restore them.
+_CHOSEN = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+_TUNABLES = "GLIBC_TUNABLES"
 
 _lock = threading.Lock()
 _users = 0
@@ -37,8 +41,9 @@ def kept_pages(device: torch.device, num_arcs: int) -> Iterator[None]:
     """Let the process keep the memory of freed tensors for the next ones, while messages are passed.
 
     Whatever is free is given back at the end of the block. The peak grows by about a half, for gaps between
-    tensors. Nothing is done for other devices than the CPU, for other C libraries than GNU's, or where it is
-    not worth it. Blocks may be nested and run in several threads: the setting is the process's.
+    tensors. Nothing is done for other devices than the CPU, for other C libraries than GNU's, where the user
+    has set the library's options in the environment, or where it is not worth it. Blocks may be nested and
+    run in several threads: the setting is the process's.
 
     Parameters
     ----------
@@ -67,8 +72,9 @@ def kept_pages(device: torch.device, num_arcs: int) -> Iterator[None]:
 
 
 def _gnu_library() -> ctypes.CDLL | None:
-    """The C library of this process if it is GNU's."""
-    if not sys.platform.startswith("linux"):
+    """The C library of this process if it is GNU's and nobody has set how it takes memory."""
+    chosen = any(name in os.environ for name in _CHOSEN) or "glibc.malloc." in os.environ.get(_TUNABLES, "")
+    if chosen or not sys.platform.startswith("linux"):
         return None
     library = ctypes.CDLL(None)
     return library if hasattr(library, "gnu_get_libc_version") else None

@@ -1,24 +1,18 @@
-"""Subgraphs with one rim for many pairs: arcs by hand, degrees on any graph, and who may have them."""
+"""Subgraphs with one rim for many pairs: arcs by hand, and degrees on any graph."""
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
-from torch_geometric import nn as pyg
 
-from linkcal.toggle import engine as toggle_engine_module
-from linkcal.toggle.api import toggle_engine
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.khop_kernel import FAR
 from linkcal.toggle.naive import toggle_edge_index
 from linkcal.toggle.shared_rim import SharedRimExtractor
-from linkcal.toggle.subgraphs import SubgraphExtractor, batch_nodes
+from linkcal.toggle.subgraphs import batch_nodes
 
-from .cases import assert_equals_naive, assert_same, build_case, features, seeded, toggle_cases
-from .test_khop import BUILDERS, Stack, both_directions, gat
+from .cases import build_case, toggle_cases
 
 
 def path(length):
@@ -135,119 +129,10 @@ def test_pairs_with_the_largest_rims_are_found():
     assert extractor.telling(pairs[:, :1], 3).size(1) == 0
 
 
-# --- which models run on them -----------------------------------------------------------------------------
-
-
-class Hopping(nn.Module):
-    """Any function of x and the arcs, dot-product decoder."""
-
-    decode_returns = "logits"
-
-    def __init__(self, *steps):
-        super().__init__()
-        self.steps = nn.ModuleList(step for step in steps if isinstance(step, nn.Module))
-        self.order = steps
-
-    def encode(self, x, edge_index):
-        for step in self.order:
-            x = step(x, edge_index)
-        return x
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
-
-
-def by_out_degree(x, edge_index):
-    """Each node's features over the number of arcs that leave it; passes nothing."""
-    return x / (1.0 + edge_index[0].bincount(minlength=x.size(0)).to(x).unsqueeze(1))
-
-
-def plain_sum(x, edge_index):
-    """A round that no hook sees."""
-    return x + torch.zeros_like(x).index_add_(0, edge_index[1], x[edge_index[0]])
-
-
-@pytest.fixture
-def ways(monkeypatch):
-    """What each toggle ran on: type of the extractor, and whether messages were left out."""
-    found = []
-    original = toggle_engine_module.khop_endpoints
-
-    def recording(model, x, extractor, pairs, insert, **options):
-        found.append((type(extractor), options.get("trimmer") is not None))
-        return original(model, x, extractor, pairs, insert, **options)
-
-    monkeypatch.setattr(toggle_engine_module, "khop_endpoints", recording)
-    return found
-
-
-def case_of(undirected):
-    pieces = ["random", "star", "clique", "path", "twins"]
-    return build_case(40, pieces, 5, undirected=undirected, loops=True, repeats=True)
-
-
-@pytest.mark.parametrize("build", BUILDERS)
-@pytest.mark.parametrize("undirected", [True, False])
-def test_each_kind_of_layer_takes_the_cheapest_way(build, undirected, ways):
-    case = case_of(undirected)
-    assert_equals_naive(seeded(build, 1).double(), features(40, 3, torch.float64), case, "khop")
-    # Its four rounds reach two hops far, so on an undirected graph it never reads the rim at four.
-    backwards = build is both_directions and not undirected
-    extractor = SubgraphExtractor if backwards else SharedRimExtractor
-    assert set(ways) == {(extractor, True)}
-
-
-@pytest.mark.parametrize("undirected", [True, False])
-@pytest.mark.parametrize(
-    ("build", "num_hops", "way"),
-    [
-        # What a node sends depends on the arcs that leave it: the rim must not be shared.
-        (lambda: Hopping(by_out_degree, pyg.GATConv(3, 3)), None, (SubgraphExtractor, True)),
-        (
-            lambda: Hopping(pyg.SAGEConv(3, 3), by_out_degree, pyg.SAGEConv(3, 3)),
-            None,
-            (SubgraphExtractor, True),
-        ),
-        # A round behind the one that hooks see: all its messages count.
-        (lambda: Hopping(pyg.GATConv(3, 3), plain_sum), 2, (SharedRimExtractor, False)),
-        (lambda: Hopping(plain_sum, pyg.GATConv(3, 3)), 2, (SharedRimExtractor, True)),
-        (lambda: Hopping(by_out_degree, pyg.GATConv(3, 3), plain_sum), 2, (SubgraphExtractor, False)),
-        (lambda: Stack(pyg.SAGEConv(3, 3, flow="target_to_source")), None, (SubgraphExtractor, True)),
-    ],
-)
-def test_a_model_that_minds_takes_whole_subgraphs(build, num_hops, way, undirected, ways):
-    case = case_of(undirected)
-    model = seeded(build, 1).double()
-    assert_equals_naive(model, features(40, 3, torch.float64), case, "khop", num_hops=num_hops)
-    assert set(ways) == {way}
-
-
-def test_pairs_without_a_rim_do_not_vouch_for_a_model(ways):
-    """Checked on pairs that see whole components, then asked for others: nothing was shown about rims."""
-    edges = torch.cat([path(9), path(2) + 9], dim=1)
-    model, x = (
-        seeded(lambda: Hopping(by_out_degree, pyg.SAGEConv(3, 3)), 0).double(),
-        features(11, 3, torch.float64),
-    )
-    without, with_rim = torch.tensor([[9], [10]]), torch.tensor([[3, 1], [4, 6]])
-    engine = toggle_engine(model, x, edges, sample=without, method="khop")
-    naive = toggle_engine(model, x, edges, sample=with_rim, method="naive")
-    assert_same(engine.toggle(with_rim), naive.toggle(with_rim))
-    assert set(ways) == {(SubgraphExtractor, True)}
-    # One such pair among many is found, wherever it stands.
-    among = torch.cat([without.repeat(1, 40), with_rim, without.repeat(1, 20)], dim=1)
-    assert_same(
-        toggle_engine(model, x, edges, sample=among, method="khop").toggle(among), naive.toggle(among)
-    )
-
-
-def test_bounds_do_not_change_the_embeddings():
-    case = case_of(True)
-    model, x = seeded(gat, 0).double(), features(40, 3, torch.float64)
-    small, large = (
-        toggle_engine(
-            model, x, case.edge_index, sample=case.pairs, method="khop", max_batch_nodes=bound
-        ).toggle(case.pairs)
-        for bound in (1, None)
-    )
-    assert_same(small, large)
+def test_at_least_so_many_pairs_share_a_batch():
+    graph = ToggleGraph.from_edge_index(path(30), 30, undirected=True)
+    pairs = torch.tensor([[3, 3, 10, 10, 20], [4, 4, 11, 11, 21]])
+    extractor = SharedRimExtractor(graph, 1, 1, least_pairs=2)
+    batches = list(extractor.batches(pairs, torch.zeros(5, dtype=torch.bool), toggle=False))
+    assert [batch.source.numel() for batch in batches] == [2, 2, 1]
+    assert [int((batch.distance == 1).sum()) for batch in batches] == [2, 2, 2]

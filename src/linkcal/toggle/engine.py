@@ -16,14 +16,13 @@ from linkcal.toggle.deep import CompiledToggle, DeepToggle, compiled_toggle
 from linkcal.toggle.delta import delta_endpoints
 from linkcal.toggle.embedding import embed_and_score
 from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.khop import NUM_VERIFIED, khop_endpoints, refuse_global, spread, verify_khop
+from linkcal.toggle.khop import khop_endpoints, refuse_global, spread, verify_khop
+from linkcal.toggle.khop_ways import cheapest_way
 from linkcal.toggle.memory import empty_rows
 from linkcal.toggle.naive import encode, naive_endpoints
 from linkcal.toggle.recognise import Recognised, Unrecognised, recognise, refuse_stateful
 from linkcal.toggle.result import ToggledEmbeddings
-from linkcal.toggle.shared_rim import SharedRimExtractor
 from linkcal.toggle.subgraphs import SubgraphExtractor, batch_nodes
-from linkcal.toggle.trimming import MessageTrimmer
 from linkcal.toggle.watching import evaluating, watching_messages
 
 __all__ = ["METHODS", "Method", "ToggleEngine"]
@@ -107,11 +106,11 @@ class ToggleEngine:
             if method in ("auto", "fast", "delta") and self._known_and_large(method, sample):
                 self._table = self.z
                 return
-            with watching_messages(predictor) as watched:
+            with watching_messages(predictor, x.size(0)) as watched:
                 self.z = encode(predictor, x, edge_index, edge_weight)
             self.sent = watched.sent()
             self.num_hops = watched.count if num_hops is None else num_hops
-            self._per_arc = watched.per_arc
+            self._rounds = watched.rounds
             self.method, self._toggled = self._choose(method, sample)
             self._table = self.z
 
@@ -223,29 +222,18 @@ class ToggleEngine:
             raise UnsupportedModelError(
                 "num_hops must be given for a model without PyG MessagePassing layers, got None"
             )
-        whole = SubgraphExtractor(self.graph, self.num_hops, self.max_batch_nodes)
-        if not sample.size(1):
-            return _joined(partial(khop_endpoints, self.predictor, self.x, whole))
-        shared = SharedRimExtractor(self.graph, self.num_hops, self.max_batch_nodes)
-        trimmer = MessageTrimmer(self.predictor, self._per_arc)
-        some, tolerance = spread(sample), _tolerance(self.z)
-        with_rims = shared.telling(spread(sample, 4 * NUM_VERIFIED), NUM_VERIFIED // 2)
-        if with_rims.size(1):
-            with_rims = torch.cat([with_rims, spread(sample, NUM_VERIFIED // 2)], dim=1)
-        # What is shared or left out must not matter to this model; the last way takes and shares nothing.
-        ways: list[tuple[SharedRimExtractor | SubgraphExtractor, Tensor, MessageTrimmer | None]] = [
-            (shared, with_rims, trimmer),
-            (shared, with_rims, None),
-            (whole, some, trimmer),
-        ]
-        for extractor, pairs, leaving_out in ways:
-            try:
-                verify_khop(self.predictor, self.x, self.z, extractor, pairs, tolerance, trimmer=leaving_out)
-            except UnsupportedModelError:
-                continue
-            return _joined(partial(khop_endpoints, self.predictor, self.x, extractor, trimmer=leaving_out))
-        verify_khop(self.predictor, self.x, self.z, whole, some, tolerance)
-        return _joined(partial(khop_endpoints, self.predictor, self.x, whole))
+        extractor, trimmer = cheapest_way(
+            self.predictor,
+            self.x,
+            self.z,
+            self.graph,
+            self.num_hops,
+            self.max_batch_nodes,
+            sample,
+            self._rounds,
+            _tolerance(self.z),
+        )
+        return _joined(partial(khop_endpoints, self.predictor, self.x, extractor, trimmer=trimmer))
 
     def _pair_by_pair(self) -> ToggleFunction:
         again = encode(self.predictor, self.x, self.edge_index, self.edge_weight)

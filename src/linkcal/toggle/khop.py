@@ -10,16 +10,15 @@ anything is toggled the untouched graph is run through the same extraction for s
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import torch
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
 from linkcal._memory import kept_pages
 from linkcal.exceptions import UnsupportedModelError
+from linkcal.toggle.naive import encode
 from linkcal.toggle.shared_rim import SharedRimExtractor
-from linkcal.toggle.subgraphs import ARCS_PER_NODE, SubgraphExtractor
+from linkcal.toggle.subgraphs import ARCS_PER_NODE, SubgraphBatch, SubgraphExtractor
 from linkcal.toggle.trimming import MessageTrimmer
 
 __all__ = ["NUM_VERIFIED", "khop_endpoints", "refuse_global", "spread", "verify_khop"]
@@ -91,7 +90,7 @@ def khop_endpoints(
         In evaluation mode, with ``encode(x, edge_index)``.
     x : Tensor [N, F] or [N]
         Rows (features or node ids) are gathered for each subgraph.
-    extractor : SubgraphExtractor
+    extractor : SharedRimExtractor or SubgraphExtractor
     pairs : Tensor [2, L], int64
     insert : Tensor [L], bool
     toggle : bool
@@ -113,8 +112,7 @@ def khop_endpoints(
     most_arcs = min(extractor.graph.senders.numel(), ARCS_PER_NODE * extractor.max_batch_nodes)
     with kept_pages(x.device, most_arcs):
         for batch in extractor.batches(pairs, insert, toggle=toggle):
-            with nullcontext() if trimmer is None else trimmer.trimming(batch.distance):
-                z = model.encode(rows.gather(batch.nodes), batch.edge_index)  # type: ignore[operator]
+            z = _embedded(model, rows.gather(batch.nodes), batch, trimmer)
             if z.size(0) != batch.nodes.numel():
                 raise UnsupportedModelError(
                     f"model.encode must return one row per node of x, {batch.nodes.numel()}, "
@@ -123,6 +121,16 @@ def khop_endpoints(
             sources.append(z[batch.source])
             targets.append(z[batch.target])
     return torch.cat(sources), torch.cat(targets)
+
+
+def _embedded(model: nn.Module, x: Tensor, batch: SubgraphBatch, trimmer: MessageTrimmer | None) -> Tensor:
+    """``encode`` of a batch, without the messages that do not count where the trimmer fits the model."""
+    if trimmer is not None and trimmer.fits:
+        with trimmer.trimming(batch.distance):
+            z = encode(model, x, batch.edge_index)
+        if trimmer.fits:
+            return z
+    return encode(model, x, batch.edge_index)
 
 
 def spread(pairs: Tensor, number: int = NUM_VERIFIED) -> Tensor:

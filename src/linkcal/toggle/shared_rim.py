@@ -40,12 +40,17 @@ class SharedRimExtractor:
     max_batch_nodes : int
         Bound on the nodes of a batch, dummies left out, and, times 16, on its arcs; a single pair may exceed
         it.
+    least_pairs : int
+        So many share a batch whatever their sizes, if there are as many.
     """
 
-    def __init__(self, graph: ToggleGraph, num_hops: int, max_batch_nodes: int) -> None:
+    def __init__(
+        self, graph: ToggleGraph, num_hops: int, max_batch_nodes: int, *, least_pairs: int = 1
+    ) -> None:
         self.graph = graph
         self.num_hops = num_hops
         self.max_batch_nodes = max_batch_nodes
+        self.least_pairs = least_pairs
         self._indptr, self._senders, self._in_count = compressed_rows(graph)
         self._loops = graph.self_loops.cpu().numpy()
         self._arcs_into = graph.in_degree(weighted=False).cpu().numpy() + self._loops
@@ -64,7 +69,7 @@ class SharedRimExtractor:
         sizes = np.empty_like(ends)
         start = 0
         while start < extra.size:
-            stop, rim_size = self._plan(start, ends, extra, sizes, most_nodes=self.max_batch_nodes)
+            stop, rim_size = self._plan(start, ends, extra, sizes)
             chosen = slice(start, stop)
             yield self._extract(
                 chosen, ends[:, chosen], removed[chosen], inserted[chosen], sizes[:, chosen], rim_size
@@ -72,23 +77,30 @@ class SharedRimExtractor:
             start = stop
 
     def telling(self, pairs: Tensor, number: int) -> Tensor:
-        """At most so many of the pairs, those with the largest rims; none without one, so maybe no pair."""
+        """At most so many of the pairs, those with the largest rims; none that hides what is left out.
+
+        A pair without a rim does, and on a directed graph one whose endpoints have no arc that leaves what is
+        cut out around them: a model that reads arcs backwards would not miss any. Maybe there is no pair.
+        """
         ends = np.ascontiguousarray(pairs.cpu().numpy())
-        rims, sizes, nothing = np.empty_like(ends[0]), np.empty_like(ends), np.zeros_like(ends[0])
+        rims = np.empty_like(ends[0])
+        away = None if self.graph.undirected else compressed_rows(self.graph.transposed())
         for pair in range(rims.size):
-            # A batch without room takes one pair.
-            rims[pair] = self._plan(pair, ends, nothing, sizes, most_nodes=0)[1]
+            one = np.ascontiguousarray(ends[:, pair : pair + 1])
+            stamp = self._stamp
+            _, rims[pair] = self._plan(0, one, np.zeros_like(one[0]), np.empty_like(one))
+            if away is not None:
+                heard_by = np.concatenate([away[1][away[0][end] : away[0][end + 1]] for end in one[:, 0]])
+                rims[pair] *= bool((self._workspace[0, 0, heard_by] != stamp).any())
         order = np.argsort(-rims, kind="stable")[:number]
         return pairs[:, torch.from_numpy(order[rims[order] > 0]).to(pairs.device)]
 
-    def _plan(
-        self, start: int, ends: IntArray, extra: IntArray, sizes: IntArray, *, most_nodes: int
-    ) -> tuple[int, int]:
+    def _plan(self, start: int, ends: IntArray, extra: IntArray, sizes: IntArray) -> tuple[int, int]:
         """Where the batch that begins with a pair ends, and how many nodes its rim has."""
         stop, rim_size = plan_batch(
             start, *ends, extra, self.num_hops, self._stamp, self._batch, *self._workspace[:, 0],
-            self._indptr, self._senders, self._arcs_into, most_nodes, ARCS_PER_NODE * most_nodes, *sizes,
-            self._rim_batch, self._rim_place, self._rim,
+            self._indptr, self._senders, self._arcs_into, self.least_pairs, self.max_batch_nodes,
+            ARCS_PER_NODE * self.max_batch_nodes, *sizes, self._rim_batch, self._rim_place, self._rim,
         )  # fmt: skip
         # Marks were numbered by pair, and the pair that did not fit any more was marked as well.
         self._stamp += stop + 1

@@ -18,15 +18,15 @@ Array = Any
 def plan_batch(
     start: int, sources: Array, targets: Array, extra: Array, hops: int, stamp: int, batch: int,
     marks: Array, local: Array, queue: Array, indptr: Array, senders: Array, arcs_into: Array,
-    most_nodes: int, most_arcs: int, num_nodes: Array, num_arcs: Array, rim_batch: Array, rim_place: Array,
-    rim: Array,
+    least_pairs: int, most_nodes: int, most_arcs: int, num_nodes: Array, num_arcs: Array, rim_batch: Array,
+    rim_place: Array, rim: Array,
 ) -> tuple[int, int]:  # fmt: skip
     """Take pairs from `start` on while the batch stays within its bounds, and collect their rim.
 
     Parameters
     ----------
     start : int
-        The first pair of the batch: it is taken whatever its size.
+        The first pair of the batch.
     sources, targets : int64 [P]
     extra : int64 [P]
         Arcs that each pair's toggle adds.
@@ -41,6 +41,8 @@ def plan_batch(
     indptr, senders : int64 [N + 1], int64 [E]
     arcs_into : int64 [N]
         Arcs into each node, repeated ones and self-loops among them.
+    least_pairs : int
+        So many are taken whatever their sizes.
     most_nodes, most_arcs : int
     num_nodes, num_arcs : int64 [P]
         Written: nodes inside and the arcs into them, after the toggle.
@@ -72,7 +74,7 @@ def plan_batch(
             if rim_batch[node] != batch:
                 new_nodes += 1
                 new_arcs += arcs_into[node]
-        if pair > start and (nodes + new_nodes > most_nodes or arcs + new_arcs > most_arcs):
+        if pair >= start + least_pairs and (nodes + new_nodes > most_nodes or arcs + new_arcs > most_arcs):
             break
         nodes += new_nodes
         arcs += new_arcs

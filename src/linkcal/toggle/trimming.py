@@ -9,7 +9,8 @@ Rounds are counted in the order in which they ran on the whole graph. Parallel o
 so that the bound is too large for some, never too small: behind a round at depth d of D there are D - d more.
 What a round reads per arc beside its ends (weights, attention) is known by name from the whole graph, where
 it has as many rows as there are arcs. A model that this does not fit, because it passes messages by other
-means as well or looks at all arcs at once, fails the check of the fallback and runs untrimmed.
+means as well or looks at all arcs at once, fails the check of the fallback and runs untrimmed. So does one
+that passes other rounds on some subgraph than on the whole graph: that run is done again as it is.
 """
 
 from __future__ import annotations
@@ -21,26 +22,33 @@ from typing import Any
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-__all__ = ["MessageTrimmer", "arc_arguments"]
+from linkcal.toggle.khop_kernel import FAR
+
+__all__ = ["MessageTrimmer", "Round", "arc_arguments"]
+
+#: The module that passed messages, and what :func:`arc_arguments` says of them.
+Round = tuple[nn.Module, frozenset[str] | None]
 
 
-def arc_arguments(edge_index: Any, values: dict[str, Any]) -> frozenset[str] | None:
+def arc_arguments(edge_index: Any, values: dict[str, Any], num_nodes: int) -> frozenset[str] | None:
     """Names of the arguments of one round that have a row per arc; None where that cannot be told.
 
-    It cannot where arcs are no plain index [2, E], or as many as some node-wise argument has rows.
+    It cannot where arcs are no plain index [2, E], or as many as there are nodes or rows of `x`.
 
     Examples
     --------
     >>> import torch
     >>> arcs = torch.tensor([[0, 1, 2], [1, 2, 0]])
-    >>> sorted(arc_arguments(arcs, {"x": torch.ones(4, 2), "edge_weight": torch.ones(3)}))
+    >>> sorted(arc_arguments(arcs, {"x": torch.ones(4, 2), "edge_weight": torch.ones(3)}, num_nodes=4))
     ['edge_weight']
-    >>> arc_arguments(arcs, {"x": torch.ones(3, 2), "edge_weight": torch.ones(3)}) is None
+    >>> arc_arguments(arcs, {"query": torch.ones(3, 2), "edge_weight": torch.ones(3)}, num_nodes=3) is None
     True
     """
     if type(edge_index) is not Tensor or edge_index.dim() != 2 or edge_index.size(0) != 2:
         return None
     number = edge_index.size(1)
+    if number == num_nodes:
+        return None
     names = {name for name, value in values.items() if isinstance(value, Tensor) and _rows(value) == number}
     others = (value for name, value in values.items() if name not in names)
     if "x" in names or any(
@@ -56,16 +64,22 @@ class MessageTrimmer:
     Parameters
     ----------
     model : nn.Module
-    per_arc : sequence of (frozenset of str or None)
-        What :func:`arc_arguments` says of each round, in their order on the whole graph; a round of which it
-        says None is left whole.
+    rounds : sequence of Round
+        In their order on the whole graph; one whose arguments cannot be told apart is left whole.
+
+    Attributes
+    ----------
+    fits : bool
+        Whether all runs so far passed these rounds. The first that does not may have lost messages that
+        count: what it gave is void, and no later run is trimmed.
     """
 
-    def __init__(self, model: nn.Module, per_arc: Sequence[frozenset[str] | None]) -> None:
+    def __init__(self, model: nn.Module, rounds: Sequence[Round]) -> None:
         self._passing = [module for module in model.modules() if isinstance(module, MessagePassing)]
-        self._per_arc = list(per_arc)
+        self._rounds = list(rounds)
         self._distance: Tensor
         self._round = 0
+        self.fits = True
 
     @contextmanager
     def trimming(self, distance: Tensor) -> Iterator[None]:
@@ -77,23 +91,32 @@ class MessageTrimmer:
         finally:
             for handle in handles:
                 handle.remove()
+        self.fits = self.fits and self._round == len(self._rounds)
 
     def __call__(self, module: MessagePassing, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Arguments of one round without the arcs that do not count; None leaves them as they are."""
         edge_index, size, values = arguments
         self._round += 1
-        left = len(self._per_arc) - self._round
-        names = self._per_arc[self._round - 1] if left >= 0 else None
-        if names is None or type(edge_index) is not Tensor:
+        left = len(self._rounds) - self._round
+        expected, names = self._rounds[self._round - 1] if left >= 0 else (None, None)
+        self.fits = self.fits and module is expected
+        if not self.fits or names is None or type(edge_index) is not Tensor:
+            return None
+        per_arc = {name: values[name] for name in names if values.get(name) is not None}
+        if any(_rows(value) != edge_index.size(1) for value in per_arc.values()):
             return None
         receiver = edge_index[1 if module.flow == "source_to_target" else 0]
-        kept = (self._distance[receiver] <= left).nonzero().flatten()
-        fewer = {name: values[name].index_select(0, kept) for name in names if values.get(name) is not None}
+        # Distances are int8, and a larger number would wrap.
+        kept = (self._distance[receiver] <= min(left, FAR)).nonzero().flatten()
+        if not kept.numel():
+            # The whole graph never had a layer do without any message, which not every layer can.
+            return None
+        fewer = {name: value.index_select(0, kept) for name, value in per_arc.items()}
         return edge_index.index_select(1, kept), size, {**values, **fewer}
 
 
-def _rows(value: Tensor) -> int:
-    return value.size(0) if value.dim() else -1
+def _rows(value: Any) -> int:
+    return value.size(0) if isinstance(value, Tensor) and value.dim() else -1
 
 
 def _mentions(value: Any, number: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from linkcal.toggle.trimming import arc_arguments
+from linkcal.toggle.trimming import Round, arc_arguments
 
 __all__ = ["evaluating", "is_plain", "watching_messages"]
 
@@ -27,20 +27,21 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 class _Watched:
-    """What was seen of the messages in one ``encode``."""
+    """What was seen of the messages in one ``encode`` of so many nodes."""
 
-    def __init__(self) -> None:
-        self.per_arc: list[frozenset[str] | None] = []
+    def __init__(self, num_nodes: int) -> None:
+        self.rounds: list[Round] = []
+        self._num_nodes = num_nodes
         self._seen: dict[nn.Module, list[Any]] = {}
 
     def __call__(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        self.per_arc.append(arc_arguments(arguments[0], arguments[-1]))
+        self.rounds.append((module, arc_arguments(arguments[0], arguments[-1], self._num_nodes)))
         self._seen.setdefault(module, []).append(arguments[-1].get("x"))
 
     @property
     def count(self) -> int:
         """Rounds of message passing."""
-        return len(self.per_arc)
+        return len(self.rounds)
 
     def sent(self) -> dict[nn.Module, Tensor]:
         """Rows that a module passed as messages, where it did so once and to all nodes alike."""
@@ -52,13 +53,13 @@ class _Watched:
 
 
 @contextmanager
-def watching_messages(model: nn.Module) -> Iterator[_Watched]:
+def watching_messages(model: nn.Module, num_nodes: int) -> Iterator[_Watched]:
     """Watch PyG's message passing in a block: how often it ran, and from which rows.
 
     Layers used twice count twice, parallel ones too: an upper bound on the hops that the model sees, which is
     all that exactness needs.
     """
-    watched = _Watched()
+    watched = _Watched(num_nodes)
     passing = [module for module in model.modules() if isinstance(module, MessagePassing)]
     handles = [module.register_propagate_forward_pre_hook(watched) for module in passing]
     try:
