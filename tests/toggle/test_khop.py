@@ -271,7 +271,7 @@ def test_refuses_an_encoder_tied_to_its_nodes():
     assert toggle_edges(seeded(Tied, 0), X, CASE.edge_index, CASE.pairs).method == "naive"
 
 
-@pytest.mark.parametrize("error", [AssertionError, KeyError, TypeError])
+@pytest.mark.parametrize("error", [AssertionError, AttributeError, KeyError, TypeError, ZeroDivisionError])
 def test_an_encoder_that_refuses_subgraphs_goes_pair_by_pair(error):
     class Counting(Stack):
         def encode(self, x, edge_index):

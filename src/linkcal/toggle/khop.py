@@ -164,7 +164,15 @@ def verify_khop(
         found = torch.cat(khop_endpoints(model, x, extractor, pairs, nothing, toggle=False, trimmer=trimmer))
     except UnsupportedModelError:
         raise
-    except (AssertionError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise UnsupportedModelError(
             f"model.encode must run on subgraphs for method 'khop', got {type(error).__name__}: {reason[0]}"
