@@ -33,7 +33,7 @@ from linkcal.toggle.watching import watching_messages
 from toggle import LAYERS, THREADS, all_pairs, build_model, load, timed
 
 #: How many pairs are toggled: few where one costs as much as a pass over the graph.
-SAMPLES = {"cora": 10_000, "pubmed": 10_000, "ogbl-ddi": 12, "simulated-1m": 2_000}
+SAMPLES = {"cora": 10_000, "pubmed": 10_000, "ogbl-ddi": 12}
 WAYS = ("whole subgraphs", "messages left out", "rim shared", "pages kept")
 
 
