@@ -40,10 +40,10 @@ _users = 0
 def kept_pages(device: torch.device, num_arcs: int) -> Iterator[None]:
     """Let the process keep the memory of freed tensors for the next ones, while messages are passed.
 
-    Whatever is free is given back at the end of the block. The peak grows by about a half, for gaps between
-    tensors. Nothing is done for other devices than the CPU, for other C libraries than GNU's, where the user
-    has set the library's options in the environment, or where it is not worth it. Blocks may be nested and
-    run in several threads: the setting is the process's.
+    Whatever is free is given back at the end of the block. The peak grows by the gaps between tensors.
+    Nothing is done for other devices than the CPU, for other C libraries than GNU's, where the user has set
+    the library's options in the environment, or where it is not worth it. Blocks may be nested and run in
+    several threads: the setting is the process's.
 
     Parameters
     ----------
