@@ -13,6 +13,7 @@ import argparse
 from pathlib import Path
 
 import pandas as pd
+from _pages import write_page
 
 from linkcal.experiments import read_records
 
@@ -135,7 +136,7 @@ def main() -> None:
         *by_group(rows, "model"),
         "",
     ]
-    arguments.out.write_text("\n".join(lines), encoding="utf-8")
+    write_page(arguments.out, "\n".join(lines))
     print("\n".join(lines))
 
 

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from _pages import write_page
 from _toggle_report import machine
 from numpy.typing import NDArray
 from torch import Tensor
@@ -356,9 +357,9 @@ def main() -> None:
         torch.set_num_threads(1)
         result["losses"] = losses(sets, grid, options.marks)
     options.out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    write_page(path, json.dumps(result, indent=2) + "\n")
     if {"rows", "losses"} <= set(result):
-        (options.out / "calibrators.md").write_text(table(result))
+        write_page(options.out / "calibrators.md", table(result))
         print(table(result))
 
 

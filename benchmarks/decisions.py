@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from _pages import write_page
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import clone
@@ -309,7 +310,7 @@ def main() -> None:
     for part in options.parts:
         text += [f"## {part.capitalize()}", "\n".join(made[part]())]
     if options.out:
-        options.out.write_text("\n\n".join(text) + "\n", encoding="utf-8")
+        write_page(options.out, "\n\n".join(text) + "\n")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from _pages import write_page
 
 from linkcal.data import load_dataset
 from linkcal.exceptions import LinkcalWarning
@@ -107,8 +108,8 @@ def main() -> None:
                 rows[name] = {"error": f"{type(error).__name__}: {error}"}
             print(name, rows[name], flush=True)
             if options.out is not None:
-                options.out.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-                options.out.with_suffix(".md").write_text(table(rows), encoding="utf-8")
+                write_page(options.out, json.dumps(rows, indent=2) + "\n")
+                write_page(options.out.with_suffix(".md"), table(rows))
     print(table(rows))
 
 

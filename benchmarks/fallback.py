@@ -19,9 +19,9 @@ from typing import Any
 from unittest import mock
 
 import torch
+from _pages import write_page
 from torch import Tensor
 
-from linkcal._files import written_whole
 from linkcal._random import torch_stream
 from linkcal.toggle import khop
 from linkcal.toggle.graph import ToggleGraph
@@ -76,8 +76,7 @@ def main() -> None:
         ]
     )
     if options.out is not None:
-        with written_whole(options.out) as part:
-            part.write_text(text + "\n", encoding="utf-8")
+        write_page(options.out, text + "\n")
 
 
 def measure(name: str, root: Path | None, repeats: int) -> tuple[str, str]:

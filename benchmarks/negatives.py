@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 from _kind_tables import report
 from _kinds import KindCell, load_kind_cell
+from _pages import write_page
 from numpy.typing import NDArray
 
 from linkcal._files import written_whole
@@ -73,7 +74,7 @@ def main() -> None:
     text = report(table, _command(options))
     print(text)
     if options.out is not None:
-        options.out.with_suffix(".md").write_text(text + "\n", encoding="utf-8")
+        write_page(options.out.with_suffix(".md"), text + "\n")
         _write_json(table, _command(options), options.out.with_suffix(".json"))
 
 
@@ -203,7 +204,7 @@ def _write_json(table: pd.DataFrame, command: str, path: Path) -> None:
         head = f'{json.dumps(name)}: {{"columns": {json.dumps(list(shown.columns))}, "rows": [\n'
         parts.append(f"{head}{lines}\n]}}")
     text = f'{{"command": {json.dumps(command)},\n' + ",\n".join(parts) + "}\n"
-    path.write_text(text, encoding="utf-8")
+    write_page(path, text)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from _kind_tables import interval, table
 from _kinds import KindCell
+from _pages import write_page
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
@@ -63,7 +64,7 @@ def main() -> None:
     text = _report(pd.DataFrame(rows), command)
     print(text)
     if options.out is not None:
-        options.out.write_text(text + "\n", encoding="utf-8")
+        write_page(options.out, text + "\n")
 
 
 def _measured_once(cell: KindCell, store: Path) -> list[dict[str, Any]]:

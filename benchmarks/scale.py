@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from _pages import write_page
 
 from linkcal._files import written_whole
 from linkcal.data import read_edges, simulate_graph
@@ -225,8 +226,8 @@ def main() -> None:
         found = {**done["parts"], part: in_own_processes(part, options.folder)}
         done = {"environment": environment, "parts": {name: found[name] for name in PARTS if name in found}}
         if options.out is not None:
-            options.out.write_text(json.dumps(done, indent=2) + "\n", encoding="utf-8")
-            options.out.with_suffix(".md").write_text(table(done), encoding="utf-8")
+            write_page(options.out, json.dumps(done, indent=2) + "\n")
+            write_page(options.out.with_suffix(".md"), table(done))
     print(table(done))
 
 

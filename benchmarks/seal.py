@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch_geometric
+from _pages import write_page
 from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 from torch_geometric.utils import k_hop_subgraph, to_scipy_sparse_matrix
@@ -187,8 +188,8 @@ def main() -> None:
         }
     print(table(result))
     if arguments.out is not None:
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-        arguments.out.with_suffix(".md").write_text(table(result), encoding="utf-8")
+        write_page(arguments.out, json.dumps(result, indent=2) + "\n")
+        write_page(arguments.out.with_suffix(".md"), table(result))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from _pages import write_page
 
 from linkcal.data import Graph, load_dataset
 from linkcal.exceptions import LinkcalWarning
@@ -128,8 +129,8 @@ def main() -> None:
             result["seeds"][seed] = run_seed(options.dataset, int(seed), graph)
         print(seed, result["seeds"][seed], flush=True)
         if options.out is not None:
-            options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-            options.out.with_suffix(".md").write_text(table(result), encoding="utf-8")
+            write_page(options.out, json.dumps(result, indent=2) + "\n")
+            write_page(options.out.with_suffix(".md"), table(result))
     print(table(result))
 
 

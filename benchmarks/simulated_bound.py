@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from _pages import write_page
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -57,7 +58,7 @@ def main() -> None:
     text = _report(pd.DataFrame(cells), command)
     print(text)
     if options.out is not None:
-        options.out.write_text(text + "\n", encoding="utf-8")
+        write_page(options.out, text + "\n")
 
 
 def _report(errors: pd.DataFrame, command: str) -> str:

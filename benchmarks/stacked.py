@@ -13,6 +13,7 @@ import argparse
 from pathlib import Path
 
 import pandas as pd
+from _pages import write_page
 
 from linkcal.experiments import read_records
 
@@ -69,7 +70,7 @@ def main() -> None:
             ]
             lines.append(f"| {key} | {' | '.join(changes)} |")
         lines.append("")
-    options.out.write_text("\n".join(lines), encoding="utf-8")
+    write_page(options.out, "\n".join(lines))
     print("\n".join(lines))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from _cells import Cell, load_cell
+from _pages import write_page
 
 from linkcal.calibrators import CALIBRATORS, Calibrator, StructuralCalibrator, make_calibrator
 from linkcal.calibrators._structural_fit import FeatureSet
@@ -70,7 +71,7 @@ def main() -> None:
     )
     print(text)
     if options.out is not None:
-        options.out.write_text(text + "\n", encoding="utf-8")
+        write_page(options.out, text + "\n")
 
 
 def _measured(cells: Iterable[Cell], calibrators: dict[str, Calibrator]) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 
 import torch
+from _pages import write_page
 
-from linkcal._files import written_whole
 from linkcal._random import numpy_stream
 from linkcal.models import MODELS
 from linkcal.toggle import toggle_edges
@@ -69,8 +69,7 @@ def main() -> None:
         ]
     )
     if options.out is not None:
-        with written_whole(options.out) as part:
-            part.write_text(text + "\n", encoding="utf-8")
+        write_page(options.out, text + "\n")
 
 
 def _line(name: str, model_name: str, depth: int, repeats: int, root: Path | None) -> str:

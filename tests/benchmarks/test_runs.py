@@ -106,7 +106,7 @@ def test_simulated_bound(run, tmp_path, graph):
 
 
 def test_seal(run, tmp_path, graph):
-    out = tmp_path / "seal.json"
+    out = tmp_path / "made" / "seal.json"  # the folder is made
     words = ("--graphs", "small", "--sample", 10, "--threads", 1, "--out", out)
     module = run("seal", *words, load_dataset=lambda _name: graph, REPEATS=1, PRESETS=("default",))
     result = json.loads(out.read_text())
