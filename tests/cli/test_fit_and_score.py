@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from linkcal.calibrators import CALIBRATORS
+from linkcal.models import MODELS
 from linkcal.wrapper import CalibratedLinkPredictor
 
 pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
@@ -177,8 +178,9 @@ def test_a_file_named_like_a_data_set_gets_none_of_its_settings(cli, tmp_path):
     assert answer.code == 0
     assert "reduced" not in answer.err
     assert json.loads((out / "metrics.json").read_text())["dataset"] == "citeseer-file"
-    # The data set's preset replaces more than 128 features by 128 principal coordinates.
-    assert CalibratedLinkPredictor.load(out).graph_.x.shape == (30, 140)
+    # The data set's preset has narrower layers.
+    assert CalibratedLinkPredictor.load(out).model.hidden_channels == 128
+    assert MODELS["seal"].presets["default"].reduced["citeseer"]["hidden_channels"] == 32
 
 
 def test_output_folder_that_takes_no_files_is_refused_before_the_work(cli, files, tmp_path, monkeypatch):
