@@ -76,6 +76,37 @@ def test_blocks_of_short_nodes_are_skipped(weight, monkeypatch):
     assert len(computed) < 0.2 * (30 * 31 / 2)
 
 
+def test_both_directions_of_a_pair_score_alike_and_stand_in_order():
+    generator = torch.Generator().manual_seed(0)
+    z, weight = (torch.randn(*size, generator=generator, dtype=torch.float64) for size in ((40, 16), (16,)))
+    graph = Graph.from_edges(torch.empty(2, 0), 40, directed=True)
+    pairs, score = top_products(z, graph, 2000, weight=weight)
+    assert torch.equal(score[::2], score[1::2])
+    assert torch.equal(pairs[:, ::2], pairs[:, 1::2].flip(0))
+    assert (pairs[0, ::2] < pairs[1, ::2]).all()
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-8])
+def test_tiny_embeddings_take_few_candidates(scale, monkeypatch):
+    """Rounding is measured against the largest score, not against 1."""
+    offered = []
+    original = products.Best.offer
+    monkeypatch.setattr(
+        products.Best,
+        "offer",
+        lambda best, score, key: offered.append(key.size) or original(best, score, key),
+    )
+    rng = np.random.default_rng(5)
+    z = torch.from_numpy(rng.standard_normal((400, 8)))
+    graph = Graph.from_edges(torch.tensor([[0], [1]]), 400)
+    pairs, _ = top_products(z * scale, graph, 10, chunk_size=5000)
+    if scale:
+        assert torch.equal(pairs, top_products(z, graph, 10)[0])
+        assert sum(offered) < 0.05 * 400 * 399 / 2
+    else:
+        assert pairs.T.tolist() == [[0, v] for v in range(2, 12)]
+
+
 @pytest.mark.slow
 def test_case_08_twenty_thousand_nodes_in_bounded_memory():
     rng = np.random.default_rng(1)
@@ -207,6 +238,9 @@ def test_an_autoencoder_with_a_decoder_of_its_own_is_not_ranked_by_products(spli
         ({"chunk_size": 0}, "chunk_size must be a whole number >= 1, got 0"),
         ({"z": torch.ones(4, 2)}, r"z must have shape \[N, d\] with N = 5 nodes of the graph, got \[4, 2\]"),
         ({"z": torch.full((5, 2), torch.nan)}, "z must be finite, got 10 NaN or infinite values"),
+        ({"z": torch.full((5, 2), 1e155, dtype=torch.float64)}, "z must have inner products below 1.8e308"),
+        ({"weight": torch.tensor([1.0, torch.nan])}, "weight must be finite, got NaN or infinite values"),
+        ({"bias": float("nan")}, "bias must be finite, got nan"),
         ({"weight": torch.ones(3)}, r"weight must have shape \[2\] or \[1\], got \[3\]"),
         ({"exclude": torch.tensor([[0], [5]])}, "exclude must hold node indices < num_nodes = 5, got 5"),
     ],

@@ -27,6 +27,8 @@ IntArray = NDArray[np.int64]
 
 #: Rounding of a product of matrices against the sum over one pair, relative to the largest possible score.
 _ROUNDING = 1e-12
+#: Pairs that are scored by themselves at once.
+_PORTION = 1 << 14
 
 
 def top_products(
@@ -65,8 +67,8 @@ def top_products(
     Raises
     ------
     InputError
-        If `z` has not one finite row per node, `weight` does not fit it, `exclude` names other nodes, or `k`
-        or `chunk_size` is below 1.
+        If `z` has not one finite row per node or its products overflow, `weight` does not fit it, `weight` or
+        `bias` is not finite, `exclude` names other nodes, or `k` or `chunk_size` is below 1.
 
     Notes
     -----
@@ -75,17 +77,21 @@ def top_products(
     these scores alone decide. The list is therefore the same for every `chunk_size`.
     """
     k, chunk_size = check_positive_int(k, "k"), check_positive_int(chunk_size, "chunk_size")
-    _check_shapes(z, graph, weight)
+    _check_inputs(z, graph, weight, bias)
     if exclude is not None:
         exclude = check_edge_index(exclude, graph.num_nodes, "exclude")
     n = graph.num_nodes
     left = check_finite(z.detach().cpu().numpy().astype(np.float64), "z")
     right = left if weight is None else left * weight.detach().cpu().numpy().astype(np.float64)
-    lengths = np.linalg.norm(left, axis=1), np.linalg.norm(right, axis=1)
+    with np.errstate(over="ignore"):
+        lengths = np.linalg.norm(left, axis=1), np.linalg.norm(right, axis=1)
+    largest = float(lengths[0].max() * lengths[1].max())
+    if not math.isfinite(largest):
+        raise InputError("z must have inner products below 1.8e308, got lengths that multiply to more")
     order = np.argsort(-lengths[0] * lengths[1], kind="stable")
     a, b, a_length, b_length = (values[order] for values in (left, right, *lengths))
     taken = _in_order(taken_keys(graph, exclude), order, graph)
-    margin = _ROUNDING * max(1.0, float(a_length.max() * b_length.max()))
+    margin = _ROUNDING * largest
     best = Best(k, margin)
     for row, col in _tiles(n, chunk_size):
         if not graph.directed and col.stop <= row.start + 1:
@@ -102,11 +108,15 @@ def top_products(
     return torch.from_numpy(pairs), torch.from_numpy(score + bias)
 
 
-def _check_shapes(z: Tensor, graph: Graph, weight: Tensor | None) -> None:
+def _check_inputs(z: Tensor, graph: Graph, weight: Tensor | None, bias: float) -> None:
     if z.ndim != 2 or z.size(0) != graph.num_nodes:
         raise InputError(
             f"z must have shape [N, d] with N = {graph.num_nodes} nodes of the graph, got {list(z.shape)}"
         )
+    if not math.isfinite(bias):
+        raise InputError(f"bias must be finite, got {bias}")
+    if weight is not None and not bool(torch.isfinite(weight).all()):
+        raise InputError("weight must be finite, got NaN or infinite values")
     if weight is not None and list(weight.shape) not in ([1], [z.size(1)]):
         raise InputError(f"weight must have shape [{z.size(1)}] or [1], got {list(weight.shape)}")
 
@@ -169,5 +179,9 @@ def _kth_largest(scores: FloatArray, k: int) -> float:
 
 def _scores_alone(left: FloatArray, right: FloatArray, keys: IntArray, num_nodes: int) -> FloatArray:
     """Each pair's score as a sum over its own row, which no other pair influences; (u, v) as (v, u)."""
-    u, v = keys // num_nodes, keys % num_nodes
-    return np.asarray((left[u] * right[v]).sum(axis=1))
+    score = np.empty(keys.size)
+    for start in range(0, keys.size, _PORTION):
+        u, v = np.divmod(keys[start : start + _PORTION], num_nodes)
+        first, second = np.minimum(u, v), np.maximum(u, v)
+        score[start : start + _PORTION] = (left[first] * right[second]).sum(axis=1)
+    return score
