@@ -39,7 +39,6 @@ from linkcal.calibrators import (
     fit_together,
     make_calibrator,
 )
-from linkcal.calibrators._structural_fit import FeatureSet
 from linkcal.data import NEGATIVE_KINDS
 from linkcal.exceptions import LinkcalWarning
 from linkcal.metrics import evaluate_links, expected_calibration_error, negative_log_likelihood, roc_auc
@@ -49,7 +48,7 @@ Rows = list[dict[str, Any]]
 OURS, STACKED = "in-n-out-plus", "in-n-out-plus stacked"
 
 #: Feature sets of the ablation; "all" is `in-n-out-plus` itself.
-FEATURE_SETS: tuple[FeatureSet, ...] = ("logit", "toggle", "structure", "all")
+FEATURE_SETS: tuple[str, ...] = ("logit", "toggle", "structure", "all")
 
 #: Pairs whose difference of NLL is measured link by link.
 GAINS = (("logit", "toggle"), ("logit", "structure"), ("structure", "all"), ("toggle", "all"))

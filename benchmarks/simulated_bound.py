@@ -25,7 +25,6 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from linkcal._files import written_whole
 from linkcal.calibrators import Isotonic, StructuralCalibrator
-from linkcal.calibrators._structural_fit import FeatureSet
 from linkcal.data import BlockModelTruth, Graph, LinkSplit, load_dataset
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.graphs import split_graph
@@ -111,7 +110,7 @@ def _errors(graph: Graph, model: GraphModel, split: LinkSplit, seed: int) -> dic
     def error(predicted: FloatArray) -> float:
         return float(np.abs(predicted - truth[asked]).mean())
 
-    def calibrated(features: FeatureSet, X_fit: FloatArray, y: NDArray[np.int64]) -> float:
+    def calibrated(features: str, X_fit: FloatArray, y: NDArray[np.int64]) -> float:
         calibrator = StructuralCalibrator(features=features)
         return error(calibrator.fit(X_fit, y).predict_proba(X[asked])[:, 1])
 

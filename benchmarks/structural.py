@@ -22,13 +22,12 @@ from _cells import Cell, load_cell
 from _pages import write_page
 
 from linkcal.calibrators import CALIBRATORS, Calibrator, StructuralCalibrator, make_calibrator
-from linkcal.calibrators._structural_fit import FeatureSet
 from linkcal.exceptions import LinkcalWarning
 from linkcal.metrics import evaluate_links
 
 OURS = "in-n-out-plus"
 SLOW = ("embedding-mlp", "in-n-out")
-ABLATION: dict[str, FeatureSet] = {
+ABLATION: dict[str, str] = {
     "logit": "logit",
     "+ toggle": "toggle",
     "+ degrees and common neighbours": "structure",

@@ -104,8 +104,9 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         """Take the message graph along where the weights go (``to``, ``double``, ``cuda``, ...)."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if hasattr(self, "graph_"):
-            x = None if self.graph_.x is None else fn(self.graph_.x)
-            self.graph_ = replace(self.graph_, edge_index=fn(self.graph_.edge_index), x=x)
+            graph = self.graph_
+            x, attributes = (None if part is None else fn(part) for part in (graph.x, graph.attributes))
+            self.graph_ = replace(graph, edge_index=fn(graph.edge_index), x=x, attributes=attributes)
         return self
 
     def fit(

@@ -3,7 +3,7 @@
 Scores depend on the graph that messages pass over, so the message graph belongs to the artifact. Files:
 
     artifact.json            format, version, what the calibrators were fitted on, SHA-256 of every other file
-    graph.safetensors        message edges and node features, and the held-out edges
+    graph.safetensors        message edges, node features as the model reads them and as given, held-out edges
     evidence.safetensors     calibration links and held-out pairs without an edge, for decisions and intervals
     calibrators.json         class, hyper-parameters and scalars of every calibrator
     calibrators.safetensors  their arrays
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 #: Raised whenever artifacts of an older version can no longer be read.
-ARTIFACT_FORMAT_VERSION = 1
+ARTIFACT_FORMAT_VERSION = 2
 
 FORMAT = "linkcal-artifact"
 HEAD = "artifact.json"

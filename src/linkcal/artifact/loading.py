@@ -107,10 +107,12 @@ def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tenso
     """Message graph and, where they were saved, the held-out edges [2, P]."""
     try:
         tensors = load_tensors(_read(source / "graph.safetensors"))
-        graph = Graph(tensors["edge_index"], x=tensors.get("x"), **description)
+        features = {name: tensors.get(name) for name in ("x", "attributes")}
+        graph = Graph(tensors["edge_index"], **features, **description)
         check_edge_index(graph.edge_index, check_positive_int(graph.num_nodes, "num_nodes"))
-        if graph.x is not None and graph.x.size(0) != graph.num_nodes:
-            raise InputError(f"x must have {graph.num_nodes} rows, got {graph.x.size(0)}")
+        for name, rows in features.items():
+            if rows is not None and rows.size(0) != graph.num_nodes:
+                raise InputError(f"{name} must have {graph.num_nodes} rows, got {rows.size(0)}")
     except (SafetensorError, KeyError, TypeError, InputError) as error:
         raise ArtifactError(f"{source} must hold a graph as {HEAD} describes it, got {error}") from error
     return graph, tensors.get("held_out")

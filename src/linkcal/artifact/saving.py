@@ -86,6 +86,8 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
     tensors = {"edge_index": artifact.graph.edge_index.cpu().contiguous()}
     if artifact.graph.x is not None:
         tensors["x"] = artifact.graph.x.cpu().contiguous()
+    if artifact.graph.attributes is not None:
+        tensors["attributes"] = artifact.graph.attributes.cpu().contiguous()
     if artifact.held_out is not None:
         tensors["held_out"] = artifact.held_out.cpu().contiguous()
     (folder / "graph.safetensors").write_bytes(save_tensors(tensors))

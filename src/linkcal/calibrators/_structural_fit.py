@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
-from linkcal._columns import STRUCTURAL_COLUMNS, TOGGLE_COLUMNS
+from linkcal._columns import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS, TOGGLE_COLUMNS
 from linkcal._validation import check_choice
 from linkcal.calibrators._additive import Term
 from linkcal.calibrators._ridge import RidgeProblem
 from linkcal.exceptions import InputError
 
-__all__ = ["FeatureSet", "named_columns", "ridge_problem", "standardised"]
+__all__ = ["named_columns", "ridge_problem", "standardised"]
 
 FloatArray = NDArray[np.float64]
 
-FeatureSet = Literal["all", "toggle", "structure", "logit"]
-_FEATURE_SETS: tuple[str, ...] = ("all", "toggle", "structure", "logit")
+#: Columns by name; sets are joined by "+".
+_FEATURE_SETS: dict[str, tuple[str, ...]] = {
+    "toggle": TOGGLE_COLUMNS,
+    "structure": STRUCTURE_COLUMNS,
+    "attributes": ATTRIBUTE_COLUMNS,
+}
 
 
 def named_columns(features: str, n_columns: int) -> tuple[list[str], list[int]]:
     """Names of the terms and their columns in X."""
-    chosen = check_choice(features, "features", _FEATURE_SETS)
+    alone = ("all", "logit")
+    parts = features.split("+") if isinstance(features, str) and features not in alone else [features]
+    for part in parts:
+        check_choice(part, "features", (*alone, *_FEATURE_SETS) if len(parts) == 1 else _FEATURE_SETS)
     structural = n_columns == 1 + len(STRUCTURAL_COLUMNS)
-    if not structural and chosen in ("toggle", "structure"):
+    if not structural and features not in alone:
         raise InputError(
-            f"X must have {1 + len(STRUCTURAL_COLUMNS)} columns for features={chosen!r} (the logit and "
+            f"X must have {1 + len(STRUCTURAL_COLUMNS)} columns for features={features!r} (the logit and "
             f"{', '.join(STRUCTURAL_COLUMNS)}), got {n_columns}"
         )
-    names = STRUCTURAL_COLUMNS if structural else [f"feature_{j}" for j in range(1, n_columns)]
-    wanted = {
-        "all": set(names),
-        "logit": set(),
-        "toggle": set(TOGGLE_COLUMNS),
-        "structure": set(names) - set(TOGGLE_COLUMNS),
-    }[chosen]
+    names = STRUCTURAL_COLUMNS if structural else tuple(f"feature_{j}" for j in range(1, n_columns))
+    wanted = set(names if features == "all" else ())
+    wanted.update(*(_FEATURE_SETS.get(part, ()) for part in parts))
     columns = [0, *(j for j, name in enumerate(names, start=1) if name in wanted)]
     return ["logit", *(name for name in names if name in wanted)], columns
 

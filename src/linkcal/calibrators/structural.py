@@ -13,7 +13,7 @@ from linkcal.calibrators._held_out import choose_held_out
 from linkcal.calibrators._offset import fit_offset
 from linkcal.calibrators._ridge import RidgeSolution, fit_ridge
 from linkcal.calibrators._stacked import Stacked
-from linkcal.calibrators._structural_fit import FeatureSet, named_columns, ridge_problem, standardised
+from linkcal.calibrators._structural_fit import named_columns, ridge_problem, standardised
 from linkcal.calibrators.base import Calibrator, FloatArray, LinkFeatures, StateKind
 from linkcal.exceptions import ConvergenceWarning
 
@@ -37,8 +37,9 @@ class StructuralCalibrator(Stacked, Calibrator):
 
     Parameters
     ----------
-    features : {"all", "toggle", "structure", "logit"}, default="all"
-        Columns 1.. of X that are used: all; those that need toggling; degrees and common neighbours; none.
+    features : {"all", "toggle", "structure", "attributes", "logit"}, default="all"
+        Columns 1.. of X that are used: all; those that need toggling; degrees and common neighbours; the
+        likeness of the nodes' own features; none. Also several, as ``"toggle+structure"``.
     n_knots : int, default=4
         Inner knots of each curve, at quantiles.
     penalty : float, optional
@@ -99,7 +100,7 @@ class StructuralCalibrator(Stacked, Calibrator):
     rises between its knots and products with it are built of factors that keep the sign, all with
     coefficients >= 0.
 
-    With a single column, or ``features="logit"``, it is a smooth one-dimensional map. If X has not the seven
+    With a single column, or ``features="logit"``, it is a smooth one-dimensional map. If X has not the nine
     columns of the feature kind ``"structural"``, every column after the logit is a feature of its own, and
     only ``"all"`` and ``"logit"`` can be asked for. With a single link of a class nothing can be held out and
     the strongest penalty is taken, with slope 1. Beyond 10,000 links, so many of them choose the penalty and
@@ -170,7 +171,7 @@ class StructuralCalibrator(Stacked, Calibrator):
     def __init__(
         self,
         *,
-        features: FeatureSet = "all",
+        features: str = "all",
         n_knots: int = 4,
         penalty: float | None = None,
         monotone: bool = False,

@@ -97,6 +97,9 @@ class Graph:
     features_from_edges : bool
         Whether `x` was computed from the edges. Toggling a pair does not compute it anew, so a trace of the
         pair's own edge stays in its endpoints' features.
+    attributes : Tensor [N, F'], optional
+        The node features that the graph came with, where a model's ``prepare`` put others in the place of
+        `x`.
     num_self_loops, num_duplicates : int
         Columns that :meth:`from_edges` left out.
     num_backward : int, optional
@@ -118,6 +121,7 @@ class Graph:
     truth: EdgeTruth | None = None
     feature_builder: FeatureBuilder | None = None
     features_from_edges: bool = False
+    attributes: Tensor | None = None
     num_self_loops: int = 0
     num_duplicates: int = 0
     num_backward: int | None = None
@@ -205,6 +209,13 @@ class Graph:
             return self.x
         return torch.arange(self.num_nodes, device=self.edge_index.device)
 
+    @property
+    def given_features(self) -> Tensor | None:
+        """Node features [N, F] that do not follow from the edges: `attributes` or `x`; None without any."""
+        if self.attributes is not None:
+            return self.attributes
+        return None if self.features_from_edges else self.x
+
     def has_pairs(self, edge_label_index: Tensor) -> Tensor:
         """Whether each pair [2, L] is an edge: bool [L]. Orientation counts only in a directed graph."""
         edge_label_index = check_edge_index(edge_label_index, self.num_nodes, "edge_label_index")
@@ -230,8 +241,8 @@ class Graph:
 
     def to(self, device: torch.device | str) -> Graph:
         """Copy of the graph with its tensors on `device`."""
-        x = None if self.x is None else self.x.to(device)
-        return replace(self, edge_index=self.edge_index.to(device), x=x)
+        x, attributes = (None if part is None else part.to(device) for part in (self.x, self.attributes))
+        return replace(self, edge_index=self.edge_index.to(device), x=x, attributes=attributes)
 
 
 def _check_features(features: Any, num_nodes: int) -> Tensor:

@@ -224,6 +224,6 @@ def _on_cpu(scores: LinkScores) -> LinkScores:
         name: getattr(toggled, name).cpu()
         for name in ("absent", "present", "logit_absent", "logit_present", "in_graph")
     }
-    label = None if scores.label is None else scores.label.cpu()
-    structure = None if scores.structure is None else scores.structure.cpu()
-    return LinkScores(replace(toggled, **moved), scores.own_edge, label, structure)
+    rest = (scores.label, scores.structure, scores.attributes)
+    near = (None if part is None else part.cpu() for part in rest)
+    return LinkScores(replace(toggled, **moved), scores.own_edge, *near)

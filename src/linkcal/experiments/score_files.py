@@ -16,6 +16,7 @@ from linkcal.toggle import ToggledEmbeddings
 __all__ = ["join_scores", "load_scores", "save_scores", "with_own_edge"]
 
 _TENSORS = ("absent", "present", "logit_absent", "logit_present", "in_graph")
+_REST = ("label", "structure", "attributes")
 
 
 def save_scores(scores: LinkScores, edge_label_index: Tensor, path: Path) -> None:
@@ -27,13 +28,13 @@ def save_scores(scores: LinkScores, edge_label_index: Tensor, path: Path) -> Non
     Parameters
     ----------
     scores : LinkScores
-        With labels and structure.
+        With labels, structure and attributes.
     edge_label_index : Tensor [2, L]
     path : Path
         Ends in ``.npz``.
     """
     arrays = {name: getattr(scores.toggled, name) for name in _TENSORS}
-    arrays |= {"label": scores.label, "structure": scores.structure, "edge_label_index": edge_label_index}
+    arrays |= {name: _given(getattr(scores, name)) for name in _REST} | {"edge_label_index": edge_label_index}
     plain = {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}
     np.savez(path, **plain, method=np.array(scores.toggled.method))
 
@@ -46,11 +47,11 @@ def load_scores(path: Path, own_edge: OwnEdge = "absent") -> tuple[LinkScores, T
     InputError
         If the file is not there, is damaged or lacks an array.
     """
-    arrays = read_arrays(path, (*_TENSORS, "label", "structure", "edge_label_index", "method"))
+    arrays = read_arrays(path, (*_TENSORS, *_REST, "edge_label_index", "method"))
     method = str(arrays.pop("method"))
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     toggled = ToggledEmbeddings(**{name: tensors[name] for name in _TENSORS}, method=method)
-    scores = LinkScores(toggled, own_edge, tensors["label"], tensors["structure"])
+    scores = LinkScores(toggled, own_edge, *(tensors[name] for name in _REST))
     return scores, tensors["edge_label_index"]
 
 
@@ -66,12 +67,11 @@ def join_scores(first: LinkScores, second: LinkScores) -> LinkScores:
     return LinkScores(
         ToggledEmbeddings(**joined, method=a.method),
         first.own_edge,
-        torch.cat([_given(first.label), _given(second.label)]),
-        torch.cat([_given(first.structure), _given(second.structure)]),
+        *(torch.cat([_given(getattr(part, name)) for part in (first, second)]) for name in _REST),
     )
 
 
 def _given(tensor: Tensor | None) -> Tensor:
     if tensor is None:
-        raise TypeError("scores to join must have labels and structure, got None")
+        raise TypeError("scores must have labels, structure and attributes, got None")
     return tensor

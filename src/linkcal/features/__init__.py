@@ -1,5 +1,6 @@
 """Scored links: the seam between graphs and calibrators."""
 
+from linkcal.features.attributes import attribute_similarity
 from linkcal.features.scores import (
     FEATURE_KINDS,
     FIT_ON,
@@ -11,10 +12,11 @@ from linkcal.features.scores import (
     calibration_part,
     score_links,
 )
-from linkcal.features.structural import STRUCTURAL_COLUMNS, structural_features
+from linkcal.features.structural import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS, structural_features
 from linkcal.features.structure import PAIR_STRUCTURE, pair_structure
 
 __all__ = [
+    "ATTRIBUTE_COLUMNS",
     "FEATURE_KINDS",
     "FIT_ON",
     "PAIR_STRUCTURE",
@@ -23,6 +25,7 @@ __all__ = [
     "LinkScorer",
     "LinkScores",
     "OwnEdge",
+    "attribute_similarity",
     "calibration_links",
     "calibration_part",
     "pair_structure",

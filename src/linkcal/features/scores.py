@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from linkcal._validation import check_choice, check_edge_index
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
+from linkcal.features.attributes import AttributeSimilarity
 from linkcal.features.structural import structural_features
 from linkcal.features.structure import PairStructure
 from linkcal.toggle import ToggledEmbeddings
@@ -54,8 +55,10 @@ class LinkScores:
     label : Tensor [L], optional
         1 for a link, 0 for a non-link.
     structure : Tensor [L, 3], int64, optional
-        Degrees and common neighbours, see :func:`linkcal.features.pair_structure`; :func:`score_links` fills
-        it.
+        Degrees and common neighbours, see :func:`linkcal.features.pair_structure`.
+    attributes : Tensor [L, 2], float32, optional
+        Likeness of the endpoints' features, see :func:`linkcal.features.attribute_similarity`.
+        :func:`score_links` fills both.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class LinkScores:
     own_edge: OwnEdge = "absent"
     label: Tensor | None = None
     structure: Tensor | None = None
+    attributes: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.toggled)
@@ -89,16 +93,16 @@ class LinkScores:
         Raises
         ------
         InputError
-            If `kind` is unknown, or ``"structural"`` is asked of links without `structure`.
+            If `kind` is unknown, or ``"structural"`` is asked of links without `structure` or `attributes`.
         """
         return FEATURE_KINDS[check_choice(kind, "kind", FEATURE_KINDS)](self)
 
     def take(self, rows: Any) -> LinkScores:
         """The links at the given positions, [n], int."""
         index = torch.as_tensor(rows, device=self.logit.device)
-        label = None if self.label is None else self.label[index]
-        structure = None if self.structure is None else self.structure[index]
-        return LinkScores(self.toggled.take(index), self.own_edge, label, structure)
+        rest = (self.label, self.structure, self.attributes)
+        chosen = (None if part is None else part[index] for part in rest)
+        return LinkScores(self.toggled.take(index), self.own_edge, *chosen)
 
     def to_matrix(self, kind: str = "none") -> NDArray[np.float64]:
         """X (L, 1 + k), float64: the logit in column 0, then the features of `kind`."""
@@ -119,9 +123,10 @@ class LinkScores:
 
 
 def _structural(scores: LinkScores) -> Tensor:
-    if scores.structure is None:
-        raise InputError("structure must be given to make structural features, got None; see score_links")
-    return structural_features(scores.toggled, scores.structure)
+    if scores.structure is None or scores.attributes is None:
+        missing = "structure" if scores.structure is None else "attributes"
+        raise InputError(f"{missing} must be given to make structural features, got None; see score_links")
+    return structural_features(scores.toggled, scores.structure, scores.attributes)
 
 
 #: Link features by name: what a calibrator may ask for beside the logit (its ``link_features``).
@@ -131,7 +136,7 @@ FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
     "embedding": lambda scores: scores.toggled.absent,
     # gamma = h - h+ of the paper; its norm is the distance form, which calibrators derive themselves.
     "difference": lambda scores: scores.toggled.absent - scores.toggled.present,
-    # What the own edge does, in seven numbers: linkcal.features.STRUCTURAL_COLUMNS.
+    # What the own edge does, and how alike the ends are: linkcal.features.STRUCTURAL_COLUMNS.
     "structural": _structural,
 }
 
@@ -208,7 +213,7 @@ class LinkScorer:
         }
         self._options = toggle_options
         self._engine: ToggleEngine | PairwiseToggle | None = None
-        self._structure: PairStructure | None = None
+        self._around: tuple[PairStructure, AttributeSimilarity] | None = None
 
     def score(self, pairs: LinkPairs | Tensor, *, own_edge: OwnEdge = "absent") -> LinkScores:
         """Score links; see :func:`score_links`."""
@@ -217,10 +222,10 @@ class LinkScorer:
         if isinstance(pairs, LinkPairs):
             asked, label = pairs.edge_label_index, pairs.edge_label
         index = check_edge_index(asked, self._graph.num_nodes, "edge_label_index")
-        if self._structure is None:
-            self._structure = PairStructure(self._graph)
-        # It refuses a node paired with itself, so it comes first.
-        structure = self._structure(index)
+        if self._around is None:
+            self._around = PairStructure(self._graph), AttributeSimilarity(self._graph)
+        # They refuse a node paired with itself, so they come first.
+        structure, attributes = (part(index) for part in self._around)
         engine = self._engine
         if engine is None:
             engine = toggle_engine(
@@ -234,7 +239,7 @@ class LinkScorer:
         if index.size(1):  # without pairs nothing was verified
             self._engine = engine
         toggled = toggle_in_blocks(engine, index, **self._in_blocks)
-        return LinkScores(toggled=toggled, own_edge=own_edge, label=label, structure=structure)
+        return LinkScores(toggled, own_edge, label, structure, attributes)
 
 
 def calibration_part(fit_on: str) -> Literal["val", "train"]:

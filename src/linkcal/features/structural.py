@@ -1,21 +1,21 @@
-"""Seven numbers that say how a link sits in its graph: what its own edge does, and what surrounds it."""
+"""Nine numbers that say how a link sits in its graph: what its own edge does, and what surrounds it."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from linkcal._columns import STRUCTURAL_COLUMNS
+from linkcal._columns import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS
 from linkcal.toggle import ToggledEmbeddings
 
-__all__ = ["STRUCTURAL_COLUMNS", "structural_features"]
+__all__ = ["ATTRIBUTE_COLUMNS", "STRUCTURAL_COLUMNS", "structural_features"]
 
 # Keeps logarithms finite where the own edge changes nothing; below float32's resolution of a unit-sized
 # embedding.
 _EPS = 1e-6
 
 
-def structural_features(toggled: ToggledEmbeddings, structure: Tensor) -> Tensor:
+def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attributes: Tensor) -> Tensor:
     """Features of each link from its toggled embeddings and from its place in the graph.
 
     Parameters
@@ -25,10 +25,12 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor) -> Tensor
     structure : Tensor [L, 3], int64
         Degrees d_u, d_v and common neighbours c without the pair's own edge
         (:func:`linkcal.features.pair_structure`).
+    attributes : Tensor [L, 2], float32
+        Likeness of the endpoints' features (:func:`linkcal.features.attribute_similarity`).
 
     Returns
     -------
-    Tensor [L, 7]
+    Tensor [L, 9]
         Named by ``STRUCTURAL_COLUMNS``, in the dtype of the logits, always finite for finite input:
 
         - ``logit_change``: ``s+ - s``, the logit with the pair's own edge less the one without;
@@ -37,13 +39,14 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor) -> Tensor
         - ``cosine``: of h+ and h; 0 where one of them is zero;
         - ``log_degree_sum``: ``log(1 + d_u) + log(1 + d_v)``;
         - ``log_degree_difference``: ``|log(1 + d_u) - log(1 + d_v)|``;
-        - ``log_common_neighbours``: ``log(1 + c)``.
+        - ``log_common_neighbours``: ``log(1 + c)``;
+        - ``attribute_cosine``, ``neighbourhood_cosine``: `attributes`.
 
         eps is 1e-6.
 
     Notes
     -----
-    The distance is gamma of arXiv 2403.04605. All seven are the same for (u, v) and (v, u).
+    The distance is gamma of arXiv 2403.04605. All are the same for (u, v) and (v, u).
     """
     absent, present = toggled.absent, toggled.present
     size = torch.linalg.vector_norm(absent, dim=1)
@@ -58,6 +61,7 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor) -> Tensor
         log_degree.sum(dim=1),
         (log_degree[:, 0] - log_degree[:, 1]).abs(),
         torch.log1p(structure[:, 2].to(absent.dtype)),
+        *attributes.unbind(dim=1),
     ]
     return torch.stack([column.to(toggled.logit_absent.dtype) for column in columns], dim=1)
 

@@ -14,7 +14,7 @@ from linkcal._validation import check_edge_index, check_no_self_pairs
 from linkcal.data import Graph
 from linkcal.data.neighbours import neighbour_rows, place_in_row, row_starts
 
-__all__ = ["PAIR_STRUCTURE", "PairStructure", "pair_structure"]
+__all__ = ["PAIR_STRUCTURE", "PairStructure", "neighbour_lists", "pair_structure"]
 
 #: Names of the columns of :func:`pair_structure`.
 PAIR_STRUCTURE = ("degree_u", "degree_v", "common_neighbours")
@@ -72,7 +72,7 @@ class PairStructure:
         degree = torch.bincount(graph.edge_index.flatten(), minlength=graph.num_nodes)
         # Both directions of an undirected edge are stored.
         self._degree = degree if graph.directed else degree // 2
-        self._lists = _neighbour_lists(graph)
+        self._lists = neighbour_lists(graph)
 
     def __call__(self, edge_label_index: Tensor) -> Tensor:
         """Degrees and common neighbours [L, 3]."""
@@ -88,7 +88,7 @@ class PairStructure:
         return torch.stack([degrees[0], degrees[1], torch.from_numpy(common).to(pairs.device)], dim=1)
 
 
-def _neighbour_lists(graph: Graph) -> tuple[Array, Array]:
+def neighbour_lists(graph: Graph) -> tuple[Array, Array]:
     """Sorted neighbours of each node in any direction, as compressed rows."""
     if graph.directed:
         return neighbour_rows(graph.edge_index, graph.num_nodes)

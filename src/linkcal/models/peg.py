@@ -185,7 +185,7 @@ class PEG(LinkPredictor):
             came = "no features" if graph.x is None else f"{graph.x.size(1)} features"
             raise InputError(f"graph must have {self.in_channels} features, got {came}")
         x = torch.cat([graph.x, positions.to(graph.x)], dim=1)
-        return replace(graph, x=x, features_from_edges=True)
+        return replace(graph, x=x, attributes=graph.given_features, features_from_edges=True)
 
     def _compute_positions(self, graph: Graph) -> Tensor:
         place = (graph.edge_index, graph.num_nodes, self.position_channels)

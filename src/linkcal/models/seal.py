@@ -189,7 +189,9 @@ class SEAL(PairPredictor):
         if graph.x is None or width not in (self.in_channels, self._width):
             came = "no features" if width is None else f"{width} features"
             raise InputError(f"graph must have {self.in_channels} features, got {came}")
-        return graph if width == self._width else replace(graph, x=principal_features(graph.x, self._width))
+        if width == self._width:
+            return graph
+        return replace(graph, x=principal_features(graph.x, self._width), attributes=graph.given_features)
 
     def node_features(self, x: Tensor) -> Tensor:
         """Features [N, F] or, where there are more than `feature_channels`, what `prepare` made of them."""
