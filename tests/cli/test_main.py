@@ -112,6 +112,24 @@ def test_run_prints_table_and_writes_folder(cli, small_simulation, tmp_path):
     assert (tmp_path / "out" / "metrics.json").is_file()
 
 
+@pytest.mark.filterwarnings("always::linkcal.exceptions.LinkcalWarning")
+def test_a_warning_is_said_once_and_names_what_the_user_sees(cli, monkeypatch, tmp_path):
+    """A test part of 15 non-links: Hits@20 and Hits@50 say nothing, with each of ten calibrators."""
+    from linkcal.data import simulate_graph
+
+    small = simulate_graph(60, num_edges=150, num_features=8, seed=0)
+    monkeypatch.setattr("linkcal.data.load_dataset", lambda name, *, data_root=None: small)
+    answer = cli("run", "--dataset", "simulated", "--model", "gcn", "--epochs", 2, "--out", tmp_path / "out")
+    assert answer.code == 0
+    said = [line for line in answer.err.splitlines() if "warning:" in line]
+    for k in (20, 50):
+        expected = f"linkcal: warning: Hits@{k} needs at least {k} non-links, got 15; "
+        assert sum(line.startswith(expected) for line in said) == 1
+    assert len(said) == len(set(said)) > 2
+    classes = {spec.cls.__name__ for spec in CALIBRATORS.values()} - {"Temperature"}
+    assert not [line for line in said if any(name in line for name in classes)]
+
+
 def test_json_goes_to_stdout_alone(cli, small_simulation, tmp_path):
     out = tmp_path / "out"
     answer = cli("run", "--dataset", "simulated", "--model", "sage", "--epochs", 3, "--out", out, "--json")
