@@ -196,10 +196,8 @@ class SEAL(PairPredictor):
         if self._width == self.in_channels:
             return super().node_features(x)
         if x.ndim != 2 or x.size(1) != self._width:
-            raise InputError(
-                f"x must have shape [N, {self._width}], principal coordinates of {self.in_channels} features "
-                f"(see prepare), got {list(x.shape)}"
-            )
+            what = f"principal coordinates of {self.in_channels} features"
+            raise self._unprepared("x", f"have shape [N, {self._width}], {what}", str(list(x.shape)))
         return self._of_weights_dtype(x)
 
     def embed_pairs(
