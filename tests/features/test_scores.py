@@ -143,11 +143,8 @@ def test_half_precision_is_widened_before_it_is_calibrated(dtype, method, calibr
 
 def test_a_matrix_of_scores_that_were_made_in_bfloat16(scores):
     toggled = scores.toggled
-    low = ToggledEmbeddings(
-        *(getattr(toggled, name).bfloat16() for name in ("absent", "present", "logit_absent", "logit_present")),
-        toggled.in_graph,
-        "by hand",
-    )
+    states = (toggled.absent, toggled.present, toggled.logit_absent, toggled.logit_present)
+    low = ToggledEmbeddings(*(values.bfloat16() for values in states), toggled.in_graph, "by hand")
     assert LinkScores(low).to_matrix("difference").tolist() == scores.to_matrix("difference").tolist()
 
 

@@ -19,8 +19,8 @@ class EqualRows:
     Parameters
     ----------
     left, right : array (N, d)
-        Rows in the order in which blocks take them; a pair scores ``sum(left_u * right_v)`` or the same with u
-        and v exchanged. Rows that are equal in `left` are equal in `right`.
+        Rows in the order in which blocks take them; a pair scores ``sum(left_u * right_v)`` or the same with
+        u and v exchanged. Rows that are equal in `left` are equal in `right`.
 
     Examples
     --------

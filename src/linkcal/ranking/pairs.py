@@ -17,7 +17,11 @@ from linkcal.ranking.products import top_products
 from linkcal.ranking.two_hop import top_two_hop_pairs
 from linkcal.wrapper import CalibratedLinkPredictor
 
-__all__ = ["RankedPairs", "most_probable_pairs"]
+__all__ = ["ALL_MISSING", "AT_DISTANCE_2", "RankedPairs", "most_probable_pairs"]
+
+#: What a ranking chooses from: every missing pair, or those with a common neighbour.
+ALL_MISSING = "all missing pairs"
+AT_DISTANCE_2 = "missing pairs at distance 2"
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def most_probable_pairs(
 
     Notes
     -----
-    The order is that of the uncalibrated logit as `logit` holds it: among pairs on which a calibrator gives equal probabilities
+    The order is that of the uncalibrated `logit`: among pairs on which a calibrator gives equal probabilities
     it still tells better from worse. A calibrator that is not increasing in the logit (binning, or one that
     reads link features) may put the probabilities in another order.
 
@@ -118,7 +122,7 @@ def most_probable_pairs(
         pairs, logit = top_two_hop_pairs(
             predictor.graph_, lambda asked: predictor.score(asked).logit, k, chunk_size, exclude
         )
-        candidates = "missing pairs at distance 2"
+        candidates = AT_DISTANCE_2
     else:
         weight, bias = _product_form(predictor)
         pairs, logit = top_products(
@@ -130,7 +134,7 @@ def most_probable_pairs(
             chunk_size=chunk_size,
             exclude=exclude,
         )
-        candidates = "all missing pairs"
+        candidates = ALL_MISSING
     scores = _with_logit(predictor.score(pairs), logit)
     return RankedPairs(
         edge_label_index=pairs,

@@ -2,8 +2,9 @@
 
 Nodes are taken in the order of their length. A block of pairs whose lengths multiply to less than the k-th
 best score so far holds none of the k best (Cauchy and Schwarz), so most blocks are never computed where
-lengths differ; and the first blocks, of the longest nodes, make that score large at once. Where many nodes have
-the same embedding, lengths tell nothing apart, and blocks are skipped by what the few different rows score.
+lengths differ; and the first blocks, of the longest nodes, make that score large at once. Where many nodes
+have the same embedding, lengths tell nothing apart, and blocks are skipped by what the few different rows
+score.
 """
 
 from __future__ import annotations
