@@ -118,7 +118,7 @@ def test_more_pairs_than_are_missing(cli, files, fitted):
 
 
 def predictor_on(graph, name, folder, *, negatives="uniform", **options):
-    """A folder of an untrained model: which pairs are ranked and what is said of them does not depend on it."""
+    """A folder of an untrained model: what is said of pairs does not depend on it."""
     every = torch.triu_indices(graph.num_nodes, graph.num_nodes, 1)[:, :40]
     asked = LinkPairs(every, (torch.arange(every.size(1)) % 2).float())
     model = make_model(name, graph.x.size(1), **options)

@@ -65,9 +65,7 @@ def test_prepare_appends_the_positions_of_the_message_graph_once():
 
 def test_graph_without_features_keeps_positions_in_the_model():
     model = PEG(5, position_channels=2, num_nodes=4)
-    with pytest.raises(
-        InputError, match="model must hold the nodes. positions, got none: prepare the message graph"
-    ):
+    with pytest.raises(InputError, match=r"model must hold the nodes' positions, got none: prepare"):
         model.encode(torch.arange(4), PATH)
     assert model.prepare(graph()).x is None
     assert torch.equal(model.positions, laplacian_eigenmaps(PATH, 4, 2, cache=False))

@@ -55,5 +55,11 @@ class PairwiseToggle:
             )
             logit_absent, logit_present = self.predictor.head(absent), self.predictor.head(present)
         in_graph = self.graph.contains(pairs)
-        states = (widened(values) for values in (absent, present, logit_absent, logit_present))
-        return ToggledEmbeddings(*states, in_graph, "pairwise")
+        return ToggledEmbeddings(
+            absent=widened(absent),
+            present=widened(present),
+            logit_absent=widened(logit_absent),
+            logit_present=widened(logit_present),
+            in_graph=in_graph,
+            method="pairwise",
+        )
