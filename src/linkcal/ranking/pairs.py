@@ -73,7 +73,8 @@ def most_probable_pairs(
     k : int
         Fewer come back if the graph has fewer missing pairs.
     chunk_size : int
-        Pairs scored at once; the answer does not depend on it.
+        Pairs scored at once; the answer does not depend on it (for a PairPredictor, up to the rounding of its
+        own batches).
     exclude : Tensor [2, K], optional
         More known edges to leave out, for instance ``split.held_out_edges()``; the predictor's own
         `held_out_` are left out in any case.
