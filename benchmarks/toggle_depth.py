@@ -10,6 +10,7 @@ is counted once. The kernel's time is a whole ``toggle_edges``.
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--models", nargs="+", default=["gcn", "sage", "gin", "peg"], choices=list(MODELS))
     command.add_argument("--depths", nargs="+", type=int, default=[1, 2, 3, 4])
     command.add_argument("--repeats", type=int, default=5)
-    command.add_argument("--data-root", type=Path)
+    command.add_argument("--data-root", type=Path, default=os.environ.get("LINKCAL_DATA_ROOT"))
     command.add_argument("--out", type=Path)
     return command
 

@@ -16,6 +16,7 @@ from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, simulate_graph,
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
 from linkcal.models import PEG, TrainingConfig, make_model, train_link_predictor
 from linkcal.ranking import most_probable_pairs, products, top_products
+from linkcal.ranking._best import Best
 
 
 def brute_force(z, graph, k, weight=None):
@@ -107,6 +108,79 @@ def test_tiny_embeddings_take_few_candidates(scale, monkeypatch):
         assert pairs.T.tolist() == [[0, v] for v in range(2, 12)]
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_best_of_any_offers_equals_sorting_all(data):
+    """Ties by key, whatever the sizes of the offers and however often the buffer is cut."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
+    number, k = data.draw(st.integers(0, 300)), data.draw(st.integers(1, 60))
+    score = rng.integers(0, data.draw(st.sampled_from([1, 3, 1000])), number).astype(np.float64)
+    key = rng.permutation(number).astype(np.int64)
+    best = Best(k, 0.0)
+    start = 0
+    while start < number:
+        stop = start + data.draw(st.integers(1, 80))
+        best.offer(score[start:stop], key[start:stop])
+        start = stop
+    order = np.lexsort([key, -score])[:k]
+    got = best.answer()
+    np.testing.assert_array_equal(got[0], score[order])
+    np.testing.assert_array_equal(got[1], key[order])
+
+
+def test_many_small_offers_select_seldom(monkeypatch):
+    """Not at every offer: k further candidates wait before k are selected."""
+    selections = []
+    original = Best._select
+    monkeypatch.setattr(Best, "_select", lambda best: selections.append(0) or original(best))
+    best = Best(1000, 0.0)
+    for start in range(0, 20_000, 10):  # each offer better than all before
+        keys = np.arange(start, start + 10)
+        best.offer(keys.astype(np.float64), keys)
+    assert len(selections) <= 20
+    assert best.answer()[1].tolist() == list(range(19_999, 18_999, -1))
+
+
+@pytest.mark.parametrize("weight", [None, torch.tensor([0.1, -3.0, 0.7])])
+@pytest.mark.parametrize("directed", [False, True])
+def test_blocks_of_equal_embeddings_are_skipped(weight, directed, monkeypatch):
+    computed = []
+    original = products._mask
+    monkeypatch.setattr(products, "_mask", lambda *all_of: computed.append(0) or original(*all_of))
+    rng = np.random.default_rng(6)
+    few = rng.standard_normal((3, 3))
+    graph = Graph.from_edges(torch.from_numpy(rng.integers(0, 200, (2, 300))), 200, directed=directed)
+    some, one = few[rng.integers(0, 3, 200)], few[np.r_[1, [0] * 199]]
+    for rows in (some, one, np.ones((200, 3)), np.zeros((200, 3))):
+        z = torch.from_numpy(rows)
+        computed.clear()
+        pairs, _ = top_products(z, graph, 5, weight=weight, chunk_size=400)
+        assert list(map(tuple, pairs.T.tolist())) == brute_force(z, graph, 5, weight)
+        assert len(computed) <= 0.3 * (100 if directed else 55)
+
+
+def test_no_columns_are_ties():
+    graph = Graph.from_edges(torch.tensor([[0], [1]]), 30)
+    pairs, score = top_products(torch.empty(30, 0), graph, 3, chunk_size=100)
+    assert pairs.T.tolist() == [[0, 2], [0, 3], [0, 4]]
+    assert score.tolist() == [0.0] * 3
+
+
+def test_order_is_that_of_the_reported_scores_with_a_bias_that_swallows_differences():
+    """Scores that differ by less than the bias resolves are ties, and stand by (u, v)."""
+    rng = np.random.default_rng(7)
+    z = torch.from_numpy(rng.standard_normal((40, 4)) * 1e-8)
+    graph = Graph.from_edges(torch.tensor([[0], [1]]), 40)
+    pairs, score = top_products(z, graph, 500, bias=1.0, chunk_size=70)
+    key = (pairs[0] * 40 + pairs[1]).numpy()
+    assert np.unique(score).size < 40
+    np.testing.assert_array_equal(np.lexsort([key, -score.numpy()]), np.arange(500))
+    missing = brute_force(z, graph, 10_000)
+    expected = {pair: 1.0 + float(z[list(pair)].prod(dim=0).sum()) for pair in missing}
+    best = sorted(expected, key=lambda pair: (-expected[pair], pair))[:500]
+    assert list(map(tuple, pairs.T.tolist())) == best
+
+
 @pytest.mark.slow
 def test_case_08_twenty_thousand_nodes_in_bounded_memory():
     rng = np.random.default_rng(1)
@@ -153,8 +227,12 @@ def test_probabilities_equal_those_of_each_pair_alone(name, split):
     clp = fitted(name, split)
     ranked = most_probable_pairs(clp, 20, chunk_size=777, exclude=split.held_out_edges())
     alone = torch.cat([clp.predict_proba(ranked.edge_label_index[:, [i]]) for i in range(20)])
-    torch.testing.assert_close(ranked.probability, alone, rtol=0, atol=1e-6)
-    assert (ranked.logit.diff() <= 1e-5).all()
+    torch.testing.assert_close(ranked.probability, alone.double(), rtol=0, atol=1e-6)
+    assert (ranked.logit.dtype, ranked.probability.dtype) == (torch.float64, torch.float64)
+    # Who sorts by what is reported finds the same order.
+    key = pair_keys(ranked.edge_label_index, 200, directed=False).numpy()
+    assert np.lexsort([key, -ranked.logit.numpy()]).tolist() == list(range(20))
+    assert (ranked.probability.diff() <= 0).all()
     assert ranked.negatives_per_positive == 1.0
     assert ranked.candidates == "all missing pairs"
     # No missing pair outside the list has a larger logit.
@@ -162,7 +240,7 @@ def test_probabilities_equal_those_of_each_pair_alone(name, split):
     known = torch.cat([split.graph.pairs, split.held_out_edges()], dim=1)
     missing = every[:, ~torch.isin(*(pair_keys(p, 200, directed=False) for p in (every, known)))]
     logit = clp.score(missing).logit
-    torch.testing.assert_close(ranked.logit, logit.topk(20).values, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ranked.logit, logit.topk(20).values.double(), rtol=1e-5, atol=1e-5)
 
 
 def test_held_out_and_excluded_edges_are_left_out(split):
@@ -188,7 +266,7 @@ def test_seal_ranks_pairs_at_distance_two(split, chunk_size):
     held_out = split.held_out_edges()
     two[held_out[0], held_out[1]] = False
     candidates = two.nonzero().T
-    expected = clp.score(candidates).logit.topk(15).values
+    expected = clp.score(candidates).logit.topk(15).values.double()
     torch.testing.assert_close(ranked.logit, expected, rtol=0, atol=1e-5)
     assert two[ranked.edge_label_index[0], ranked.edge_label_index[1]].all()
 

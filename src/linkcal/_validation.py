@@ -35,6 +35,7 @@ __all__ = [
     "check_scores",
     "count_not_finite",
     "in_container_of",
+    "to_float64",
     "to_numpy",
 ]
 
@@ -42,10 +43,19 @@ FloatArray = NDArray[np.float64]
 
 
 def to_numpy(values: Any) -> NDArray[Any]:
-    """Array from a tensor (any device), array, series or list; never a view that is written to."""
+    """Array from a tensor (any device), array, series or list; never a view that is written to.
+
+    NumPy knows no bfloat16: its values come as float32, which holds each of them exactly.
+    """
     if isinstance(values, Tensor):
-        return np.asarray(values.detach().cpu().numpy())
+        values = values.detach().cpu()
+        return np.asarray((values.float() if values.dtype == torch.bfloat16 else values).numpy())
     return np.asarray(values)
+
+
+def to_float64(values: Any) -> FloatArray:
+    """As :func:`to_numpy`, in float64."""
+    return to_numpy(values).astype(np.float64)
 
 
 def in_container_of(template: Any, result: FloatArray) -> Any:

@@ -97,7 +97,7 @@ class RareClassWarning(LinkcalWarning):
 
 
 class EdgeFeaturesWarning(LinkcalWarning):
-    """Leave-one-out scores are asked for while node features were computed from the edges."""
+    """Node features were computed from edges that the scores or the split are to leave out."""
 
 
 class FewNegativesWarning(LinkcalWarning):

@@ -187,7 +187,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
 
         Returns
         -------
-        Tensor [L], dtype of the model's logits
+        Tensor [L], dtype of the model's logits (float32 for a model in half precision)
 
         Raises
         ------

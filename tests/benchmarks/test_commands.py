@@ -32,6 +32,13 @@ def test_documented_command(where, script, words, load):
     assert errors_of(load(Path(script).stem).parser(), words) is None, f"{where}: {script} {' '.join(words)}"
 
 
+@pytest.mark.parametrize("name", ["calibrators", "fallback", "toggle", "toggle_depth"])
+def test_data_root_is_by_default_that_of_the_environment(name, load, monkeypatch):
+    monkeypatch.setenv("LINKCAL_DATA_ROOT", "some/where")
+    assert load(name).parser().parse_args([]).data_root == Path("some/where")
+    assert load(name).parser().parse_args(["--data-root", "else"]).data_root == Path("else")
+
+
 def test_commands_are_found():
     text = """
     python benchmarks/a.py --store S \\

@@ -79,7 +79,7 @@ def test_case_12_reaches_the_base_rate():
 
 def test_separated_classes_stop_at_the_bound():
     X, y = groups((1.0, 50, 50), (-1.0, 50, 0))
-    with pytest.warns(BoundReachedWarning, match="the slope of Beta was stopped"):
+    with pytest.warns(BoundReachedWarning, match="the slope of beta was stopped"):
         fitted = Beta().fit(X, y)
     assert fitted.a_ == fitted.b_ == pytest.approx(1e4)
     assert np.array_equal(fitted.predict(X), y)

@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from linkcal._math import bernoulli_nll
-from linkcal.calibrators import EmbeddingMLP, InNOut, Platt
+from linkcal.calibrators import EmbeddingMLP, InNOut, Platt, calibrator_name
 from linkcal.exceptions import ArtifactError, BaseRateWarning, InputError
 
 from .samples import FAST_NET, groups, overconfident
@@ -21,7 +21,7 @@ nets = pytest.mark.parametrize("cls", [InNOut, EmbeddingMLP])
 def test_case_12_logit_zero_stays_one_half(cls):
     X, y = groups((0.0, 1000, 100))
     with pytest.warns(
-        BaseRateWarning, match=rf"0.5 differs from the observed share of links 0.1: {cls.__name__}"
+        BaseRateWarning, match=rf"0.5 differs from the observed share of links 0.1: {calibrator_name(cls())} "
     ):
         fitted = cls(**FAST_NET).fit(X, y)
     assert (fitted.predict_proba(X)[:, 1] == 0.5).all()

@@ -38,7 +38,7 @@ def test_agrees_with_scikit_learn():
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_separated_classes_stop_at_the_bound(sign):
     X, y = groups((sign * 1.0, 50, 50), (sign * -1.0, 50, 0))
-    with pytest.warns(BoundReachedWarning, match="the slope of Platt was stopped"):
+    with pytest.warns(BoundReachedWarning, match="the slope of platt was stopped"):
         fitted = Platt().fit(X, y)
     # Standard deviation 1, so the bound is the slope; the step stands in the middle of the gap.
     assert fitted.slope_ == pytest.approx(sign * 1e4)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from linkcal.calibrators import CALIBRATORS
 from linkcal.data import DATASETS
+from linkcal.exceptions import LinkcalWarning
 from linkcal.experiments import check_output_folder
 from linkcal.models import MODELS
 
@@ -110,6 +112,25 @@ def test_run_prints_table_and_writes_folder(cli, small_simulation, tmp_path):
     assert "true error" in answer.out
     assert str(tmp_path / "out" / "report.html") in answer.err.replace("\n", "")
     assert (tmp_path / "out" / "metrics.json").is_file()
+
+
+def test_a_warning_is_said_once_and_names_what_the_user_sees(cli, monkeypatch, tmp_path):
+    """Fewer than 20 test non-links: Hits@20 and Hits@50 say nothing, with each of ten calibrators."""
+    from linkcal.data import simulate_graph
+
+    small = simulate_graph(60, num_edges=150, num_features=8, seed=0)
+    monkeypatch.setattr("linkcal.data.load_dataset", lambda name, *, data_root=None: small)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", LinkcalWarning)
+        answer = cli("run", "--dataset", "simulated", "--model", "gcn", "--epochs", 2, "--out", tmp_path)
+    assert answer.code == 0
+    said = [line for line in answer.err.splitlines() if "warning:" in line]
+    for k in (20, 50):
+        expected = f"linkcal: warning: Hits@{k} needs at least {k} non-links, got "
+        assert sum(line.startswith(expected) for line in said) == 1, answer.err
+    assert len(said) == len(set(said)) > 2
+    classes = {spec.cls.__name__ for spec in CALIBRATORS.values()} - {"Temperature"}
+    assert not [line for line in said if any(name in line for name in classes)]
 
 
 def test_json_goes_to_stdout_alone(cli, small_simulation, tmp_path):

@@ -92,6 +92,19 @@ def test_a_wrong_name_is_told_at_once(cli, tmp_path):
 
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_a_data_root_that_is_not_there_is_told_once(cli, tmp_path, monkeypatch, dry):
+    """Not once for each of six trainings; and who reads no files need not have a folder for them."""
+    monkeypatch.setenv("LINKCAL_DATA_ROOT", str(tmp_path / "gone"))
+    sweep = ("sweep", "--models", "gcn", "--train-seeds", 3, "--store", tmp_path / "store", *dry)
+    answer = cli(*sweep, "--datasets", "cora,citeseer")
+    expected = f"linkcal: error: LINKCAL_DATA_ROOT must be an existing folder, got '{tmp_path / 'gone'}'\n"
+    assert (answer.code, answer.err) == (1, expected)
+    assert not (tmp_path / "store").exists()
+    if dry:
+        assert cli(*sweep, "--datasets", "simulated").code == 0
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
 @pytest.mark.parametrize(
     ("option", "message"),
     [

@@ -5,9 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
+import torch
 
+from linkcal import Identity
+from linkcal.data import Graph, LinkPairs, LinkSplit
+from linkcal.models import make_model
 from linkcal.wrapper import CalibratedLinkPredictor
 
 pytestmark = pytest.mark.filterwarnings("always::linkcal.exceptions.BaseRateWarning")
@@ -110,3 +115,86 @@ def test_more_pairs_than_are_missing(cli, files, fitted):
     held_out = CalibratedLinkPredictor.load(fitted).held_out_.size(1)
     known = json.loads((fitted / "metrics.json").read_text())["counts"]["message_edges"] + held_out
     assert len(listed) == 120 * 119 // 2 - known
+
+
+def predictor_on(graph, name, folder, *, negatives="uniform", **options):
+    """A folder of an untrained model: what is said of pairs does not depend on it."""
+    every = torch.triu_indices(graph.num_nodes, graph.num_nodes, 1)[:, :40]
+    asked = LinkPairs(every, (torch.arange(every.size(1)) % 2).float())
+    model = make_model(name, graph.x.size(1), **options)
+    split = LinkSplit(model.prepare(graph), asked, asked, asked)
+    predictor = CalibratedLinkPredictor(model, Identity()).fit(split)
+    predictor.info_ |= {"negatives": negatives}
+    predictor.save(folder)
+    return folder
+
+
+@pytest.fixture
+def ring():
+    """Twenty nodes in a ring: each has two at distance 2."""
+    nodes = torch.arange(20)
+    return Graph.from_edges(torch.stack([nodes, (nodes + 1) % 20]), 20, x=torch.rand(20, 4))
+
+
+def test_of_seal_only_pairs_at_distance_two_are_spoken_of(cli, ring, tmp_path):
+    answer = cli("top", predictor_on(ring, "seal", tmp_path / "uniform", sort_k=10), "-k", 3)
+    said = " ".join(answer.err.split())
+    assert len(rows(answer.out)) == 3
+    assert "3 best of missing pairs at distance 2." in said
+    assert "among the missing pairs at distance 2, which compete here, links are far rarer than" in said
+    assert "among all pairs" not in said
+    assert "density" not in said
+    assert (
+        "fitted with uniform non-links and hold for pairs like those, not for the pairs at distance 2" in said
+    )
+    assert "make the folder with --negatives two-hop" in said
+
+
+def test_of_seal_with_two_hop_non_links_there_is_nothing_to_warn_of_but_the_rate(cli, ring, tmp_path):
+    folder = predictor_on(ring, "seal", tmp_path / "two-hop", negatives="two-hop", sort_k=10)
+    assert "warning" not in cli("top", folder, "-k", 3, "--base-rate", 0.01).err
+    assert cli("top", folder, "-k", 3).err.count("warning") == 1
+
+
+@pytest.mark.parametrize("known", ["a path of two nodes", "a complete graph"])
+def test_seal_says_when_no_pair_has_a_common_neighbour(cli, tmp_path, known):
+    edges = torch.tensor([[0], [1]]) if "path" in known else torch.triu_indices(20, 20, 1)
+    graph = Graph.from_edges(edges, 20, x=torch.rand(20, 4))
+    answer = cli("top", predictor_on(graph, "seal", tmp_path / "artifact", sort_k=10), "-k", 3)
+    assert (answer.code, rows(answer.out)) == (0, [])
+    said = " ".join(answer.err.split())
+    assert "No pair to list: SEAL ranks pairs with a common neighbour in the message graph" in said
+    assert "warning" not in said
+
+
+def test_a_complete_graph_has_nothing_to_list(cli, tmp_path):
+    graph = Graph.from_edges(torch.triu_indices(20, 20, 1), 20, x=torch.rand(20, 4))
+    answer = cli("top", predictor_on(graph, "gcn", tmp_path / "artifact"))
+    assert (answer.code, rows(answer.out)) == (0, [])
+    assert answer.err.strip() == "No pair to list: all pairs are known edges."
+
+
+@pytest.mark.parametrize(
+    ("name", "from_edges", "expected"),
+    [
+        ("gcn", False, None),
+        ("gcn", True, "Node features were computed from the message graph"),
+        ("peg", False, "The nodes' positions that PEG reads were computed from the message graph"),
+        ("peg", True, "Node features and the nodes' positions that PEG reads were computed"),
+    ],
+)
+def test_score_says_which_inputs_were_computed_from_the_edges(
+    cli, ring, tmp_path, name, from_edges, expected
+):
+    folder = predictor_on(replace(ring, features_from_edges=from_edges), name, tmp_path / "artifact")
+    predictor = CalibratedLinkPredictor.load(folder)
+    predictor.info_ |= {"features_from_edges": from_edges}  # as a run notes it
+    predictor.save(folder)
+    asked = tmp_path / "pairs.csv"
+    asked.write_text("source,target\n0,2\n")
+    answer = cli("score", folder, asked)
+    said = " ".join(answer.err.split())
+    assert answer.code == 0
+    assert expected is None or expected in said
+    assert ("trace of a known edge" in said) == (expected is not None)
+    assert ("node features" in said.lower()) == from_edges

@@ -56,7 +56,7 @@ def test_hits_with_ties_and_with_few_non_links():
     y = np.repeat([1.0, 0.0], [2, 19])
     with pytest.warns(FewNegativesWarning) as caught:
         result = measure(y, p, logit(p))
-    assert any("k = 20 negatives for hits_at_k, got 19" in str(one.message) for one in caught)
+    assert any("Hits@20 needs at least 20 non-links, got 19" in str(one.message) for one in caught)
     # Never a silent 1: the number of non-links is recorded with it.
     assert (result["hits@20"], result["negatives"]) == (1.0, 19.0)
 

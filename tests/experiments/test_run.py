@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from linkcal.calibrators import CALIBRATORS
-from linkcal.data import Graph
+from linkcal.data import Graph, simulate_graph
 from linkcal.exceptions import (
     BaseRateWarning,
     EdgeFeaturesWarning,
@@ -189,3 +189,12 @@ def test_positions_made_from_edges_warn_of_leave_one_out(small_graph):
         EdgeFeaturesWarning, match=r"node features \(positions\) of peg are computed from the edges"
     ):
         run_experiment(config, small_graph)
+
+
+def test_few_test_non_links_are_told_once_for_each_k_not_for_each_calibrator():
+    graph = simulate_graph(60, num_edges=150, num_features=8, seed=0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run_experiment(RunConfig("small", "gcn", epochs=2, calibrators=FAST), graph)
+    few = [str(one.message) for one in said if issubclass(one.category, FewNegativesWarning)]
+    assert [text.split()[0] for text in few] == ["Hits@20", "Hits@50"]

@@ -1,12 +1,17 @@
 """The seam: which logit is calibrated, and which features go beside it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from linkcal.exceptions import InputError
+from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
+from linkcal.data import simulate_graph, split_links
+from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.features import FEATURE_KINDS, LinkScores, calibration_links, score_links
-from linkcal.models import logits_of
+from linkcal.models import TrainingConfig, logits_of, make_model, train_link_predictor
+from linkcal.ranking import most_probable_pairs
 from linkcal.toggle import ToggledEmbeddings
 
 
@@ -99,3 +104,60 @@ def test_score_links_takes_bare_pairs(trained_gcn, small_split):
     scored = score_links(trained_gcn, small_split.graph, pairs)
     assert scored.label is None
     assert len(scored) == pairs.size(1)
+
+
+class Halved(torch.nn.Module):
+    """A stranger's model whose embeddings and logits are in half precision."""
+
+    decode_returns = "logits"
+
+    def __init__(self, num_features, dtype):
+        super().__init__()
+        self.inner, self.dtype = make_model("gcn", num_features), dtype
+
+    def encode(self, x, edge_index):
+        return self.inner.encode(x, edge_index).to(self.dtype)
+
+    def decode(self, z, edge_label_index):
+        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("method", ["auto", "naive"])
+@pytest.mark.parametrize("calibrator", [Platt(), StructuralCalibrator()])
+def test_half_precision_is_widened_before_it_is_calibrated(dtype, method, calibrator):
+    split = split_links(simulate_graph(100, num_edges=400, num_features=6, seed=0), seed=0)
+    model = Halved(6, dtype)
+    scores = score_links(model, split.graph, split.val, method=method)
+    assert {scores.logit.dtype, scores.toggled.absent.dtype, scores.toggled.present.dtype} == {torch.float32}
+    with torch.no_grad():
+        z = model.encode(split.graph.x, split.graph.edge_index)
+        expected = model.decode(z, split.val.edge_label_index)
+    assert scores.logit.tolist() == expected.tolist()  # no validation link is an edge of the message graph
+    assert np.array_equal(scores.to_matrix()[:, 0], expected.double().numpy())
+    clp = CalibratedLinkPredictor(model, calibrator).fit(split)
+    p = clp.predict_proba(split.test.edge_label_index)
+    assert p.dtype == torch.float32
+    assert ((p > 0) & (p < 1)).all()
+
+
+def test_a_matrix_of_scores_that_were_made_in_bfloat16(scores):
+    toggled = scores.toggled
+    states = (toggled.absent, toggled.present, toggled.logit_absent, toggled.logit_present)
+    low = ToggledEmbeddings(*(values.bfloat16() for values in states), toggled.in_graph, "by hand")
+    assert LinkScores(low).to_matrix("difference").tolist() == scores.to_matrix("difference").tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_linkcal_models_in_half_precision(dtype):
+    split = split_links(simulate_graph(100, num_edges=400, num_features=6, seed=0), seed=0)
+    split = replace(split, graph=replace(split.graph, x=split.graph.x.to(dtype)))
+    model = make_model("sage", 6).to(dtype)
+    if dtype == torch.bfloat16:  # float16 has not the range for a loss
+        assert train_link_predictor(model, split, TrainingConfig(epochs=2)).epochs_run == 2
+    ranked = most_probable_pairs(CalibratedLinkPredictor(model, Platt()).fit(split), 3)
+    assert ranked.logit.dtype == torch.float64
+    seal = make_model("seal", 6, sort_k=10).to(dtype)
+    message = f"SEAL must be in float32 or float64 on the CPU, got {dtype}"
+    with pytest.raises(UnsupportedModelError, match=message):
+        score_links(seal, split.graph, split.val)

@@ -168,3 +168,12 @@ def test_numpy_numbers_as_arguments(tmp_path):
     model = make_model("seal", 4, feature_channels=np.int64(2), max_neighbors=np.int64(3))
     save_model(model, tmp_path)
     assert load_model(tmp_path).config == model.config
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_weights_come_back_in_their_own_dtype(dtype, tmp_path):
+    model = make_model("gin", 4, hidden_channels=3).to(dtype)  # batch normalisation also counts, in integers
+    save_model(model, tmp_path)
+    expected, got = model.state_dict(), load_model(tmp_path).state_dict()
+    assert all(torch.equal(expected[key], got[key]) for key in expected)
+    assert {key: value.dtype for key, value in expected.items()} == {key: v.dtype for key, v in got.items()}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from linkcal import CalibratedLinkPredictor, Platt
 from linkcal.data import Graph, deepwalk_positions, laplacian_eigenmaps, simulate_graph, split_links
-from linkcal.exceptions import InputError
+from linkcal.exceptions import EdgeFeaturesWarning, InputError
 from linkcal.experiments import RunConfig, run_experiment
-from linkcal.models import PEG, load_model, make_model, save_model
+from linkcal.features import score_links
+from linkcal.models import PEG, TrainingConfig, load_model, make_model, save_model, train_link_predictor
+from linkcal.toggle import toggle_edges
 
 PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -60,7 +65,7 @@ def test_prepare_appends_the_positions_of_the_message_graph_once():
 
 def test_graph_without_features_keeps_positions_in_the_model():
     model = PEG(5, position_channels=2, num_nodes=4)
-    with pytest.raises(InputError, match="model must be prepared with the message graph first"):
+    with pytest.raises(InputError, match=r"model must hold the nodes' positions, got none: prepare"):
         model.encode(torch.arange(4), PATH)
     assert model.prepare(graph()).x is None
     assert torch.equal(model.positions, laplacian_eigenmaps(PATH, 4, 2, cache=False))
@@ -138,3 +143,44 @@ def test_a_prepared_graph_says_that_its_features_follow_from_the_edges():
     model = PEG(3, position_channels=2)
     assert not graph.features_from_edges
     assert model.prepare(graph).features_from_edges
+
+
+@pytest.mark.parametrize("name", ["peg", "seal"])
+@pytest.mark.parametrize("num_features", [0, 150])
+def test_a_graph_that_was_not_prepared_is_answered_by_what_to_call(name, num_features):
+    """At every door: never numbers from another input than the model was made for."""
+    split = split_links(simulate_graph(60, num_edges=240, num_features=num_features, seed=0), seed=0)
+    if name == "seal" and not num_features:
+        return  # a learned embedding, and nothing to prepare
+    nodes = {"num_nodes": 60} if num_features == 0 else {}
+    model = make_model(name, num_features or 8, **nodes)
+    advice = "split = replace(split, graph=model.prepare(split.graph))"
+    doors = (
+        lambda given: train_link_predictor(model, given, TrainingConfig(epochs=1)),
+        lambda given: CalibratedLinkPredictor(model, Platt()).fit(given),
+        lambda given: score_links(model, given.graph, given.val),
+        lambda given: toggle_edges(
+            model, given.graph.node_input, given.graph.edge_index, given.val.edge_label_index
+        ),
+    )
+    for door in doors:
+        with pytest.raises(InputError) as told:
+            door(split)
+        assert advice in str(told.value)
+        assert "\n" not in str(told.value)
+    prepared = replace(split, graph=model.prepare(split.graph))
+    for door in doors:
+        door(prepared)
+
+
+def test_features_as_wide_as_prepared_ones_are_no_positions():
+    model = PEG(2, position_channels=3)
+    with pytest.raises(InputError, match="got 5 features that do not follow from the edges"):
+        model.prepare(graph(x=torch.rand(4, 5)))
+
+
+def test_splitting_a_prepared_graph_is_told_to_leak():
+    full = simulate_graph(60, num_edges=240, num_features=4, seed=0)
+    prepared = make_model("peg", 4, position_channels=3).prepare(full)
+    with pytest.warns(EdgeFeaturesWarning, match="split first, then prepare the message graph"):
+        split_links(prepared, seed=0)

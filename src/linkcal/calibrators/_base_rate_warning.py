@@ -28,7 +28,7 @@ def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) 
     Parameters
     ----------
     name : str
-        Class of the calibrator.
+        Of the calibrator, as users know it.
     p, y, weight : ndarray (n,)
         Calibrated probabilities, labels and weights of the calibration links.
     """
@@ -41,9 +41,8 @@ def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) 
     if gap > _GAP and gap > _STANDARD_ERRORS * standard_error:
         warnings.warn(
             f"the average probability {mean_p:.3g} differs from the observed share of links {share:.3g}: "
-            f"{name} has a temperature, which keeps the sign of every logit and cannot move the base rate; "
-            "a calibrator with an intercept or bins (Platt, Beta, Isotonic, Histogram, BBQ, "
-            "StructuralCalibrator) can",
+            f"{name} divides the logit by a temperature, which keeps its sign and cannot move the base rate; "
+            "those with an intercept or bins can (platt, beta, isotonic, histogram, bbq, in-n-out-plus)",
             BaseRateWarning,
             stacklevel=4,
         )

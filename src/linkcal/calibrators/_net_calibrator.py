@@ -13,6 +13,7 @@ import numpy as np
 from linkcal.calibrators._base_rate_warning import warn_base_rate
 from linkcal.calibrators._checks import known_labels, validated
 from linkcal.calibrators._net_fit import LinkArrays, NetFit, NetJob, NetSettings, apply_net, fit_nets
+from linkcal.calibrators._said_name import said_name
 from linkcal.calibrators._temperature_net import Scaling
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.exceptions import ConvergenceWarning, InputError
@@ -160,13 +161,13 @@ class NetCalibrator(Calibrator):
         self.loss_curve_, self.seed_ = fit.loss_curve, asked.job.settings.seed
         if self.early_stopping and not self.converged_:
             warnings.warn(
-                f"{type(self).__name__} was still improving after {self.max_iter} epochs; raise max_iter or "
-                "learning_rate",
+                f"{said_name(self)} was still improving after {self.max_iter} epochs; raise max_iter or "
+                "learning_rate (parameters of the calibrator in Python)",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         p = self._bounded_probability(asked.X)
-        warn_base_rate(type(self).__name__, p, asked.y, asked.weight)
+        warn_base_rate(said_name(self), p, asked.y, asked.weight)
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         self._prepare(X, y, weight)

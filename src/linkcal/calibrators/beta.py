@@ -7,6 +7,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from linkcal.calibrators._logistic import fit_logistic, separated
+from linkcal.calibrators._said_name import said_name
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.calibrators.platt import step_fit, warn_not_converged, warn_separated
 
@@ -72,13 +73,13 @@ class Beta(Calibrator):
         # The map increases with s, so it can separate the classes exactly where a threshold on s can.
         if separated(s, y) > 0:
             fit = step_fit(s, y, weight, 1)
-            warn_separated(type(self).__name__)
+            warn_separated(said_name(self))
         else:
             fit = fit_logistic(_log_odds_parts(s), y, weight, lower=0.0)
         self.a_, self.b_ = float(fit.slope[0]), float(fit.slope[-1])
         self.c_, self.n_iter_, self.converged_ = fit.intercept, fit.n_iter, fit.converged
         if not fit.converged:
-            warn_not_converged(type(self).__name__, fit.n_iter)
+            warn_not_converged(said_name(self), fit.n_iter)
 
     def _decision(self, X: FloatArray) -> FloatArray:
         parts = _log_odds_parts(X[:, 0])

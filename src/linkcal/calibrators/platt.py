@@ -8,6 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from linkcal.calibrators._logistic import SLOPE_BOUND, LogisticFit, fit_logistic, separated
+from linkcal.calibrators._said_name import said_name
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.exceptions import BoundReachedWarning, ConvergenceWarning
 
@@ -71,13 +72,13 @@ class Platt(Calibrator):
         direction = separated(s, y)
         if direction:
             fit = step_fit(s, y, weight, direction)
-            warn_separated(type(self).__name__)
+            warn_separated(said_name(self))
         else:
             fit = fit_logistic(s[:, None], y, weight)
         self.slope_, self.intercept_ = float(fit.slope[0]), fit.intercept
         self.n_iter_, self.converged_ = fit.n_iter, fit.converged
         if not fit.converged:
-            warn_not_converged(type(self).__name__, fit.n_iter)
+            warn_not_converged(said_name(self), fit.n_iter)
 
     def _decision(self, X: FloatArray) -> FloatArray:
         return self.slope_ * X[:, 0] + self.intercept_

@@ -12,6 +12,7 @@ from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, merged_l
 from linkcal.calibrators._held_out import choose_held_out
 from linkcal.calibrators._offset import fit_offset
 from linkcal.calibrators._ridge import RidgeSolution, fit_ridge
+from linkcal.calibrators._said_name import said_name
 from linkcal.calibrators._stacked import Stacked
 from linkcal.calibrators._structural_fit import named_columns, ridge_problem, standardised
 from linkcal.calibrators.base import Calibrator, FloatArray, LinkFeatures, StateKind
@@ -237,7 +238,7 @@ class StructuralCalibrator(Stacked, Calibrator):
         self.n_iter_, self.converged_ = solution.n_iter, solution.converged
         if not solution.converged:
             warnings.warn(
-                f"StructuralCalibrator did not converge in {solution.n_iter} steps",
+                f"{said_name(self)} did not converge in {solution.n_iter} steps",
                 ConvergenceWarning,
                 stacklevel=4,
             )

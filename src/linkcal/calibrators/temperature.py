@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 
 from linkcal._math import sigmoid
 from linkcal.calibrators._base_rate_warning import warn_base_rate
+from linkcal.calibrators._said_name import said_name
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.exceptions import BoundReachedWarning, ConvergenceWarning
 
@@ -80,7 +81,7 @@ class Temperature(Calibrator):
         else:
             sharpness = self._best_sharpness(X[:, 0] / scale, y, weight / weight.sum())
             self.temperature_ = scale / sharpness
-        warn_base_rate(type(self).__name__, self._bounded_probability(X), y, weight)
+        warn_base_rate(said_name(self), self._bounded_probability(X), y, weight)
 
     def _best_sharpness(self, s: FloatArray, y: FloatArray, weight: FloatArray) -> float:
         """Maximum-likelihood 1/T of logits with mean |s| = 1, within the bounds."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Chunk = TypeVar("Chunk", bound=Sized)
 
-__all__ = ["counted", "log", "non_links_per_link", "show_warning", "step_progress"]
+__all__ = ["counted", "log", "non_links_per_link", "shown_once", "step_progress"]
 
 
 def _stderr() -> Console:
@@ -49,21 +49,30 @@ def non_links_per_link(ratio: float, kind: str | None = None) -> str:
     return f"{ratio:g} {which}non-link{'' if ratio == 1 else 's'} per link"
 
 
-def show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """Print linkcal's own warnings as one line; others as Python does."""
-    import warnings
+def shown_once() -> Callable[..., None]:
+    """A ``warnings.showwarning`` for one command.
 
-    if issubclass(category, LinkcalWarning):
-        log(f"linkcal: warning: {message}")
-    else:
-        (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
+    Prints linkcal's own warnings as one line, each different one once; others as Python does.
+    """
+    said: set[str] = set()
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        import warnings
+
+        if not issubclass(category, LinkcalWarning):
+            (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
+        elif str(message) not in said:
+            said.add(str(message))
+            log(f"linkcal: warning: {message}")
+
+    return show
 
 
 def counted(chunks: Iterator[Chunk], description: str) -> Iterator[Chunk]:

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from linkcal import __version__
-from linkcal.cli.console import show_warning
+from linkcal.cli.console import shown_once
 from linkcal.cli.figures import figures
 from linkcal.cli.fit import fit
 from linkcal.cli.list import list_names
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0, 1 for a user error, 2 for wrong usage.
     """
     with warnings.catch_warnings():
-        warnings.showwarning = show_warning
+        warnings.showwarning = shown_once()
         try:
             app(args=None if arguments is None else list(arguments), prog_name="linkcal")
         except SystemExit as stop:

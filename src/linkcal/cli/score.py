@@ -26,10 +26,6 @@ __all__ = ["score"]
 # Answers on stdout that are longer wait in a file.
 _SPOOL_BYTES = 1 << 26
 
-_EDGE_FEATURES = (
-    " Node features were computed from the message graph and keep a trace of a known edge that is scored."
-)
-
 _COLUMNS = ("source", "target", "logit", "probability", "in_graph")
 _ENDS = ("p_low", "p_high")
 
@@ -132,6 +128,10 @@ def _provenance(
             origin = "density of the message graph" if asked == "density" else "given"
         rate = predictor.base_rate if rate is None else rate
         valid = f"are for a base rate of {rate:.6g} ({origin}), moved there from {ratio}"
+    # A graph that was prepared with positions says of its x that it follows from the edges, whatever stood
+    # there before; the run notes that.
+    positions = bool(getattr(predictor.model, "features_from_edges", False))
+    features = bool(info.get("features_from_edges")) if positions else graph.features_from_edges
     if interval is not None:
         valid += (
             f"; p_low and p_high hold the share of links among pairs of a pair's score with probability "
@@ -141,7 +141,7 @@ def _provenance(
         "statement": (
             f"Scored on the message graph that the calibrator was fitted with ({graph.num_nodes:,} nodes, "
             f"{graph.num_pairs:,} edges: the training edges only), each pair without its own edge. "
-            f"Probabilities {valid}." + (_EDGE_FEATURES if graph.features_from_edges else "")
+            f"Probabilities {valid}.{_trace(features, positions, type(predictor.model).__name__)}"
         ),
         **info,
         "base_rate": predictor.base_rate if rate is None else rate,
@@ -149,5 +149,18 @@ def _provenance(
         "interval_level": interval,
         "calibrator": type(predictor.calibrator_).__name__,
         "message_graph": {"nodes": graph.num_nodes, "edges": graph.num_pairs, "directed": graph.directed},
-        "features_from_edges": graph.features_from_edges,
+        "features_from_edges": features,
+        "positions_from_edges": positions,
     }
+
+
+def _trace(features: bool, positions: bool, model: str) -> str:
+    """Which inputs of the model know the edges, whether or not a pair's own edge is removed."""
+    computed = ["node features"] * features + [f"the nodes' positions that {model} reads"] * positions
+    if not computed:
+        return ""
+    what = " and ".join(computed)
+    return (
+        f" {what[0].upper()}{what[1:]} were computed from the message graph and keep a trace of a known edge "
+        "that is scored."
+    )

@@ -138,6 +138,7 @@ def _run(
 
     options = SweepOptions(jobs=jobs, engine=engine, device=device, data_root=data_root)
     pending, found = pending_jobs(plan, SweepStore(store))
+    options.check_data_root(job.config.dataset for job in pending)
     total = sum(len(job.cells()) for job in plan.jobs())
     log(f"{counted(total, 'cell')}, {found:,} complete, {counted(len(pending), 'training')} to work on")
     if dry_run:

@@ -22,6 +22,12 @@ __all__ = ["top"]
 
 _COLUMNS = ("source", "target", "logit", "probability")
 
+_NOTHING = {
+    "all missing pairs": "No pair to list: all pairs are known edges.",
+    "missing pairs at distance 2": "No pair to list: SEAL ranks pairs with a common neighbour in the message "
+    "graph, and all that have one are known edges.",
+}
+
 
 def top(
     folder: Annotated[Path, typer.Argument(help="Folder of `linkcal run` or `linkcal fit`.", metavar="DIR")],
@@ -40,7 +46,6 @@ def top(
     only pairs at distance 2 compete.
     """
     from linkcal.data import NodeIds
-    from linkcal.exceptions import BaseRateWarning
     from linkcal.ranking import most_probable_pairs
     from linkcal.wrapper import CalibratedLinkPredictor
 
@@ -53,28 +58,43 @@ def top(
     else:
         with written_whole(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             _write(ranked, node_ids, file)
+    number = ranked.logit.numel()
+    if not number:
+        log(_NOTHING[ranked.candidates])
+        return
     log(
-        f"{ranked.logit.numel():,} best of {ranked.candidates}. Probabilities hold for "
+        f"{number:,} best of {ranked.candidates}. Probabilities hold for "
         f"{non_links_per_link(ranked.negatives_per_positive)} (base rate {ranked.base_rate:.4g})."
     )
     kind = predictor.info_.get("negatives") or "uniform"
-    if base_rate is None and "base_rate" not in predictor.info_:
+    _warn(ranked, kind, asked=base_rate is not None or "base_rate" in predictor.info_)
+
+
+def _warn(ranked: RankedPairs, kind: str, *, asked: bool) -> None:
+    """Say where the calibration links were other pairs, or other shares of links, than what competes here."""
+    from linkcal.exceptions import BaseRateWarning
+    from linkcal.ranking.pairs import AT_DISTANCE_2
+
+    two_hop = ranked.candidates == AT_DISTANCE_2
+    if not asked:
         # The density is a share among all pairs, and refused for other kinds.
-        wanted = (
-            "--base-rate density or your own rate" if kind == "uniform" else "--base-rate with your own rate"
-        )
+        density = "density or " if kind == "uniform" and not two_hop else ""
+        among = "the missing pairs at distance 2, which compete here," if two_hop else "all pairs"
+        wanted = f"--base-rate {density}your own rate" if density else "--base-rate with your own rate"
         warnings.warn(
-            f"among all pairs links are far rarer than the {ranked.base_rate:.3g} that these probabilities "
+            f"among {among} links are far rarer than the {ranked.base_rate:.3g} that these probabilities "
             f"hold for: real shares of links are smaller; ask for {wanted}",
             BaseRateWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    if kind != "uniform":
+    right = "two-hop" if two_hop else "uniform"
+    if kind != right:
+        compete = "the pairs at distance 2, which alone" if two_hop else "all pairs that"
         warnings.warn(
             f"these probabilities were fitted with {kind} non-links and hold for pairs like those, not for "
-            "all pairs that compete here; make the folder with --negatives uniform",
+            f"{compete} compete here; make the folder with --negatives {right}",
             BaseRateWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
 
 

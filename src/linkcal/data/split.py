@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from linkcal._validation import check_choice, check_fraction, check_positive_flo
 from linkcal.data.graph import Graph
 from linkcal.data.negative_kinds import NEGATIVE_KINDS, NegativeKind, sample_negatives
 from linkcal.data.pairs import LinkPairs, LinkSplit
-from linkcal.exceptions import InputError, ShortageError
+from linkcal.exceptions import EdgeFeaturesWarning, InputError, ShortageError
 
 __all__ = ["split_links"]
 
@@ -62,6 +63,12 @@ def split_links(
     ShortageError
         If the graph has fewer non-edges of that kind than the three parts need together.
 
+    Warns
+    -----
+    EdgeFeaturesWarning
+        If the features were computed from the edges of the full graph (``model.prepare`` of PEG does that):
+        they know the links that are held out here.
+
     Notes
     -----
     Positives are a partition of the edges and negatives are one sample without replacement from the non-edges
@@ -85,6 +92,13 @@ def split_links(
     if val_fraction + test_fraction >= 1.0:
         raise InputError(
             f"val_fraction + test_fraction must be below 1, got {val_fraction} + {test_fraction}"
+        )
+    if graph.features_from_edges:
+        warnings.warn(
+            "features of the graph were computed from all its edges and know the links that this split holds "
+            "out: split first, then prepare the message graph (model.prepare(split.graph))",
+            EdgeFeaturesWarning,
+            stacklevel=2,
         )
     num_positives = _positives_per_part(graph.num_pairs, val_fraction, test_fraction)
     num_negatives = _negatives_per_part(num_positives, negatives_per_positive)

@@ -18,6 +18,7 @@ from linkcal.artifact import Artifact
 from linkcal.calibrators import Calibrator
 from linkcal.data import Graph, LinkSplit, NodeIds
 from linkcal.evidence import gather_evidence
+from linkcal.experiments._distinct import distinct_warnings
 from linkcal.experiments.base_rate import AskedRate, ranking_metrics
 from linkcal.experiments.config import RunConfig
 from linkcal.experiments.fitting_links import fitting_links
@@ -117,12 +118,16 @@ def run_experiment(
         If the graph is directed: linkcal's decoders give (u, v) and (v, u) the same logit.
     EdgeFeaturesWarning
         If leave-one-out scores are asked for and node features were computed from the edges.
+    FewNegativesWarning
+        Once for each K, whatever the number of calibrators, if there are fewer than K test non-links.
     """
     place = check_device(device)
     notify = progress or _ignore
     clock = _Clock()
     split = split_for_run(config, graph).to(place)
     warn_of_limits(config, split)
+    # Asked before the model adds positions of its own.
+    computed = split.graph.features_from_edges
     clock.lap("split")
     model, split, training_config, training = train_for_run(config, split, place, notify)
     clock.lap("train")
@@ -133,15 +138,17 @@ def run_experiment(
     clock.lap("calibrate")
     test = score_links(model, split.graph, split.test)
     asked = AskedRate.of(config.base_rate, split, negatives_per_positive(config, split))
-    label, probability, results = _evaluate(fitted, test, notify, asked)
-    metrics = _metrics_record(config, split, results, selected)
-    for name, row in results.items():
-        row["seconds_fit"] = seconds_fit[name]
-    _add_truth(results, true_probability(split), label, probability, asked, metrics)
+    with distinct_warnings():
+        label, probability, results = _evaluate(fitted, test, notify, asked)
+        metrics = _metrics_record(config, split, results, selected)
+        for name, row in results.items():
+            row["seconds_fit"] = seconds_fit[name]
+        _add_truth(results, true_probability(split), label, probability, asked, metrics)
     clock.lap("evaluate")
     if asked is not None:
         metrics |= asked.record()
     artifact = _artifact(config, split, model, fitted, selected, node_ids, asked)
+    artifact.info["features_from_edges"] = computed
     return RunOutcome(
         config, metrics, artifact, training_config, training, test.toggled.method, label, probability,
         clock.seconds, str(place), None if asked is None else asked.weight(label),

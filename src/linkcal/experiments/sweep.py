@@ -73,6 +73,8 @@ def run_sweep(
     ------
     InputError
         If a file of the store was damaged from outside.
+    DataNotFoundError
+        If a data set must be read and the folder of raw data that ``LINKCAL_DATA_ROOT`` names is not there.
     WorkerDiedError
         If a process of the sweep was killed; everything that was finished stays.
     OSError
@@ -104,6 +106,7 @@ def run_sweep(
     options = options or SweepOptions()
     place = Store(store)
     jobs = pending_jobs(plan, place)[0]
+    options.check_data_root(job.config.dataset for job in jobs)
     work = partial(_run_job, root=place.root.resolve(), options=options)
     done = failed = 0
     errors: list[str] = []

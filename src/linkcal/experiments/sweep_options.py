@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from linkcal._validation import check_choice, check_device, check_positive_int
 from linkcal.data import Graph, LinkSplit
+from linkcal.data.raw import find_data_root
 from linkcal.exceptions import InputError
 from linkcal.experiments.cells import TrainingJob
 from linkcal.experiments.engines import ENGINES
@@ -53,6 +54,22 @@ class SweepOptions:
             check_device(self.device)
             if self.data_root is not None and not Path(self.data_root).is_dir():
                 raise InputError(f"data_root must be an existing folder, got {self.data_root!r}")
+
+    def check_data_root(self, datasets: Iterable[str]) -> None:
+        """Check the folder of the raw data once, before each training of named data sets would fail on it.
+
+        Parameters
+        ----------
+        datasets : iterable of str
+
+        Raises
+        ------
+        DataNotFoundError
+            If the folder that ``LINKCAL_DATA_ROOT`` names does not exist, or no cache folder can be made.
+        """
+        read = [name for name in datasets if name not in self.graphs and name != "simulated"]
+        if read and self.engine == "local":
+            find_data_root(self.data_root)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from linkcal._validation import check_choice, check_edge_index
+from linkcal._validation import check_choice, check_edge_index, to_float64
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
 from linkcal.features.attributes import AttributeSimilarity
@@ -107,7 +107,7 @@ class LinkScores:
     def to_matrix(self, kind: str = "none") -> NDArray[np.float64]:
         """X (L, 1 + k), float64: the logit in column 0, then the features of `kind`."""
         columns = torch.cat([self.logit[:, None], self.features(kind)], dim=1)
-        return columns.detach().cpu().numpy().astype(np.float64)
+        return to_float64(columns)
 
     def to_arrays(self, kind: str = "none") -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """X as in :meth:`to_matrix` and labels y (L,).

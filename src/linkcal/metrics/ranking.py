@@ -143,8 +143,7 @@ def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> 
     if reached[-1] < k:
         held = f"{reached[-1]:g}"
         warnings.warn(
-            f"y_true should hold at least k = {k} negatives for hits_at_k, got {held}; the result is 1.0 "
-            "and says nothing",
+            f"Hits@{k} needs at least {k} non-links, got {held}; the value is 1.0 and says nothing",
             FewNegativesWarning,
             stacklevel=2,
         )

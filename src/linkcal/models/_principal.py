@@ -7,6 +7,8 @@ import torch
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
+from linkcal._validation import to_float64
+
 __all__ = ["principal_features"]
 
 
@@ -38,7 +40,7 @@ def principal_features(x: Tensor, num_directions: int) -> Tensor:
     >>> z.shape, torch.allclose(z[0], z[1]), abs(float(z[0] @ z[2])) < 1e-5
     (torch.Size([3, 2]), True, True)
     """
-    rows = x.detach().cpu().numpy().astype(np.float64)
+    rows = to_float64(x)
     rank = min(num_directions, *rows.shape)
     out = np.zeros((rows.shape[0], num_directions))
     left, strength, _ = randomized_svd(rows, rank, random_state=0)

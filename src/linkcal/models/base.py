@@ -82,7 +82,8 @@ class GraphModel(nn.Module, ABC):
     def prepare(self, graph: Graph) -> Graph:
         """Return the message graph as this model reads it; call it once, before training.
 
-        Most models read the graph as it is. PEG adds positional encodings.
+        Most models read the graph as it is. PEG adds positional encodings; SEAL replaces many features by
+        few. Split first: what is computed from the full graph knows its validation and test links.
         """
         return graph
 
@@ -90,6 +91,13 @@ class GraphModel(nn.Module, ABC):
         """Draw all weights anew from torch's global generator."""
         for child in self.children():
             reset(child)
+
+    def _unprepared(self, name: str, expected: str, came: str) -> InputError:
+        """Error of an input that `prepare` was to make: silently taking it would give wrong numbers."""
+        return InputError(
+            f"{name} must {expected}, got {came}: prepare the message graph before training and scoring, "
+            "split = replace(split, graph=model.prepare(split.graph))"
+        )
 
     @property
     def config(self) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def load_model(folder: str | os.PathLike[str]) -> GraphModel:
     Returns
     -------
     LinkPredictor or PairPredictor
-        Bit-equal weights.
+        Bit-equal weights, in the dtype in which they were saved.
 
     Raises
     ------
@@ -119,7 +119,11 @@ def load_model(folder: str | os.PathLike[str]) -> GraphModel:
         # The constructor draws weights that are overwritten; the caller's random state must not feel it.
         with torch_streams_forked(0, "initialisation"):
             model = MODELS[name].cls(**description["config"])
-        model.load_state_dict(safetensors.load(weights))
+        state = safetensors.load(weights)
+        # Layers are built in float32, into which float64 weights would be rounded.
+        for dtype in {value.dtype for value in state.values() if value.dtype.is_floating_point}:
+            model.to(dtype)
+        model.load_state_dict(state)
     except (InputError, SafetensorError, TypeError, RuntimeError) as error:
         raise ArtifactError(
             f"{source} must hold weights that fit the model {name} as {_CONFIG_FILE} describes it, "

@@ -174,6 +174,11 @@ class PEG(LinkPredictor):
         the model keeps Z. A graph that has the positions already is left alone.
         """
         if graph.x is not None and graph.x.size(1) == self.in_channels + self.position_channels:
+            if not graph.features_from_edges:  # just as wide, by chance or by a wrong `in_channels`
+                raise InputError(
+                    f"graph must have {self.in_channels} features, or these and the positions of prepare, "
+                    f"got {graph.x.size(1)} features that do not follow from the edges"
+                )
             return graph
         positions = self._compute_positions(graph)
         if self.positions is not None:
@@ -199,16 +204,12 @@ class PEG(LinkPredictor):
             features = self.node_features(x)
             positions = self.positions[x]
             if bool(torch.isnan(positions).any()):
-                raise InputError(
-                    "model must be prepared with the message graph first (prepare(graph)), got no positions"
-                )
+                raise self._unprepared("model", "hold the nodes' positions", "none")
             return features, positions
         width = self.in_channels + self.position_channels
         if x.ndim != 2 or x.size(1) != width:
-            raise InputError(
-                f"x must have shape [N, {width}], {self.in_channels} features and {self.position_channels} "
-                f"positions (see prepare), got {list(x.shape)}"
-            )
+            parts = f"{self.in_channels} features and {self.position_channels} positions"
+            raise self._unprepared("x", f"have shape [N, {width}], {parts}", str(list(x.shape)))
         x = self._of_weights_dtype(x)
         return x[:, : self.in_channels], x[:, self.in_channels :]
 

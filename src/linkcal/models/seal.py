@@ -22,7 +22,7 @@ from linkcal._validation import (
     check_positive_int,
 )
 from linkcal.data import Graph, LinkSplit
-from linkcal.exceptions import InputError
+from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models._dgcnn import normalised_adjacency, propagate, sort_pool
 from linkcal.models._principal import principal_features
 from linkcal.models._subgraphs import MAX_LABEL, EnclosingSubgraphs, SubgraphBatch
@@ -198,10 +198,8 @@ class SEAL(PairPredictor):
         if self._width == self.in_channels:
             return super().node_features(x)
         if x.ndim != 2 or x.size(1) != self._width:
-            raise InputError(
-                f"x must have shape [N, {self._width}], principal coordinates of {self.in_channels} features "
-                f"(see prepare), got {list(x.shape)}"
-            )
+            what = f"principal coordinates of {self.in_channels} features"
+            raise self._unprepared("x", f"have shape [N, {self._width}], {what}", str(list(x.shape)))
         return self._of_weights_dtype(x)
 
     def embed_pairs(
@@ -227,9 +225,16 @@ class SEAL(PairPredictor):
         ------
         InputError
             If a node index is not in [0, N), a pair joins a node to itself, or `own_edge` is unknown.
+        UnsupportedModelError
+            If the model is in half precision, on the CPU.
         """
         check_choice(own_edge, "own_edge", OWN_EDGE_STATES)
         features = self.node_features(x)
+        if features.dtype not in (torch.float32, torch.float64) and features.device.type == "cpu":
+            # torch multiplies no sparse matrix in half precision there.
+            raise UnsupportedModelError(
+                f"SEAL must be in float32 or float64 on the CPU, got {features.dtype} (model.float())"
+            )
         # The compiled search trusts its caller: an index out of range would be read from foreign memory.
         pairs = check_no_self_pairs(check_edge_index(edge_label_index, x.size(0), "edge_label_index"))
         subgraphs = self._subgraphs_of(edge_index, x.size(0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,13 +10,18 @@ from torch import Tensor
 from linkcal._validation import check_edge_index, check_positive_int
 from linkcal.decisions import BaseRate
 from linkcal.exceptions import NotFittedError, UnsupportedModelError
+from linkcal.features import LinkScores
 from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
 from linkcal.models.declared import is_pyg_autoencoder
 from linkcal.ranking.products import top_products
 from linkcal.ranking.two_hop import top_two_hop_pairs
 from linkcal.wrapper import CalibratedLinkPredictor
 
-__all__ = ["RankedPairs", "most_probable_pairs"]
+__all__ = ["ALL_MISSING", "AT_DISTANCE_2", "RankedPairs", "most_probable_pairs"]
+
+#: What a ranking chooses from: every missing pair, or those with a common neighbour.
+ALL_MISSING = "all missing pairs"
+AT_DISTANCE_2 = "missing pairs at distance 2"
 
 
 @dataclass(frozen=True)
@@ -27,10 +32,12 @@ class RankedPairs:
     ----------
     edge_label_index : Tensor [2, n], int64
         Smaller index first in an undirected graph.
-    logit : Tensor [n]
-        The model's uncalibrated scores, falling; equal ones by (u, v).
-    probability : Tensor [n]
-        Calibrated, for the share of links `base_rate`.
+    logit : Tensor [n], float64
+        The model's uncalibrated scores, which the order is made of: falling, equal ones by (u, v). For node
+        embeddings the product form summed in float64, which differs from what the model computes in its own
+        dtype by that dtype's rounding; for a PairPredictor what the model gave while pairs were ranked.
+    probability : Tensor [n], float64
+        These logits calibrated, for the share of links `base_rate`.
     negatives_per_positive : float
         Non-links per link for which the probabilities hold, ``(1 - base_rate) / base_rate``. Among ALL pairs
         links are far rarer than among the calibration links; ask for ``base_rate="density"``.
@@ -66,7 +73,8 @@ def most_probable_pairs(
     k : int
         Fewer come back if the graph has fewer missing pairs.
     chunk_size : int
-        Pairs scored at once; the answer does not depend on it.
+        Pairs scored at once; the answer does not depend on it (for a PairPredictor, up to the rounding of its
+        own batches).
     exclude : Tensor [2, K], optional
         More known edges to leave out, for instance ``split.held_out_edges()``; the predictor's own
         `held_out_` are left out in any case.
@@ -87,7 +95,7 @@ def most_probable_pairs(
 
     Notes
     -----
-    The order is that of the uncalibrated logit: among pairs on which a calibrator gives equal probabilities
+    The order is that of the uncalibrated `logit`: among pairs on which a calibrator gives equal probabilities
     it still tells better from worse. A calibrator that is not increasing in the logit (binning, or one that
     reads link features) may put the probabilities in another order.
 
@@ -112,13 +120,13 @@ def most_probable_pairs(
     stated = base_rate is None and "base_rate" not in predictor.info_
     ratio = float(predictor.info_["negatives_per_positive"]) if stated else (1.0 - rate) / rate
     if isinstance(predictor.predictor, PairPredictor):
-        pairs = top_two_hop_pairs(
+        pairs, logit = top_two_hop_pairs(
             predictor.graph_, lambda asked: predictor.score(asked).logit, k, chunk_size, exclude
         )
-        candidates = "missing pairs at distance 2"
+        candidates = AT_DISTANCE_2
     else:
         weight, bias = _product_form(predictor)
-        pairs, _ = top_products(
+        pairs, logit = top_products(
             predictor.node_embeddings(),
             predictor.graph_,
             k,
@@ -127,8 +135,8 @@ def most_probable_pairs(
             chunk_size=chunk_size,
             exclude=exclude,
         )
-        candidates = "all missing pairs"
-    scores = predictor.score(pairs)
+        candidates = ALL_MISSING
+    scores = _with_logit(predictor.score(pairs), logit)
     return RankedPairs(
         edge_label_index=pairs,
         logit=scores.logit,
@@ -146,6 +154,17 @@ def _known_edges(predictor: CalibratedLinkPredictor, exclude: Tensor | None) -> 
     if exclude is not None:
         known.append(check_edge_index(exclude, predictor.graph_.num_nodes, "exclude").cpu())
     return torch.cat(known, dim=1) if known else None
+
+
+def _with_logit(scores: LinkScores, logit: Tensor) -> LinkScores:
+    """Scores of missing pairs with the logits [n], float64, by which they were ranked.
+
+    What the own edge would add stays what it was.
+    """
+    toggled = scores.toggled
+    logit = logit.to(toggled.logit_absent.device)
+    added = toggled.logit_present.to(logit) - toggled.logit_absent.to(logit)
+    return replace(scores, toggled=replace(toggled, logit_absent=logit, logit_present=logit + added))
 
 
 def _product_form(predictor: CalibratedLinkPredictor) -> tuple[Tensor, float]:

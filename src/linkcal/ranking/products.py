@@ -2,7 +2,9 @@
 
 Nodes are taken in the order of their length. A block of pairs whose lengths multiply to less than the k-th
 best score so far holds none of the k best (Cauchy and Schwarz), so most blocks are never computed where
-lengths differ; and the first blocks, of the longest nodes, make that score large at once.
+lengths differ; and the first blocks, of the longest nodes, make that score large at once. Where many nodes
+have the same embedding, lengths tell nothing apart, and blocks are skipped by what the few different rows
+score.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from linkcal._validation import check_edge_index, check_finite, check_positive_int
+from linkcal._validation import check_edge_index, check_finite, check_positive_int, to_float64
 from linkcal.data import Graph
 from linkcal.exceptions import InputError
 from linkcal.ranking._best import Best, taken_keys
+from linkcal.ranking._equal_rows import EqualRows
 
 __all__ = ["top_products"]
 
@@ -27,6 +30,12 @@ IntArray = NDArray[np.int64]
 
 #: Rounding of a product of matrices against the sum over one pair, relative to the largest possible score.
 _ROUNDING = 1e-12
+#: Rounding of a sum with the bias, relative to the bias.
+_BIAS_ROUNDING = 1e-15
+#: The smallest finite number; scores of pairs that take no part are below it.
+_LOWEST = float(np.finfo(np.float64).min)
+#: So many times k candidates in one block are ties.
+_TIED = 4
 #: Pairs that are scored by themselves at once.
 _PORTION = 1 << 14
 
@@ -63,6 +72,7 @@ def top_products(
     pairs : Tensor [2, n], int64
         n = k, or all missing pairs if they are fewer. Ties stand in the order of (u, v).
     score : Tensor [n], float64
+        What the order is made of.
 
     Raises
     ------
@@ -81,31 +91,39 @@ def top_products(
     if exclude is not None:
         exclude = check_edge_index(exclude, graph.num_nodes, "exclude")
     n = graph.num_nodes
-    left = check_finite(z.detach().cpu().numpy().astype(np.float64), "z")
-    right = left if weight is None else left * weight.detach().cpu().numpy().astype(np.float64)
+    left = check_finite(to_float64(z), "z")
+    right = left if weight is None else left * to_float64(weight)
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(left, axis=1), np.linalg.norm(right, axis=1)
     largest = float(lengths[0].max() * lengths[1].max())
-    if not math.isfinite(largest):
+    if not math.isfinite(largest + abs(bias)):
         raise InputError("z must have inner products below 1.8e308, got lengths that multiply to more")
     order = np.argsort(-lengths[0] * lengths[1], kind="stable")
     a, b, a_length, b_length = (values[order] for values in (left, right, *lengths))
     taken = _in_order(taken_keys(graph, exclude), order, graph)
-    margin = _ROUNDING * largest
+    margin = _ROUNDING * largest + _BIAS_ROUNDING * abs(bias)
     best = Best(k, margin)
+    equal: EqualRows | None = None
     for row, col in _tiles(n, chunk_size):
         if not graph.directed and col.stop <= row.start + 1:
             continue
-        if a_length[row].max() * b_length[col].max() < best.bound - margin:
+        bound = max(best.bound - bias, _LOWEST)
+        if a_length[row].max() * b_length[col].max() < bound - margin:
+            continue
+        if equal is not None and not best.may_take(
+            equal.largest(row, col) + bias, _smallest_key(order[row], order[col], graph)
+        ):
             continue
         scores = a[row] @ b[col].T
         _mask(scores, row, col, taken, graph)
-        u, v = _nominated(scores, best, k, margin)
+        u, v = _nominated(scores, bound, k, margin)
+        if equal is None and u.size > _TIED * k:
+            equal = EqualRows(a, b)
         keys = _keys(order[u + row.start], order[v + col.start], graph)
-        best.offer(_scores_alone(left, right, keys, n), keys)
+        best.offer(_scores_alone(left, right, keys, n) + bias, keys)
     score, keys = best.answer()
     pairs = np.stack([keys // n, keys % n])
-    return torch.from_numpy(pairs), torch.from_numpy(score + bias)
+    return torch.from_numpy(pairs), torch.from_numpy(score)
 
 
 def _check_inputs(z: Tensor, graph: Graph, weight: Tensor | None, bias: float) -> None:
@@ -159,9 +177,13 @@ def _mask(scores: FloatArray, row: slice, col: slice, taken: IntArray, graph: Gr
         scores[(u == v) if graph.directed else (u >= v)] = -np.inf
 
 
-def _nominated(scores: FloatArray, best: Best, k: int, margin: float) -> tuple[IntArray, IntArray]:
-    """Rows and columns of a block's scores that may be among the k best."""
-    bound = best.bound
+def _smallest_key(u: IntArray, v: IntArray, graph: Graph) -> int:
+    """No pair of a node of `u` and one of `v` has a smaller key."""
+    return int(_keys(u.min(), v.min(), graph))
+
+
+def _nominated(scores: FloatArray, bound: float, k: int, margin: float) -> tuple[IntArray, IntArray]:
+    """Rows and columns of a block's scores that may be among the k best: not below `bound`."""
     if np.count_nonzero(scores >= bound) > 2 * k:
         # Finding the block's own k-th best takes longer than all else, and few blocks need it.
         bound = max(bound, _kth_largest(scores, k) - margin)
@@ -171,10 +193,9 @@ def _nominated(scores: FloatArray, best: Best, k: int, margin: float) -> tuple[I
 
 def _kth_largest(scores: FloatArray, k: int) -> float:
     """The k-th largest finite score of a block; the smallest finite number if it has fewer than k."""
-    lowest = float(np.finfo(np.float64).min)
     if scores.size < k:
-        return lowest
-    return max(lowest, float(np.partition(scores, scores.size - k, axis=None)[scores.size - k]))
+        return _LOWEST
+    return max(_LOWEST, float(np.partition(scores, scores.size - k, axis=None)[scores.size - k]))
 
 
 def _scores_alone(left: FloatArray, right: FloatArray, keys: IntArray, num_nodes: int) -> FloatArray:

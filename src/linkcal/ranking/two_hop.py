@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from linkcal._validation import to_float64
 from linkcal.data import Graph
 from linkcal.data.negatives import in_sorted
 from linkcal.data.neighbours import neighbour_rows
@@ -22,7 +23,7 @@ IntArray = NDArray[np.int64]
 
 def top_two_hop_pairs(
     graph: Graph, score: Callable[[Tensor], Tensor], k: int, chunk_size: int, exclude: Tensor | None
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """Pairs [2, n] with a common neighbour and no edge whose `score` (pairs [2, L] to [L]) is largest.
 
     Parameters
@@ -38,8 +39,9 @@ def top_two_hop_pairs(
 
     Returns
     -------
-    Tensor [2, n], int64
-        Best first.
+    pairs : Tensor [2, n], int64
+        Best first; equal scores stand in the order of (u, v).
+    score : Tensor [n], float64
     """
     taken = taken_keys(graph, exclude)
     best = Best(k, 0.0)
@@ -47,10 +49,11 @@ def top_two_hop_pairs(
         free = keys[~in_sorted(taken, keys)]
         for start in range(0, free.size, chunk_size):
             part = free[start : start + chunk_size]
-            pairs = torch.from_numpy(np.stack([part // graph.num_nodes, part % graph.num_nodes]))
-            best.offer(score(pairs).cpu().numpy().astype(np.float64), part)
-    _, keys = best.answer()
-    return torch.from_numpy(np.stack([keys // graph.num_nodes, keys % graph.num_nodes]))
+            asked = torch.from_numpy(np.stack([part // graph.num_nodes, part % graph.num_nodes]))
+            best.offer(to_float64(score(asked)), part)
+    scores, keys = best.answer()
+    pairs = np.stack([keys // graph.num_nodes, keys % graph.num_nodes])
+    return torch.from_numpy(pairs), torch.from_numpy(scores)
 
 
 def _two_hop_keys(graph: Graph, chunk_size: int) -> Iterator[IntArray]:

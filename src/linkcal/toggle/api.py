@@ -89,7 +89,8 @@ def toggle_edges(
     Returns
     -------
     ToggledEmbeddings
-        Tensors on the device and in the dtype of the model's output; ``.method`` tells what was used.
+        Tensors on the device and in the dtype of the model's output (float32 for one in half precision);
+        ``.method`` tells what was used.
 
     Raises
     ------

@@ -12,19 +12,28 @@ from linkcal._threads import numba_threads
 from linkcal.models import LinkPredictor, link_embedding_of
 from linkcal.toggle.memory import empty_rows
 
-__all__ = ["embed_and_score"]
+__all__ = ["embed_and_score", "widened"]
 
 Array = Any  # int64 arrays of indices, float arrays of one dtype
 
 
 def embed_and_score(model: nn.Module, rows: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Link embeddings [L, d] and logits [L] of pairs [2, L] of `rows`."""
+    """Link embeddings [L, d] and logits [L] of pairs [2, L] of `rows`, at least in float32."""
     h = _products(rows, index) if _multiplies(model, rows) else link_embedding_of(model, rows, index)
     known = isinstance(model, LinkPredictor) and type(model).decode is LinkPredictor.decode
     if known and "decode" not in vars(model):
-        return h, model.head(h)  # type: ignore[operator]  # what decode would do, without embedding the pairs again
-    logit: Tensor = model.decode(rows, index)  # type: ignore[operator]
-    return h, logit
+        logit: Tensor = model.head(h)  # type: ignore[operator]  # as decode does, without embedding again
+    else:
+        logit = model.decode(rows, index)  # type: ignore[operator]
+    return widened(h), widened(logit)
+
+
+def widened(values: Tensor) -> Tensor:
+    """Half precision as float32, which holds each of its values; anything else as it is.
+
+    NumPy has no bfloat16, and a calibrated probability needs more digits than a half-precision score has.
+    """
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
 def _multiplies(model: nn.Module, rows: Tensor) -> bool:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import PairPredictor
+from linkcal.toggle.embedding import widened
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.result import ToggledEmbeddings
 from linkcal.toggle.watching import evaluating
@@ -54,4 +55,11 @@ class PairwiseToggle:
             )
             logit_absent, logit_present = self.predictor.head(absent), self.predictor.head(present)
         in_graph = self.graph.contains(pairs)
-        return ToggledEmbeddings(absent, present, logit_absent, logit_present, in_graph, "pairwise")
+        return ToggledEmbeddings(
+            absent=widened(absent),
+            present=widened(present),
+            logit_absent=widened(logit_absent),
+            logit_present=widened(logit_present),
+            in_graph=in_graph,
+            method="pairwise",
+        )
