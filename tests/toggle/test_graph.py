@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from linkcal.exceptions import InputError
 from linkcal.toggle.graph import ToggleGraph, _already_rows, _sort_by_torch, _sort_compiled
+from linkcal.toggle.graph_kernel import rows_are_symmetric
 from linkcal.toggle.plan_kernel import both_directions, sort_pairs
 
 from .cases import toggle_cases
@@ -116,3 +118,24 @@ def test_pairs_sorted_by_longer_row(case, seed, parts):
     assert cuts[0] == 0
     assert cuts[-1] == order.size
     assert cuts.tolist() == sorted(cuts)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+def test_symmetric_rows_are_told_from_others_however_they_are_parted(parts):
+    rng = np.random.default_rng(0)
+    matrix = np.triu(rng.random((40, 40)) < 0.2, 1)
+    matrix |= matrix.T
+
+    def symmetric(entries):
+        starts = np.append(0, entries.sum(1).cumsum())
+        columns = np.flatnonzero(entries) % 40
+        return bool(rows_are_symmetric(starts, columns, np.empty((parts, 40), dtype=np.int64)))
+
+    assert symmetric(matrix)
+    assert symmetric(np.zeros_like(matrix))
+    for row, column in zip(*matrix.nonzero(), strict=True):
+        lacking, moved = matrix.copy(), matrix.copy()
+        lacking[row, column] = False
+        moved[row, column], moved[row, (~matrix[row] & (np.arange(40) != row)).argmax()] = False, True
+        assert not symmetric(lacking)
+        assert not symmetric(moved)

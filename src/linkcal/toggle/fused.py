@@ -16,7 +16,7 @@ from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.kernel import base_sums, toggle_pairs
 from linkcal.toggle.kernel_arrays import AGGREGATE, BASE, GCN, MARKS, MEAN, MESSAGE, SUM, Kernel, Pairs
-from linkcal.toggle.memory import at_hand
+from linkcal.toggle.memory import at_hand, empty_array, empty_rows
 from linkcal.toggle.packing import PackedSteps, after_shift, as_array
 from linkcal.toggle.pair_rows import arc_change
 from linkcal.toggle.plan_kernel import both_directions, sort_pairs, without_base
@@ -105,7 +105,7 @@ class CompiledToggle:
         if not moving:
             seen = first.layer.update(first.pre)
         else:
-            seen = torch.from_numpy(np.empty(first.pre.shape, first.pre.numpy().dtype))
+            seen = empty_rows(first.pre.size(0), first.pre.size(1), first.pre)
             torch.addcmul(head.shift, first.pre, head.scale, out=seen)
         widths = [first.pre.size(1), seen.size(1), last.layer.update(last.pre[:0]).size(1)]
         widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
@@ -150,7 +150,7 @@ class CompiledToggle:
         if first.layer.kind != "gcn":
             bases = min(bases, 1)
         rows = BASE + bases + (first.root is not None)
-        empty = np.empty((self.graph.num_nodes, rows, channels), first.pre.numpy().dtype)
+        empty = empty_array((self.graph.num_nodes, rows, channels), first.pre.numpy().dtype)
         record = torch.from_numpy(empty)
         width = first.pre.size(1)
         torch.mul(first.message, scale, out=record[:, MESSAGE, :width])

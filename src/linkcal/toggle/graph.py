@@ -22,6 +22,9 @@ from linkcal.toggle.memory import at_hand
 
 __all__ = ["ToggleGraph"]
 
+#: Parts in which rows are looked through at once: each takes 8 bytes for each node.
+_MOST_PARTS = 4
+
 
 @dataclass(frozen=True, eq=False)
 class ToggleGraph:
@@ -172,12 +175,18 @@ def _already_rows(source: Tensor, target: Tensor, num_nodes: int) -> ToggleGraph
     """
     rows, columns = source.contiguous().numpy(), target.contiguous().numpy()
     indptr = row_starts_if_sorted(rows, columns, num_nodes)
-    if indptr.size != num_nodes + 1 or not rows_are_symmetric(indptr, columns):
+    if indptr.size != num_nodes + 1:
         return None
+    # The copies that the graph keeps are read, and the workspace is made here, since NumPy's pages are large.
+    indptr, senders = at_hand(indptr), np.array(columns)
+    pointers = np.empty((min(torch.get_num_threads(), _MOST_PARTS), num_nodes), dtype=np.int64)
+    with numba_threads(pointers.shape[0]):
+        if not rows_are_symmetric(indptr, senders, pointers):
+            return None
     return ToggleGraph(
         num_nodes=num_nodes,
-        indptr=torch.from_numpy(at_hand(indptr)),
-        senders=torch.from_numpy(np.array(columns)),
+        indptr=torch.from_numpy(indptr),
+        senders=torch.from_numpy(senders),
         multiplicity=None,
         self_loops=source.new_zeros(num_nodes),
         undirected=True,

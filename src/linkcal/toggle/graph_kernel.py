@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit, prange
 
 from linkcal.data.neighbours import place_in_row
+from linkcal.toggle.look_ahead import fetch_row
 from linkcal.toggle.prefetch import prefetch
 
 __all__ = [
@@ -20,9 +21,13 @@ __all__ = [
     "rows_are_symmetric",
     "sort_arcs",
     "sort_by_value",
+    "sum_rows",
 ]
 
 Array = Any  # int64 arrays, unless said otherwise
+
+#: How many entries ahead what an entry leads to is asked for; where that leads on, twice as many.
+_AHEAD = 16
 
 
 @njit(cache=True)
@@ -118,26 +123,50 @@ def row_starts_if_sorted(row: Array, column: Array, num_nodes: int) -> Array:
     return starts
 
 
-@njit(cache=True)
-def rows_are_symmetric(starts: Array, columns: Array) -> bool:
+@njit(parallel=True, cache=True)
+def rows_are_symmetric(starts: Array, columns: Array, pointers: Array) -> bool:
     """Whether j stands in row i wherever i stands in row j; rows increase, without i in row i.
 
-    Rows are visited in increasing order, so the rows i < j that list j are met in the order in which row j
-    must list them first.
+    `pointers` [T, N] is workspace: each of T threads takes about as many entries.
     """
-    pointer = starts[:-1].copy()
+    parts, matched = pointers.shape[0], 0
+    for part in prange(parts):
+        first = np.searchsorted(starts[:-1], columns.size * part // parts) if part else 0
+        last = starts.size - 1
+        if part + 1 < parts:
+            last = np.searchsorted(starts[:-1], columns.size * (part + 1) // parts)
+        matched += _matched(starts, columns, pointers[part], first, last)
+    # Each entry above the diagonal has met its own one below it; now they are as many.
+    return bool(2 * matched == columns.size)
+
+
+@njit(cache=True)
+def _matched(starts: Array, columns: Array, pointer: Array, first: int, last: int) -> int:
+    """How many entries above the diagonal rows `first` to `last` hold; 0 if one lacks that below it.
+
+    Rows are visited in increasing order, so the rows i < j that list j are met in the order in which row j
+    must list them.
+    """
+    for j in range(first, starts.size - 1):
+        pointer[j] = starts[j]
+        while pointer[j] < starts[j + 1] and columns[pointer[j]] < first:
+            pointer[j] += 1
     above = 0
-    for i in range(starts.size - 1):
+    for i in range(first, last):
         for position in range(starts[i], starts[i + 1]):
+            if position + 2 * _AHEAD < columns.size:
+                prefetch(pointer, columns[position + 2 * _AHEAD])
+                prefetch(starts, columns[position + 2 * _AHEAD] + 1)
+                if columns[position + _AHEAD] > i:
+                    prefetch(columns, pointer[columns[position + _AHEAD]])
             j = columns[position]
             if j > i:
                 place = pointer[j]
                 if place == starts[j + 1] or columns[place] != i:
-                    return False
+                    return 0
                 pointer[j] = place + 1
                 above += 1
-    # Each entry above the diagonal has met its own one below it; now they are as many.
-    return bool(2 * above == columns.size)
+    return above
 
 
 @njit(cache=True)
@@ -170,3 +199,29 @@ def find_arcs(indptr: Array, senders: Array, source: Array, target: Array) -> Ar
         row = target[item]
         out[item] = place_in_row(senders, indptr[row], indptr[row + 1], source[item])
     return out
+
+
+@njit(parallel=True, cache=True)
+def sum_rows(starts: Array, columns: Array, weights: Array, values: Array, out: Array) -> None:
+    """``out[i] = sum_j weights_ij values[j]`` over the entries j of each row i.
+
+    Parameters
+    ----------
+    starts : int64 [N + 1]
+    columns : int64 [E]
+    weights : float [E], or [0] where all are 1
+    values, out : float [N, k]
+    """
+    for i in prange(starts.size - 1):
+        for c in range(out.shape[1]):
+            out[i, c] = 0.0
+        for position in range(starts[i], starts[i + 1]):
+            if position + _AHEAD < columns.size:
+                fetch_row(values, columns[position + _AHEAD])
+            j = columns[position]
+            if weights.size:
+                for c in range(out.shape[1]):
+                    out[i, c] += weights[position] * values[j, c]
+            else:
+                for c in range(out.shape[1]):
+                    out[i, c] += values[j, c]

@@ -82,7 +82,7 @@ def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     channels = width[1]
     for item in prange(chosen.size):
         t = chosen[item]
-        look_ahead_to_base(item, chosen, indptr, nodes, degree, factors, seen, record)
+        look_ahead_to_base(item, chosen, index, indptr, nodes, degree, factors, seen, record)
         moved = seen.dtype.type(send(kind, degree[t] + change)) - factors[t, SEND]
         sums = np.empty((1, channels), seen.dtype)
         _base(t, moved, weighted, indptr, nodes, arrive, leave, factors, seen, slope, record, channels,
@@ -193,7 +193,7 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
     rows = np.zeros((NUM_ROWS, width[3]), seen.dtype)
     mark, marked = marks[thread], -1
     for item in range(cuts[thread], cuts[thread + 1]):
-        look_ahead(item, ends, indptr, nodes, degree, factors, seen, record)
+        look_ahead(item, kernel, pairs)
         long, short, pair, side = ends[0, item], ends[1, item], order[item], int(swapped[item])
         inserted, other = insert[pair], 1 - side
         if kind == GCN and depth == 2 and long != marked:

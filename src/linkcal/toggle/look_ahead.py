@@ -11,69 +11,100 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from linkcal.toggle.kernel_arrays import BASE, GCN, MESSAGE, Kernel, Pairs
+from linkcal.toggle.memory import CACHE_LINE
 from linkcal.toggle.prefetch import prefetch
 
-__all__ = ["look_ahead", "look_ahead_to_base"]
+__all__ = ["fetch_row", "look_ahead", "look_ahead_to_base"]
 
 Array = Any  # as in :mod:`.kernel`
 
-#: Bytes that the processor fetches at once.
-CACHE_LINE = 64
+#: How many pairs before a pair its rows and, before those, its nodes' records are asked for.
+ROWS_AHEAD, RECORDS_AHEAD = 2, 4
 
 #: Neighbours of the next node that are asked for: more would push each other out before they are read.
 MOST_AHEAD = 32
 
+#: Entries of a list of neighbours that are asked for.
+MOST_LISTED = 128
+
+
+@njit(cache=True, forceinline=True)
+def fetch_row(values: Array, row: int) -> None:
+    """Ask for a row of a matrix."""
+    for c in range(0, values.shape[1], CACHE_LINE // values.itemsize):
+        prefetch(values, np.int64(row) * values.shape[1] + c)
+
+
+@njit(cache=True, forceinline=True)
+def _fetch_record(record: Array, t: int, row: int) -> None:
+    for c in range(0, record.shape[2], CACHE_LINE // record.itemsize):
+        prefetch(record, (np.int64(t) * record.shape[1] + row) * record.shape[2] + c)
+
+
+@njit(cache=True, forceinline=True)
+def _fetch_list(t: int, indptr: Array, nodes: Array) -> None:
+    """Ask for the neighbours of a node; of a long list for its start, the processor guesses the rest."""
+    start, stop = indptr[t], indptr[t + 1]
+    for position in range(start, min(stop, start + MOST_LISTED), CACHE_LINE // nodes.itemsize):
+        prefetch(nodes, position)
+    # Lists start anywhere in a line, so that the last neighbour may lie in one more.
+    prefetch(nodes, min(stop, start + MOST_LISTED) - 1)
+
 
 @njit(cache=True, forceinline=True)
 def look_ahead_to_base(
-    item: int, chosen: Array, indptr: Array, nodes: Array, degree: Array, factors: Array, seen: Array,
-    record: Array,
+    item: int, chosen: Array, index: int, indptr: Array, nodes: Array, degree: Array, factors: Array,
+    seen: Array, record: Array,
 ) -> None:  # fmt: skip
     """Ask for what later base sums read: what neighbours hold one node ahead, the rows before that."""
-    width, line = seen.shape[1], CACHE_LINE // record.itemsize
     if item + 3 < chosen.size:
         t = np.int64(chosen[item + 3])
         prefetch(indptr, t)
         prefetch(degree, t)
         prefetch(factors, t * 4)
-        for c in range(0, width, line):
-            prefetch(record, t * record.shape[1] * record.shape[2] + c)
+        _fetch_record(record, t, MESSAGE)
+        _fetch_record(record, t, BASE + index)
     if item + 2 < chosen.size:
-        prefetch(nodes, indptr[chosen[item + 2]])
+        _fetch_list(chosen[item + 2], indptr, nodes)
     if item + 1 < chosen.size:
         t = chosen[item + 1]
         for position in range(indptr[t], min(indptr[t + 1], indptr[t] + MOST_AHEAD)):
             w = np.int64(nodes[position])
             prefetch(factors, w * 4)
-            for c in range(0, width, line):
-                prefetch(seen, w * width + c)
+            fetch_row(seen, w)
 
 
 @njit(cache=True, forceinline=True)
-def _fetch(t: int, indptr: Array, degree: Array, factors: Array, seen: Array, record: Array) -> None:
-    """Ask for what a pair reads of its node t."""
-    size, width, line = record.shape[1] * record.shape[2], seen.shape[1], CACHE_LINE // record.itemsize
-    for c in range(0, size, line):
-        prefetch(record, np.int64(t) * size + c)
-    for c in range(0, width, line):
-        prefetch(seen, np.int64(t) * width + c)
-    prefetch(indptr, np.int64(t))
-    prefetch(degree, np.int64(t))
-    prefetch(factors, np.int64(t) * 4)
+def _fetch(t: int, unread: int, indptr: Array, degree: Array, factors: Array, record: Array) -> None:
+    """Ask for what a pair reads of its node t: all rows of its record but one."""
+    prefetch(indptr, t)
+    prefetch(degree, t)
+    prefetch(factors, t * 4)
+    for row in range(record.shape[1]):
+        if row != unread:
+            _fetch_record(record, t, row)
 
 
 @njit(cache=True, forceinline=True)
-def look_ahead(
-    item: int, ends: Array, indptr: Array, nodes: Array, degree: Array, factors: Array, seen: Array,
-    record: Array,
-) -> None:  # fmt: skip
-    """Ask for what later pairs read: records two pairs ahead, the row that is walked one ahead."""
-    if item + 1 < ends.shape[1]:
-        prefetch(nodes, indptr[ends[1, item + 1]])
-        if ends[0, item + 1] != ends[0, item]:
-            prefetch(nodes, indptr[ends[0, item + 1]])
-            prefetch(nodes, indptr[ends[0, item + 1]] + CACHE_LINE // nodes.itemsize)
-    if item + 2 < ends.shape[1]:
-        _fetch(ends[1, item + 2], indptr, degree, factors, seen, record)
-        if ends[0, item + 2] != ends[0, item + 1]:
-            _fetch(ends[0, item + 2], indptr, degree, factors, seen, record)
+def look_ahead(item: int, kernel: Kernel, pairs: Pairs) -> None:
+    """Ask for what later pairs read: their nodes' records first, then the rows that are walked."""
+    (kind, depth, weighted, indptr, nodes, _, _, degree, factors, seen, _,
+     record, _, _, _, _, _, _, _, _, _, _) = kernel  # fmt: skip
+    order, ends, _, _, insert, _, _ = pairs
+    near, far = item + ROWS_AHEAD, item + RECORDS_AHEAD
+    if near < ends.shape[1]:
+        _fetch_list(ends[1, near], indptr, nodes)
+        if ends[0, near] != ends[0, near - 1]:
+            _fetch_list(ends[0, near], indptr, nodes)
+    if far < ends.shape[1]:
+        inserted = insert[order[far]]
+        # Of the two base sums an edge reads the first one, any other pair the second one.
+        unread = BASE + 1 - int(inserted) if kind == GCN and not weighted else -1
+        long, short = np.int64(ends[0, far]), np.int64(ends[1, far])
+        _fetch(short, unread, indptr, degree, factors, record)
+        if long != ends[0, far - 1]:
+            _fetch(long, unread, indptr, degree, factors, record)
+        if depth == 2 and (weighted or not inserted):
+            fetch_row(seen, short)
+            fetch_row(seen, long)

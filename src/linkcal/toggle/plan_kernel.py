@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from linkcal.toggle.prefetch import prefetch
+
 __all__ = ["both_directions", "sort_pairs", "without_base"]
 
 Array = Any
@@ -18,6 +20,9 @@ _MASK = (1 << _DIGIT) - 1
 
 #: Cost of a pair beside that of one step along its shorter row.
 _PAIR_COST = 40
+
+#: How many pairs ahead what is known of their nodes is asked for.
+_AHEAD = 16
 
 
 @njit(cache=True)
@@ -35,11 +40,16 @@ def sort_pairs(nodes: Array, indptr: Array, parts: int) -> tuple[Array, Array, A
         Bounds of consecutive parts of about equal cost.
     """
     count = nodes.shape[1]
-    second, longer = np.empty(count, np.bool_), np.empty(count, np.int32)
+    second, longer, steps = np.empty(count, np.bool_), np.empty(count, np.int32), np.empty(count, np.int64)
     for pair in range(count):
+        if pair + _AHEAD < count:
+            prefetch(indptr, nodes[0, pair + _AHEAD])
+            prefetch(indptr, nodes[1, pair + _AHEAD])
         u, v = nodes[0, pair], nodes[1, pair]
-        second[pair] = indptr[v + 1] - indptr[v] > indptr[u + 1] - indptr[u]
-        longer[pair] = v if second[pair] else u
+        of_u, of_v = indptr[u + 1] - indptr[u], indptr[v + 1] - indptr[v]
+        second[pair] = of_v > of_u
+        longer[pair] = v if of_v > of_u else u
+        steps[pair] = min(of_u, of_v)
     order, swapped = _counted(longer, indptr.size - 1), np.empty(count, np.bool_)
     ends = np.empty((2, count), np.int32)
     for item in range(count):
@@ -47,7 +57,7 @@ def sort_pairs(nodes: Array, indptr: Array, parts: int) -> tuple[Array, Array, A
         side = int(second[pair])
         swapped[item] = second[pair]
         ends[0, item], ends[1, item] = nodes[side, pair], nodes[1 - side, pair]
-    return order, ends, swapped, _equal_parts(ends[1], indptr, parts)
+    return order, ends, swapped, _equal_parts(steps, order, parts)
 
 
 @njit(cache=True)
@@ -76,12 +86,11 @@ def _counted(keys: Array, size: int) -> Array:
 
 
 @njit(cache=True)
-def _equal_parts(short: Array, indptr: Array, parts: int) -> Array:
-    total = np.empty(short.size + 1, np.int64)
+def _equal_parts(steps: Array, order: Array, parts: int) -> Array:
+    total = np.empty(order.size + 1, np.int64)
     total[0] = 0
-    for item in range(short.size):
-        steps = indptr[short[item] + 1] - indptr[short[item]]
-        total[item + 1] = total[item] + _PAIR_COST + steps
+    for item in range(order.size):
+        total[item + 1] = total[item] + _PAIR_COST + steps[order[item]]
     cuts = np.empty(parts + 1, np.int64)
     for part in range(parts + 1):
         cuts[part] = np.searchsorted(total, total[-1] * part // parts)
@@ -98,6 +107,8 @@ def without_base(nodes: Array, base: Array, has_base: Array, index: int) -> Arra
     count = 0
     for side in range(2):
         for pair in range(nodes.shape[1]):
+            if pair + _AHEAD < nodes.shape[1]:
+                prefetch(has_base, index * has_base.shape[1] + nodes[side, pair + _AHEAD])
             node = nodes[side, pair]
             if base[side, pair] == index and not has_base[index, node]:
                 has_base[index, node] = True
