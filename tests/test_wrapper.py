@@ -223,7 +223,7 @@ def test_other_version(fitted, tmp_path):
     head = tmp_path / "run" / "artifact.json"
     values = json.loads(head.read_text())
     head.write_text(json.dumps(values | {"format_version": 99}))
-    with pytest.raises(ArtifactError, match="must have format_version 1, got 99"):
+    with pytest.raises(ArtifactError, match="must have format_version 2, got 99"):
         CalibratedLinkPredictor.load(tmp_path / "run")
     head.write_text("{")
     with pytest.raises(ArtifactError, match="must be a JSON file"):

@@ -45,8 +45,8 @@ def test_a_batch_gives_the_numbers_of_single_fits(cls, validated, threads):
 def test_every_kind_and_links_of_other_sizes_may_be_mixed():
     names = list(CALIBRATORS)
     calibrators = [fast(name) for name in names]
-    # in-n-out-plus reads seven columns.
-    data = [overconfident(n=200 + 10 * i, k=7, seed=i) for i in range(len(names))]
+    # in-n-out-plus reads nine columns.
+    data = [overconfident(n=200 + 10 * i, k=9, seed=i) for i in range(len(names))]
     fitted = fit_together(calibrators, [X for X, _ in data], [y for _, y in data])
     for calibrator, (X, y), result in zip(calibrators, data, fitted, strict=True):
         _same(calibrator.fit(X, y), result)

@@ -161,8 +161,8 @@ def test_truncated_and_foreign_artifacts(cli, fitted, tmp_path):
     _assert_one_line_error(cli("score", copy, pairs), "model.safetensors", "truncated or altered")
     shutil.copytree(fitted, tmp_path / "newer")
     head = tmp_path / "newer" / "artifact" / "artifact.json"
-    head.write_text(head.read_text().replace('"format_version": 1', '"format_version": 2', 1))
-    _assert_one_line_error(cli("score", tmp_path / "newer", pairs), "format_version 1", "got 2")
+    head.write_text(head.read_text().replace('"format_version": 2', '"format_version": 3', 1))
+    _assert_one_line_error(cli("score", tmp_path / "newer", pairs), "format_version 2", "got 3")
     _assert_one_line_error(cli("score", tmp_path / "nowhere", pairs), "artifact must be a folder")
 
 

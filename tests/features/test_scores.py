@@ -26,7 +26,8 @@ def scores() -> LinkScores:
         in_graph=torch.tensor([True, False]),
         method="by hand",
     )
-    return LinkScores(toggled, "absent", torch.tensor([1.0, 0.0]), torch.tensor([[1, 0, 0], [2, 3, 1]]))
+    structure, attributes = torch.tensor([[1, 0, 0], [2, 3, 1]]), torch.tensor([[0.5, 0.0], [0.25, -1.0]])
+    return LinkScores(toggled, "absent", torch.tensor([1.0, 0.0]), structure, attributes)
 
 
 def test_logit_absent_ignores_own_edge(scores):
@@ -62,6 +63,7 @@ def test_take_selects_links(scores):
     assert taken.to_matrix("difference").tolist() == [[1.0, -1.0, 0.0]]
     assert taken.label.tolist() == [0.0]
     assert taken.structure.tolist() == [[2, 3, 1]]
+    assert taken.attributes.tolist() == [[0.25, -1.0]]
 
 
 def test_no_labels_no_arrays(scores):

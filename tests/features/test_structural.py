@@ -26,15 +26,17 @@ def toggled(absent, present, dtype=torch.float64) -> ToggledEmbeddings:
 
 
 def test_values_by_hand():
-    features = structural_features(toggled([[3.0, 4.0]], [[6.0, 8.0]]), torch.tensor([[3, 1, 2]]))
-    expected = [7.0, log(5 + 1e-6), log(5 / (5 + 1e-6) + 1e-6), 1.0, log(4) + log(2), log(2), log(3)]
+    around = torch.tensor([[3, 1, 2]]), torch.tensor([[0.5, -0.25]])
+    features = structural_features(toggled([[3.0, 4.0]], [[6.0, 8.0]]), *around)
+    toggle = [7.0, log(5 + 1e-6), log(5 / (5 + 1e-6) + 1e-6), 1.0]
+    expected = [*toggle, log(4) + log(2), log(2), log(3), 0.5, -0.25]
     assert features.tolist() == [pytest.approx(expected, rel=1e-12, abs=1e-12)]
     assert len(expected) == len(STRUCTURAL_COLUMNS)
 
 
 def test_cosine_by_hand_and_of_zero_embeddings():
     links = toggled([[1.0, 0.0], [0.0, 0.0], [1.0, 0.0]], [[1.0, 1.0], [1.0, 1.0], [-2.0, 0.0]])
-    column = structural_features(links, torch.zeros((3, 3), dtype=torch.int64))[:, 3]
+    column = structural_features(links, torch.zeros((3, 3), dtype=torch.int64), torch.zeros(3, 2))[:, 3]
     assert column.tolist() == pytest.approx([1 / sqrt(2), 0.0, -1.0], abs=1e-12)
 
 
@@ -43,7 +45,8 @@ def test_extreme_embeddings_stay_finite_in_their_dtype(dtype):
     links = toggled(
         [[0.0, 0.0], [1e-30, 0.0], [1e18, 1e18]], [[0.0, 0.0], [1e-30, 0.0], [-1e18, 1e18]], dtype
     )
-    features = structural_features(links, torch.tensor([[0, 0, 0], [1, 0, 0], [10**6, 0, 5]]))
+    structure = torch.tensor([[0, 0, 0], [1, 0, 0], [10**6, 0, 5]])
+    features = structural_features(links, structure, torch.ones(3, 2))
     assert features.dtype == dtype
     assert torch.isfinite(features).all()
     assert features[:, 3].tolist() == pytest.approx([0.0, 1.0, 0.0], abs=1e-6)
@@ -81,4 +84,7 @@ def test_a_link_looks_the_same_with_and_without_its_edge_in_the_graph(split):
 def test_structural_features_need_the_structure():
     links = LinkScores(toggled([[1.0]], [[2.0]]))
     with pytest.raises(InputError, match="structure must be given to make structural features, got None"):
+        links.features("structural")
+    links = LinkScores(toggled([[1.0]], [[2.0]]), structure=torch.zeros((1, 3), dtype=torch.int64))
+    with pytest.raises(InputError, match="attributes must be given to make structural features, got None"):
         links.features("structural")

@@ -147,6 +147,8 @@ def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
     """
     most = check_positive_int(most, "most")
     num_nodes, num_features = x.shape
+    if not num_features:
+        return torch.zeros((num_nodes, 0))
     rows = x.detach().cpu().to(torch.promote_types(x.dtype, torch.float32)).numpy()
     count = min(
         num_nodes, max(_FEWEST_SAMPLED, min(_SAMPLED_NODES, _SAMPLED_NUMBERS // max(1, num_features)))

@@ -1,0 +1,186 @@
+"""Likeness of nodes' own features: against plain loops, and no trace of a pair's own edge."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linkcal.data import Graph, simulate_graph, split_links
+from linkcal.exceptions import InputError
+from linkcal.features import ATTRIBUTE_COLUMNS, attribute_similarity, score_links
+from linkcal.features.attributes import attribute_directions
+from linkcal.models import make_model
+
+
+def brute_force(graph: Graph, pairs) -> torch.Tensor:
+    z = attribute_directions(graph.given_features).double()
+    edges = set(map(tuple, graph.edge_index.T.tolist()))
+    rows = []
+    for u, v in pairs.T.tolist():
+        left = edges - ({(u, v)} if graph.directed else {(u, v), (v, u)})
+
+        def around(node, left=left):
+            near = {a for a, b in left if b == node} | {b for a, b in left if a == node}
+            return z[node] + sum((z[other] for other in near), torch.zeros_like(z[node]))
+
+        both = torch.stack([around(u), around(v)])
+        length = both.norm(dim=1).prod()
+        # Sums that cancel out leave rounding noise of no direction in float32.
+        together = float(both[0] @ both[1] / length) if length > 1e-4 else None
+        rows.append((float(z[u] @ z[v]), together))
+    return rows
+
+
+@st.composite
+def graphs(draw):
+    num_nodes = draw(st.integers(2, 12))
+    num_edges = draw(st.integers(0, 30))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 1000)))
+    edges = torch.randint(num_nodes, (2, num_edges), generator=generator)
+    x = torch.randn(num_nodes, draw(st.integers(1, 6)), generator=generator)
+    return Graph.from_edges(edges, num_nodes, x=x, directed=draw(st.booleans()))
+
+
+@given(graphs())
+def test_equals_plain_loops(graph):
+    every = torch.cartesian_prod(torch.arange(graph.num_nodes), torch.arange(graph.num_nodes)).T
+    pairs = every[:, every[0] != every[1]]
+    found = attribute_similarity(graph, pairs)
+    for row, (own, together) in zip(found.tolist(), brute_force(graph, pairs), strict=True):
+        assert row[0] == pytest.approx(own, abs=1e-5)
+        assert together is None or row[1] == pytest.approx(together, abs=1e-3)
+
+
+def test_a_path_by_hand():
+    # Three nodes in a row, one feature, standardised to -s, -s, 2s: directions -1, -1, 1.
+    x = torch.tensor([[0.0], [0.0], [3.0]])
+    graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 3, x=x)
+    pairs = torch.tensor([[0, 0, 1], [1, 2, 2]])
+    # (0, 1): alone -1 against -1 + 1. (0, 2): -2 against 0. (1, 2): -2 against 1.
+    assert attribute_similarity(graph, pairs).tolist() == [[1.0, 0.0], [-1.0, 0.0], [-1.0, -1.0]]
+
+
+def test_the_reverse_edge_is_another_pair():
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    both = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), 3, x=x, directed=True)
+    one = Graph.from_edges(torch.tensor([[1], [0]]), 3, x=x, directed=True)
+    none = Graph.from_edges(torch.empty((2, 0), dtype=torch.int64), 3, x=x, directed=True)
+    pair = torch.tensor([[0], [1]])
+    assert torch.equal(attribute_similarity(both, pair), attribute_similarity(one, pair))
+    forward = Graph.from_edges(pair, 3, x=x, directed=True)
+    assert torch.equal(attribute_similarity(forward, pair), attribute_similarity(none, pair))
+
+
+@pytest.fixture(scope="module")
+def split():
+    return split_links(simulate_graph(120, num_edges=400, num_features=200, seed=0), seed=0)
+
+
+def test_own_edges_block_size_and_order_change_nothing(split, monkeypatch):
+    graph = split.graph
+    pairs = graph.pairs[:, :50]
+    found = attribute_similarity(graph, pairs)
+    assert torch.equal(found, attribute_similarity(graph, pairs.flip(0)))
+    monkeypatch.setattr("linkcal.features.attributes._BLOCK", 7 * 128)
+    assert torch.equal(found[::3], attribute_similarity(graph, pairs[:, ::3]))
+    for column in (0, 7):
+        edges = graph.edge_index
+        same = (edges == pairs[:, [column]]).all(0) | (edges == pairs[:, [column]].flip(0)).all(0)
+        without = Graph(edges[:, ~same], graph.num_nodes, x=graph.x)
+        unknown = attribute_similarity(without, pairs[:, [column]])
+        assert found[[column]].numpy() == pytest.approx(unknown.numpy(), abs=1e-5)
+
+
+def test_links_are_more_alike_than_non_links():
+    split = split_links(simulate_graph(1000, num_features=200, seed=0), seed=0)
+    found = attribute_similarity(split.graph, split.val.edge_label_index)
+    links, others = (found[split.val.edge_label == label].mean(0) for label in (1, 0))
+    assert bool((links > others + 0.2).all())
+    assert len(ATTRIBUTE_COLUMNS) == found.size(1)
+
+
+def test_without_given_features_both_are_zero(split):
+    pairs = torch.tensor([[0, 1], [1, 2]])
+    plain = Graph.from_edges(pairs, 3)
+    built = Graph(plain.edge_index, 3, x=torch.randn(3, 2), features_from_edges=True)
+    constant = Graph.from_edges(pairs, 3, x=torch.ones(3, 2))
+    empty = Graph.from_edges(pairs, 3, x=torch.ones(3, 0))
+    for graph in (plain, built, constant, empty):
+        assert attribute_similarity(graph, pairs).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize(("name", "options"), [("peg", {}), ("seal", {"feature_channels": 16})])
+def test_what_a_model_makes_of_the_features_does_not_count(split, name, options):
+    model = make_model(name, 200, seed=0, **options).eval()
+    prepared = model.prepare(split.graph)
+    assert prepared.x is not split.graph.x
+    scores = score_links(model, prepared, split.val)
+    assert torch.equal(scores.attributes, attribute_similarity(split.graph, split.val.edge_label_index))
+
+
+def test_features_changed_in_place_are_read_anew():
+    x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    graph = Graph.from_edges(torch.tensor([[0], [2]]), 4, x=x)
+    pair = torch.tensor([[0], [1]])
+    before = attribute_similarity(graph, pair)[0, 0].item()
+    x[1] = x[2]
+    assert attribute_similarity(graph, pair)[0, 0].item() == pytest.approx(-1.0) != pytest.approx(before)
+
+
+def test_pairs_are_checked(split):
+    with pytest.raises(InputError, match="edge_label_index"):
+        attribute_similarity(split.graph, torch.tensor([[0], [120]]))
+    with pytest.raises(InputError, match="two different nodes"):
+        attribute_similarity(split.graph, torch.tensor([[3], [3]]))
+
+
+def _topics(num_nodes=600, words=200):
+    """Nodes of four topics: each word is five times as common in one of them."""
+    generator = torch.Generator().manual_seed(1)
+    topic = torch.arange(num_nodes) % 4
+    rate = torch.where(topic[:, None] == torch.arange(words) % 4, 0.25, 0.05)
+    return topic, torch.bernoulli(rate, generator=generator)
+
+
+def test_directions_are_those_of_the_topics():
+    topic, x = _topics()
+    z = attribute_directions(x)
+    assert z.size(1) == 4  # three stand out, and four are kept at least
+    assert z.norm(dim=1).numpy() == pytest.approx(1.0, abs=1e-6)
+    likeness = z @ z.T
+    same = topic[:, None] == topic
+    assert likeness[same].mean() > 0.5 > 0.0 > likeness[~same].mean()
+
+
+def test_units_of_features_do_not_matter():
+    _, x = _topics()
+    unit = torch.logspace(-15, 15, x.size(1))
+    likeness, scaled = (z @ z.T for z in (attribute_directions(x), attribute_directions(x * unit - unit)))
+    assert scaled.numpy() == pytest.approx(likeness.numpy(), abs=1e-3)
+
+
+def test_unrelated_features_are_all_kept_up_to_the_most():
+    # All points of a cube's corners: no direction stands out.
+    corners = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 6)
+    assert attribute_directions(corners).shape == (64, 6)
+    assert attribute_directions(corners, most=5).shape == (64, 5)
+    with pytest.raises(InputError, match="most must be a whole number >= 1, got 0"):
+        attribute_directions(corners, most=0)
+
+
+def test_a_sample_of_the_nodes_finds_the_same_directions(monkeypatch):
+    _, x = _topics(3000)
+    z = attribute_directions(x)
+    monkeypatch.setattr("linkcal.features.attributes._SAMPLED_NODES", 1500)
+    sampled = attribute_directions(x)
+    assert torch.equal(sampled, attribute_directions(x))
+    both = (likeness @ likeness.T for likeness in (z, sampled))
+    assert torch.corrcoef(torch.stack([part.flatten() for part in both]))[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_dtypes(dtype):
+    _, x = _topics(50, 20)
+    assert attribute_directions(x.to(dtype)).numpy() == pytest.approx(
+        attribute_directions(x).numpy(), abs=1e-6
+    )
