@@ -162,7 +162,8 @@ def _gain_means(rows: pd.DataFrame) -> str:
     head = ["non-links", "features", "NLL falls by", "cells", "sure", "surely worse", "Wilcoxon p"]
     note = (
         "`logit`: the logit alone; `toggle`: and what the own edge does; `structure`: the logit, degrees and "
-        "common neighbours; `all`: everything. Sure: the 95 % interval over the cell's test links leaves out "
+        "common neighbours; `attributes`: the logit and the likeness of the nodes' own features (the Bitcoin "
+        "graphs have none); `all`: everything. Sure: the 95 % interval over the cell's test links leaves out "
         "zero. Wilcoxon over divisions."
     )
     return f"{note}\n\n{table(head, lines, 2)}"
@@ -175,7 +176,7 @@ def _ablation(rows: pd.DataFrame, kind: str) -> str:
         index=_CELL, columns="calibrator", values="nll", sort=False
     )
     gains = here[here["table"] == "gain"]
-    pairs = ("logit > toggle", "logit > structure", "structure > all")
+    pairs = ("logit > toggle", "logit > structure", "logit > attributes", "structure+attributes > all")
     lines = []
     means = nll.groupby(["dataset", "model"], sort=False).mean().reset_index()
     for row in means.to_dict(orient="records"):

@@ -48,10 +48,19 @@ Rows = list[dict[str, Any]]
 OURS, STACKED = "in-n-out-plus", "in-n-out-plus stacked"
 
 #: Feature sets of the ablation; "all" is `in-n-out-plus` itself.
-FEATURE_SETS: tuple[str, ...] = ("logit", "toggle", "structure", "all")
+FEATURE_SETS: tuple[str, ...] = (
+    "logit", "toggle", "structure", "attributes", "toggle+structure", "structure+attributes", "all",
+)  # fmt: skip
 
 #: Pairs whose difference of NLL is measured link by link.
-GAINS = (("logit", "toggle"), ("logit", "structure"), ("structure", "all"), ("toggle", "all"))
+GAINS = (
+    ("logit", "toggle"),
+    ("logit", "structure"),
+    ("logit", "attributes"),
+    ("structure", "toggle+structure"),
+    ("structure+attributes", "all"),
+    ("toggle+structure", "all"),
+)
 
 #: Non-links per link of the transfer table, beside 1.
 RARE = 10

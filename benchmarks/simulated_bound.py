@@ -103,16 +103,18 @@ def _errors(graph: Graph, model: GraphModel, split: LinkSplit, seed: int) -> dic
     rng = np.random.default_rng(seed)
     pairs, truth = _population(graph, split, LIMITLESS + MEASURED, rng)
     X = score_links(model, split.graph, pairs).to_matrix("structural")
-    X_val, y_val = score_links(model, split.graph, split.val).to_arrays("structural")
+    (X_val, y_val), (X_train, y_train) = (
+        score_links(model, split.graph, part).to_arrays("structural") for part in (split.val, split.train)
+    )
     many, asked = slice(0, LIMITLESS), slice(LIMITLESS, None)
     label = (rng.random(LIMITLESS) < truth[many]).astype(int)
 
     def error(predicted: FloatArray) -> float:
         return float(np.abs(predicted - truth[asked]).mean())
 
-    def calibrated(features: str, X_fit: FloatArray, y: NDArray[np.int64]) -> float:
+    def calibrated(features: str, X_fit: FloatArray, y: NDArray[np.int64], **base: FloatArray) -> float:
         calibrator = StructuralCalibrator(features=features)
-        return error(calibrator.fit(X_fit, y).predict_proba(X[asked])[:, 1])
+        return error(calibrator.fit(X_fit, y, **base).predict_proba(X[asked])[:, 1])
 
     def isotonic(X_fit: FloatArray, y: NDArray[np.int64]) -> float:
         return error(Isotonic().fit(X_fit[:, :1], y).predict_proba(X[asked, :1])[:, 1])
@@ -129,11 +131,15 @@ def _errors(graph: Graph, model: GraphModel, split: LinkSplit, seed: int) -> dic
     return {
         BASE: isotonic(X_val, y_val),
         "in-n-out-plus, validation links": calibrated("all", X_val, y_val),
-        "in-n-out-plus without toggling, validation links": calibrated("structure", X_val, y_val),
+        "in-n-out-plus stacked on training links": calibrated(
+            "all", X_val, y_val, X_base=X_train, y_base=y_train
+        ),
+        "in-n-out-plus without toggling": calibrated("structure+attributes", X_val, y_val),
+        "in-n-out-plus without likeness of features": calibrated("toggle+structure", X_val, y_val),
         "isotonic, unlimited data": isotonic(X[many], label),
         "in-n-out-plus, unlimited data": calibrated("all", X[many], label),
-        "bound for the eight columns": bound(X),
-        "bound for the eight columns and whether the true blocks agree": bound(np.hstack([X, same])),
+        "bound for the ten columns": bound(X),
+        "bound for the ten columns and whether the true blocks agree": bound(np.hstack([X, same])),
     }
 
 

@@ -31,6 +31,8 @@ ABLATION: dict[str, str] = {
     "logit": "logit",
     "+ toggle": "toggle",
     "+ degrees and common neighbours": "structure",
+    "+ likeness of features": "attributes",
+    "all but toggle": "structure+attributes",
     "all": "all",
 }
 
@@ -163,7 +165,8 @@ def _ablation_note(rows: pd.DataFrame) -> str:
     for first, second in (
         ("logit", "+ toggle"),
         ("logit", "+ degrees and common neighbours"),
-        ("+ degrees and common neighbours", "all"),
+        ("logit", "+ likeness of features"),
+        ("all but toggle", "all"),
     ):
         gain = nll[first] - nll[second]
         error = gain.std(ddof=1) / np.sqrt(len(gain))
@@ -181,7 +184,7 @@ def _by_cell(main_rows: pd.DataFrame, ablation_rows: pd.DataFrame) -> str:
     parts = ablation_rows.pivot_table(index=keys, columns="calibrator", values="nll")[list(ABLATION)]
     lines = [
         "| data set | model | best other | " + " | ".join(ABLATION) + " |",
-        "| --- | --- |" + " ---: |" * 5,
+        "| --- | --- |" + " ---: |" * (1 + len(ABLATION)),
     ]
     for row in parts.reset_index().to_dict(orient="records"):
         dataset, model = row["dataset"], row["model"]
