@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -112,7 +113,7 @@ def _errors(graph: Graph, model: GraphModel, split: LinkSplit, seed: int) -> dic
     def error(predicted: FloatArray) -> float:
         return float(np.abs(predicted - truth[asked]).mean())
 
-    def calibrated(features: str, X_fit: FloatArray, y: NDArray[np.int64], **base: FloatArray) -> float:
+    def calibrated(features: str, X_fit: FloatArray, y: NDArray[np.int64], **base: Any) -> float:
         calibrator = StructuralCalibrator(features=features)
         return error(calibrator.fit(X_fit, y, **base).predict_proba(X[asked])[:, 1])
 

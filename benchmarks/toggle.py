@@ -41,6 +41,8 @@ THREADS, HIDDEN, OUT, LAYERS = 2, 32, 16, 2
 SAMPLES = {"cora": (200, 400, 10_000), "pubmed": (60, 400, 10_000), "ogbl-ddi": (4, 8, 24)}
 SAMPLES |= {"simulated-1m": (4, 40, 10_000), "simulated-10m": (2, 20, 4_000)}
 GRAPHS = tuple(SAMPLES)
+#: Graphs whose cost per pair is compared with a smaller one's.
+BESIDE = {"simulated-10m": "simulated-1m"}
 TITLE = f"{LAYERS} layers, hidden {HIDDEN}, out {OUT}, float32, {THREADS} threads"
 MIB = 1 << 20
 
@@ -249,7 +251,27 @@ def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repea
         )  # fmt: skip
 
     work = kernel_work(graph, pairs) if used == "kernel" and model_name == "gcn" else {}
+    if name in BESIDE:
+        work |= cost_beside(BESIDE[name], model_name, graph, pairs)
     return [row(FORWARD), row("naive"), row("k_hop_subgraph"), row("khop"), row(used, **work)]
+
+
+def cost_beside(small_name: str, model_name: str, graph: Graph, pairs: torch.Tensor) -> dict[str, float]:
+    """Microseconds a pair on `graph` and on a smaller graph, measured by turns: medians of three.
+
+    A comparison of runs minutes apart would be one of the machine's pace at two times.
+    """
+    small = load(small_name, None)
+    cases = {"large": (graph, pairs), "small": (small, all_pairs(small))}
+    models = {name: build_model(model_name, part) for name, (part, _) in cases.items()}
+    cost: dict[str, list[float]] = {name: [] for name in cases}
+    with torch.no_grad():
+        stream(models["small"], *cases["small"])  # the large graph has warmed up
+        for _ in range(3):
+            for name, case in cases.items():
+                seconds = timed(partial(stream, models[name], *case))
+                cost[name].append(1e6 * seconds / case[1].size(1))
+    return {f"{name}_us_per_pair": median(spent) for name, spent in cost.items()}
 
 
 def parser() -> argparse.ArgumentParser:
