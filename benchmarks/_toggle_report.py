@@ -84,8 +84,8 @@ def render(folder: Path, title: str) -> str:
         "",
         f"Written by `make bench-toggle`. All edges and as many non-edges; {title}. ~ marks times "
         "extrapolated from a sample of pairs; what naive and khop do once per graph is timed apart and "
-        "counted once. Medians; all methods take turns, and so do the two simulated graphs where their cost per "
-        "pair is compared.",
+        "counted once. Medians; all methods take turns, and so do the two simulated graphs where their cost "
+        "per pair is compared.",
         *("", *_methods(results)),
         *("", "What the kernel does, and how fast (GCN):", "", *_work(results)),
         *("", "Targets of the kernel (GCN), and of the fallback:", "", *_targets(results)),
