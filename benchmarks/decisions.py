@@ -27,11 +27,11 @@ from linkcal.calibrators.intervals import asked_scores, ranking_scores
 from linkcal.data import LinkPairs, simulate_graph, split_links
 from linkcal.evidence import Evidence
 from linkcal.exceptions import InputError
-from linkcal.features import LinkScorer
+from linkcal.features import STRUCTURAL_COLUMNS, LinkScorer
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
 
 FloatArray = NDArray[np.float64]
-KINDS = {"none": 0, "structural": 7}
+KINDS = {"none": 0, "structural": len(STRUCTURAL_COLUMNS)}
 
 
 class World:
