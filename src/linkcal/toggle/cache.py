@@ -65,7 +65,7 @@ class LayerCache:
 
     def slim(self) -> LayerCache:
         """Copy without the large arrays, for a kernel that has packed them."""
-        nothing = self.pre.new_empty(0)
+        nothing = self.pre.new_empty(0, self.pre.size(1))
         return replace(self, message=nothing, aggregate=nothing, root=None, pre=nothing)
 
     def factor_between(self, source: Tensor, target: Tensor) -> Tensor | None:

@@ -16,7 +16,7 @@ from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.kernel import base_sums, toggle_pairs
 from linkcal.toggle.kernel_arrays import AGGREGATE, BASE, GCN, MARKS, MEAN, MESSAGE, SUM, Kernel, Pairs
-from linkcal.toggle.memory import at_hand, empty_array, empty_rows
+from linkcal.toggle.memory import at_hand, empty_array
 from linkcal.toggle.packing import PackedSteps, after_shift, as_array
 from linkcal.toggle.pair_rows import arc_change
 from linkcal.toggle.plan_kernel import both_directions, sort_pairs, without_base
@@ -55,15 +55,20 @@ class CompiledToggle:
 
     Parameters
     ----------
-    caches : sequence of one or two LayerCache
+    caches : list of one or two LayerCache
+        Taken over: left without their large arrays.
     graph : ToggleGraph
     insert_weight : float
         Weight of inserted edges.
     """
 
-    def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
-        self.caches, self.graph, self.insert_weight = list(caches), graph, insert_weight
+    def __init__(self, caches: list[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
+        self.caches, self.graph, self.insert_weight = caches, graph, insert_weight
         first = caches[0]
+        if len(caches) == 2:
+            # Of a second layer no sum is read. What is freed before the record is made need not be taken
+            # anew from the system, which costs more than all that is done with it.
+            caches[1] = caches[1].slim()
         self.weighted = (
             not graph.undirected
             or graph.arc_weights() is not None
@@ -77,7 +82,7 @@ class CompiledToggle:
         self.changes = (-1.0, 1.0 if first.layer.kind == "mean" else insert_weight, 0.0)
         self.has_base = np.zeros((3, graph.num_nodes), dtype=np.bool_)
         # The large arrays are in the kernel's record by now.
-        self.caches = [cache.slim() for cache in caches]
+        caches[0] = first.slim()
         self.marks = np.full((max(1, torch.get_num_threads()), MARKS), -1, dtype=np.int32)
 
     def _kernel(self) -> Kernel:
@@ -105,7 +110,8 @@ class CompiledToggle:
         if not moving:
             seen = first.layer.update(first.pre)
         else:
-            seen = empty_rows(first.pre.size(0), first.pre.size(1), first.pre)
+            # In place where a second layer has read `pre` already; that of a last one may be the output itself.
+            seen = first.pre if depth == 2 else torch.empty_like(first.pre)
             torch.addcmul(head.shift, first.pre, head.scale, out=seen)
         widths = [first.pre.size(1), seen.size(1), last.layer.update(last.pre[:0]).size(1)]
         widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
