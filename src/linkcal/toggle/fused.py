@@ -11,11 +11,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linkcal._threads import numba_threads
-from linkcal.toggle.algebra import Elementwise, Layer, Step, receiver_factor, sender_factor
+from linkcal.toggle.algebra import Elementwise, Layer, Step, sender_factor
 from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.kernel import base_sums, toggle_pairs
-from linkcal.toggle.kernel_arrays import AGGREGATE, BASE, GCN, MARKS, MEAN, MESSAGE, SUM, Kernel, Pairs
+from linkcal.toggle.kernel_arrays import (
+    AGGREGATE,
+    BASE,
+    GCN,
+    MARKS,
+    MEAN,
+    MESSAGE,
+    SUM,
+    Kernel,
+    Pairs,
+    facts_type,
+)
 from linkcal.toggle.memory import at_hand, empty_array
 from linkcal.toggle.packing import PackedSteps, after_shift, as_array
 from linkcal.toggle.pair_rows import arc_change
@@ -110,31 +121,23 @@ class CompiledToggle:
         if not moving:
             seen = first.layer.update(first.pre)
         else:
-            # In place where a second layer has read `pre` already; that of a last one may be the output itself.
+            # In place where a second layer has read `pre` already; that of a last one may be the output.
             seen = first.pre if depth == 2 else torch.empty_like(first.pre)
             torch.addcmul(head.shift, first.pre, head.scale, out=seen)
         widths = [first.pre.size(1), seen.size(1), last.layer.update(last.pre[:0]).size(1)]
         widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
         number = first.pre.numpy().dtype.type
+        starts, nodes, arrive, leave = self._rows()
+        self.lengths = np.diff(starts).astype(np.int32)
         return Kernel(
             _KINDS[kind],
             depth,
             self.weighted,
-            *self._rows(),
-            degree=at_hand(as_array(first.degree)),
-            factors=at_hand(
-                as_array(
-                    torch.stack(
-                        [
-                            receiver_factor(kind, first.degree, seen.dtype),
-                            sender_factor(kind, first.degree, seen.dtype),
-                            first.looped(),
-                            last.looped(),
-                        ],
-                        dim=1,
-                    )
-                )
-            ),
+            facts=self._facts(starts),
+            nodes=nodes,
+            arrive=arrive,
+            leave=leave,
+            send=at_hand(as_array(sender_factor(kind, first.degree, seen.dtype))),
             seen=as_array(seen),
             seen_slope=number(head.slope if moving else 1.0),
             record=self._record(head.scale, max(widths[:2])),
@@ -165,13 +168,22 @@ class CompiledToggle:
             torch.mul(first.root, scale, out=record[:, -1, :width])
         return empty
 
+    def _facts(self, starts: Array) -> Array:
+        """What a pair reads of its nodes beside their records, see :func:`.facts_type`."""
+        first, dtype = self.caches[0], self.caches[0].pre.dtype
+        facts = empty_array((self.graph.num_nodes,), facts_type(first.pre.numpy().dtype))
+        facts["start"], facts["length"], facts["degree"] = starts[:-1], self.lengths, first.degree.numpy()
+        facts["send"] = sender_factor(first.layer.kind, first.degree, dtype).numpy()
+        facts["loop_1"], facts["loop_2"] = first.looped().numpy(), self.caches[-1].looped().numpy()
+        return facts
+
     def _rows(self) -> tuple[Array, Array, Array, Array]:
         """Rows of neighbours and, with weights, what arrives from (layer 2) and leaves to (layer 1) each."""
         graph, dtype = self.graph, self.caches[0].pre.numpy().dtype
         indptr, senders = graph.indptr.numpy(), graph.senders.numpy()
         if not self.weighted:
             nothing = np.empty(0, dtype)
-            return at_hand(indptr), senders.astype(np.int32), nothing, nothing
+            return indptr, senders.astype(np.int32), nothing, nothing
         starts, nodes, arriving, leaving = both_directions(indptr, senders)
         arrive, leave = (
             weight[place].astype(dtype)
@@ -190,7 +202,7 @@ class CompiledToggle:
         """Write the last layer's output after the toggle to `out` [2 L, d]: first nodes, then second ones."""
         nodes = pairs.to(torch.int32).numpy()
         inserted = insert.numpy()
-        order, ends, swapped, cuts = sort_pairs(nodes, self.kernel.indptr, self.marks.shape[0])
+        order, ends, swapped, cuts = sort_pairs(nodes, self.lengths, self.marks.shape[0])
         base = np.empty((2, 0), dtype=np.int8)
         weights = np.empty((0, 5, 2))
         if self.weighted:
