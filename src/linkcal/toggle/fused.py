@@ -128,7 +128,7 @@ class CompiledToggle:
         widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
         number = first.pre.numpy().dtype.type
         starts, nodes, arrive, leave = self._rows()
-        self.lengths = np.diff(starts).astype(np.int32)
+        self.lengths = np.diff(starts).astype(np.int32)  # [N]
         return Kernel(
             _KINDS[kind],
             depth,
@@ -260,7 +260,7 @@ class CompiledToggle:
             return
         if self.kernel.kind != GCN:
             base = np.zeros_like(base)  # nothing moves, so there is one for all changes
-        for index, change in enumerate(self.changes):
+        for index, change in enumerate(self.changes if self.weighted else self.changes[:2]):
             asked = without_base(nodes, base, self.has_base, index)
             if asked.size:
                 base_sums(self.kernel, asked, index, change)

@@ -50,14 +50,12 @@ def facts_type(number: np.dtype[Any]) -> np.dtype[Any]:
 
     Together and in a part of one cache line, since apart each would be fetched from memory by itself.
     """
-    fields = [("start", np.int64), ("degree", np.float64), ("send", number), ("loop_1", number)]
-    fields += [("loop_2", number), ("length", np.int32)]
-    size = sum(np.dtype(kind).itemsize for _, kind in fields)
-    names, kinds = zip(*fields, strict=True)
-    offsets = np.cumsum([0, *(np.dtype(kind).itemsize for kind in kinds)])[:-1].tolist()
-    return np.dtype(
-        {"names": names, "formats": kinds, "offsets": offsets, "itemsize": 1 << (size - 1).bit_length()}
-    )
+    layout: Any = {
+        "names": ["start", "degree", "send", "loop_1", "loop_2", "length"],
+        "formats": [np.int64, np.float64, number, number, number, np.int32],
+        "itemsize": 32 if number.itemsize == 4 else 64,
+    }
+    return np.dtype(layout)
 
 
 class Kernel(NamedTuple):
