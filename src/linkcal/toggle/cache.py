@@ -156,8 +156,7 @@ def _layer_cache(
     arc_factor, loop_factor = _arc_factors(layer, graph, positions)
     aggregate = sum_over_senders(graph, sent, arc_factor)
     looped = self_loop if loop_factor is None else self_loop * loop_factor
-    # In place, and where `sent` was: a new matrix for each operation costs more than the operation where there
-    # are many nodes.
+    # In place, and where `sent` was: with many nodes a new matrix costs more than the operation.
     pre = sent if sent is not message else empty_rows(message.size(0), message.size(1), message)
     torch.mul(sent, looped[:, None], out=pre)
     pre += aggregate

@@ -55,7 +55,8 @@ def facts_type(number: np.dtype[Any]) -> np.dtype[Any]:
         "formats": [np.int64, np.float64, number, number, number, np.int32],
         "itemsize": 32 if number.itemsize == 4 else 64,
     }
-    return np.dtype(layout)
+    kind: np.dtype[Any] = np.dtype(layout)
+    return kind
 
 
 class Kernel(NamedTuple):
