@@ -109,7 +109,7 @@ def test_pairs_sorted_by_longer_row(case, seed, parts):
     graph = ToggleGraph.from_edge_index(case.edge_index, case.num_nodes, undirected=case.undirected)
     shuffled = torch.randperm(case.pairs.size(1), generator=torch.Generator().manual_seed(seed))
     pairs, length = case.pairs[:, shuffled].int().numpy(), graph.indptr.diff().tolist()
-    order, ends, swapped, cuts = sort_pairs(pairs, graph.indptr.numpy(), parts)
+    order, ends, swapped, cuts = sort_pairs(pairs, graph.indptr.diff().int().numpy(), parts)
     assert sorted(order.tolist()) == list(range(pairs.shape[1]))
     assert ends[0].tolist() == sorted(ends[0])
     for pair, long, short, second in zip(order, *ends, swapped, strict=True):

@@ -65,7 +65,7 @@ class LayerCache:
 
     def slim(self) -> LayerCache:
         """Copy without the large arrays, for a kernel that has packed them."""
-        nothing = self.pre.new_empty(0)
+        nothing = self.pre.new_empty(0, self.pre.size(1))
         return replace(self, message=nothing, aggregate=nothing, root=None, pre=nothing)
 
     def factor_between(self, source: Tensor, target: Tensor) -> Tensor | None:
@@ -133,7 +133,10 @@ def forward_with_cache(
         message = None if sent is None or layer.conv is None else sent.get(layer.conv)
         if message is None:
             message = layer.message(h)
-        cache = _layer_cache(layer, graph, message, None if layer.root is None else layer.root(h), positions)
+        root = None if layer.root is None else layer.root(h)
+        h = features[:0]  # what is freed here is taken again at once
+        cache = _layer_cache(layer, graph, message, root, positions)
+        del message, root
         caches.append(cache)
         h = layer.update(cache.pre)
     return h, caches
@@ -153,8 +156,8 @@ def _layer_cache(
     arc_factor, loop_factor = _arc_factors(layer, graph, positions)
     aggregate = sum_over_senders(graph, sent, arc_factor)
     looped = self_loop if loop_factor is None else self_loop * loop_factor
-    # In place: a new matrix for each operation costs more than the operation where there are many nodes.
-    pre = empty_rows(message.size(0), message.size(1), message)
+    # In place, and where `sent` was: with many nodes a new matrix costs more than the operation.
+    pre = sent if sent is not message else empty_rows(message.size(0), message.size(1), message)
     torch.mul(sent, looped[:, None], out=pre)
     pre += aggregate
     pre *= receiver_factor(layer.kind, degree, message.dtype)[:, None]

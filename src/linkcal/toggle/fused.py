@@ -11,12 +11,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linkcal._threads import numba_threads
-from linkcal.toggle.algebra import Elementwise, Layer, Step, receiver_factor, sender_factor
+from linkcal.toggle.algebra import Elementwise, Layer, Step, sender_factor
 from linkcal.toggle.cache import LayerCache
 from linkcal.toggle.graph import ToggleGraph
 from linkcal.toggle.kernel import base_sums, toggle_pairs
-from linkcal.toggle.kernel_arrays import AGGREGATE, BASE, GCN, MARKS, MEAN, MESSAGE, SUM, Kernel, Pairs
-from linkcal.toggle.memory import at_hand, empty_array, empty_rows
+from linkcal.toggle.kernel_arrays import (
+    AGGREGATE,
+    BASE,
+    GCN,
+    MARKS,
+    MEAN,
+    MESSAGE,
+    SUM,
+    Kernel,
+    Pairs,
+    facts_type,
+)
+from linkcal.toggle.memory import at_hand, empty_array
 from linkcal.toggle.packing import PackedSteps, after_shift, as_array
 from linkcal.toggle.pair_rows import arc_change
 from linkcal.toggle.plan_kernel import both_directions, sort_pairs, without_base
@@ -55,15 +66,20 @@ class CompiledToggle:
 
     Parameters
     ----------
-    caches : sequence of one or two LayerCache
+    caches : list of one or two LayerCache
+        Taken over: left without their large arrays.
     graph : ToggleGraph
     insert_weight : float
         Weight of inserted edges.
     """
 
-    def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
-        self.caches, self.graph, self.insert_weight = list(caches), graph, insert_weight
+    def __init__(self, caches: list[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
+        self.caches, self.graph, self.insert_weight = caches, graph, insert_weight
         first = caches[0]
+        if len(caches) == 2:
+            # Of a second layer no sum is read. What is freed before the record is made need not be taken
+            # anew from the system, which costs more than all that is done with it.
+            caches[1] = caches[1].slim()
         self.weighted = (
             not graph.undirected
             or graph.arc_weights() is not None
@@ -77,7 +93,7 @@ class CompiledToggle:
         self.changes = (-1.0, 1.0 if first.layer.kind == "mean" else insert_weight, 0.0)
         self.has_base = np.zeros((3, graph.num_nodes), dtype=np.bool_)
         # The large arrays are in the kernel's record by now.
-        self.caches = [cache.slim() for cache in caches]
+        caches[0] = first.slim()
         self.marks = np.full((max(1, torch.get_num_threads()), MARKS), -1, dtype=np.int32)
 
     def _kernel(self) -> Kernel:
@@ -105,30 +121,23 @@ class CompiledToggle:
         if not moving:
             seen = first.layer.update(first.pre)
         else:
-            seen = empty_rows(first.pre.size(0), first.pre.size(1), first.pre)
+            # In place where a second layer has read `pre` already; that of a last one may be the output.
+            seen = first.pre if depth == 2 else torch.empty_like(first.pre)
             torch.addcmul(head.shift, first.pre, head.scale, out=seen)
         widths = [first.pre.size(1), seen.size(1), last.layer.update(last.pre[:0]).size(1)]
         widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
         number = first.pre.numpy().dtype.type
+        starts, nodes, arrive, leave = self._rows()
+        self.lengths = np.diff(starts).astype(np.int32)  # [N]
         return Kernel(
             _KINDS[kind],
             depth,
             self.weighted,
-            *self._rows(),
-            degree=at_hand(as_array(first.degree)),
-            factors=at_hand(
-                as_array(
-                    torch.stack(
-                        [
-                            receiver_factor(kind, first.degree, seen.dtype),
-                            sender_factor(kind, first.degree, seen.dtype),
-                            first.looped(),
-                            last.looped(),
-                        ],
-                        dim=1,
-                    )
-                )
-            ),
+            facts=self._facts(starts),
+            nodes=nodes,
+            arrive=arrive,
+            leave=leave,
+            send=at_hand(as_array(sender_factor(kind, first.degree, seen.dtype))),
             seen=as_array(seen),
             seen_slope=number(head.slope if moving else 1.0),
             record=self._record(head.scale, max(widths[:2])),
@@ -159,13 +168,22 @@ class CompiledToggle:
             torch.mul(first.root, scale, out=record[:, -1, :width])
         return empty
 
+    def _facts(self, starts: Array) -> Array:
+        """What a pair reads of its nodes beside their records, see :func:`.facts_type`."""
+        first, dtype = self.caches[0], self.caches[0].pre.dtype
+        facts = empty_array((self.graph.num_nodes,), facts_type(first.pre.numpy().dtype))
+        facts["start"], facts["length"], facts["degree"] = starts[:-1], self.lengths, first.degree.numpy()
+        facts["send"] = sender_factor(first.layer.kind, first.degree, dtype).numpy()
+        facts["loop_1"], facts["loop_2"] = first.looped().numpy(), self.caches[-1].looped().numpy()
+        return facts
+
     def _rows(self) -> tuple[Array, Array, Array, Array]:
         """Rows of neighbours and, with weights, what arrives from (layer 2) and leaves to (layer 1) each."""
         graph, dtype = self.graph, self.caches[0].pre.numpy().dtype
         indptr, senders = graph.indptr.numpy(), graph.senders.numpy()
         if not self.weighted:
             nothing = np.empty(0, dtype)
-            return at_hand(indptr), senders.astype(np.int32), nothing, nothing
+            return indptr, senders.astype(np.int32), nothing, nothing
         starts, nodes, arriving, leaving = both_directions(indptr, senders)
         arrive, leave = (
             weight[place].astype(dtype)
@@ -184,7 +202,7 @@ class CompiledToggle:
         """Write the last layer's output after the toggle to `out` [2 L, d]: first nodes, then second ones."""
         nodes = pairs.to(torch.int32).numpy()
         inserted = insert.numpy()
-        order, ends, swapped, cuts = sort_pairs(nodes, self.kernel.indptr, self.marks.shape[0])
+        order, ends, swapped, cuts = sort_pairs(nodes, self.lengths, self.marks.shape[0])
         base = np.empty((2, 0), dtype=np.int8)
         weights = np.empty((0, 5, 2))
         if self.weighted:
@@ -242,7 +260,7 @@ class CompiledToggle:
             return
         if self.kernel.kind != GCN:
             base = np.zeros_like(base)  # nothing moves, so there is one for all changes
-        for index, change in enumerate(self.changes):
+        for index, change in enumerate(self.changes if self.weighted else self.changes[:2]):
             asked = without_base(nodes, base, self.has_base, index)
             if asked.size:
                 base_sums(self.kernel, asked, index, change)

@@ -27,21 +27,18 @@ from numba import njit, prange
 
 from linkcal.data.neighbours import place_in_row
 from linkcal.toggle.dense_kernel import FAST, apply_matrix, apply_steps, leaky
-from linkcal.toggle.factor_kernel import receive, send
+from linkcal.toggle.factor_kernel import receive
+from linkcal.toggle.factor_kernel import send as send_factor
 from linkcal.toggle.kernel_arrays import (
     AGGREGATE,
     BASE,
     DEGREE,
     GCN,
     HIDDEN,
-    LOOP_1,
-    LOOP_2,
     MESSAGE,
     NOW_1,
     NOW_2,
     NUM_ROWS,
-    RECEIVE,
-    SEND,
     SPARE,
     SUMS,
     WAS_1,
@@ -58,15 +55,16 @@ Array = Any  # numpy arrays; those of floats have one dtype, on which Numba spec
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
 def _base(
-    t: int, moved: Any, weighted: bool, indptr: Array, nodes: Array, arrive: Array, leave: Array,
-    factors: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
+    t: int, moved: Any, weighted: bool, facts: Array, nodes: Array, arrive: Array, leave: Array,
+    send: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
 ) -> None:  # fmt: skip
     """``sum_w c_tw b_w act(seen_w + a_w l_wt moved m_t)`` into a row of `rows`."""
     for c in range(channels):
         rows[row, c] = 0.0
-    for position in range(indptr[t], indptr[t + 1]):
+    for position in range(facts[t].start, facts[t].start + facts[t].length):
         w = nodes[position]
-        move, coefficient = factors[w, RECEIVE] * moved, factors[w, SEND]
+        # For gcn a(d) = b(d), and for the others nothing moves.
+        move, coefficient = send[w] * moved, send[w]
         if weighted:
             move *= leave[position]
             coefficient *= arrive[position]
@@ -77,15 +75,15 @@ def _base(
 @njit(parallel=True, cache=True, fastmath=FAST)
 def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     """Base sums of the nodes `chosen` whose degree moves by `change`, into row `index` of their records."""
-    (kind, _, weighted, indptr, nodes, arrive, leave, degree, factors, seen, slope, record, _, _, _,
+    (kind, _, weighted, facts, nodes, arrive, leave, send, seen, slope, record, _, _, _,
      width, _, _, _, _, _, _) = kernel  # fmt: skip
     channels = width[1]
     for item in prange(chosen.size):
         t = chosen[item]
-        look_ahead_to_base(item, chosen, index, indptr, nodes, degree, factors, seen, record)
-        moved = seen.dtype.type(send(kind, degree[t] + change)) - factors[t, SEND]
+        look_ahead_to_base(item, chosen, index, facts, nodes, send, seen, record)
+        moved = seen.dtype.type(send_factor(kind, facts[t].degree + change)) - facts[t].send
         sums = np.empty((1, channels), seen.dtype)
-        _base(t, moved, weighted, indptr, nodes, arrive, leave, factors, seen, slope, record, channels,
+        _base(t, moved, weighted, facts, nodes, arrive, leave, send, seen, slope, record, channels,
               sums, 0)  # fmt: skip
         for c in range(channels):
             record[t, BASE + index, c] = sums[0, c]
@@ -110,8 +108,8 @@ def _own_hidden(
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
 def _common_neighbours(
-    long: int, short: int, moved_long: Any, moved_short: Any, weighted: bool, indptr: Array, nodes: Array,
-    arrive: Array, leave: Array, factors: Array, marks: Array, seen: Array, slope: Any,
+    long: int, short: int, moved_long: Any, moved_short: Any, weighted: bool, facts: Array, nodes: Array,
+    arrive: Array, leave: Array, send: Array, marks: Array, seen: Array, slope: Any,
     record: Array, channels: int, rows: Array,
 ) -> None:  # fmt: skip
     """Correct both sums for the neighbours of `short` that neighbour `long` too.
@@ -119,8 +117,8 @@ def _common_neighbours(
     ``marks[w % marks.size]`` is a position in the row of `long` if that row holds w or a node that shares
     w's place, else in a row that was marked before.
     """
-    start, stop = indptr[long], indptr[long + 1]
-    for position in range(indptr[short], indptr[short + 1]):
+    start, stop = facts[long].start, facts[long].start + facts[long].length
+    for position in range(facts[short].start, facts[short].start + facts[short].length):
         w = nodes[position]
         mark = np.int64(marks[w & (marks.size - 1)])
         if start <= mark < stop:
@@ -128,8 +126,8 @@ def _common_neighbours(
                 mark = place_in_row(nodes, start, stop, w)
                 if mark < 0:
                     continue
-            by_long, by_short = factors[w, RECEIVE] * moved_long, factors[w, RECEIVE] * moved_short
-            to_long = to_short = factors[w, SEND]
+            by_long, by_short = send[w] * moved_long, send[w] * moved_short
+            to_long = to_short = send[w]
             if weighted:
                 by_long *= leave[mark]
                 by_short *= leave[position]
@@ -146,26 +144,26 @@ def _common_neighbours(
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
 def _start_sum(
-    t: int, base: int, moved: Any, weighted: bool, indptr: Array, nodes: Array, arrive: Array, leave: Array,
-    factors: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
+    t: int, base: int, moved: Any, weighted: bool, facts: Array, nodes: Array, arrive: Array, leave: Array,
+    send: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
 ) -> None:  # fmt: skip
     """Base sum of an endpoint into a row: the one that is kept, or worked out here where none fits."""
     if base >= 0:
         for c in range(channels):
             rows[row, c] = record[t, BASE + base, c]
     else:
-        _base(t, moved, weighted, indptr, nodes, arrive, leave, factors, seen, slope, record, channels, rows,
+        _base(t, moved, weighted, facts, nodes, arrive, leave, send, seen, slope, record, channels, rows,
               row)  # fmt: skip
 
 
 @njit(cache=True, forceinline=True, fastmath=FAST)
 def _drop_partner(
-    t: int, o: int, was_2: Any, leave_1: Any, moved: Any, factors: Array, seen: Array, slope: Any,
+    t: int, o: int, was_2: Any, leave_1: Any, moved: Any, sent: Any, seen: Array, slope: Any,
     record: Array, channels: int, rows: Array, row: int,
 ) -> None:  # fmt: skip
-    """Take the partner's term out of a base sum, which holds it as any other neighbour's."""
+    """Take the partner's term out of a base sum, which holds it as any other neighbour's; `sent` is its b."""
     if was_2 != 0.0:
-        move, coefficient = factors[o, RECEIVE] * leave_1 * moved, was_2 * factors[o, SEND]
+        move, coefficient = sent * leave_1 * moved, was_2 * sent
         for c in range(channels):
             rows[row, c] -= coefficient * leaky(seen[o, c] + move * record[t, MESSAGE, c], slope)
 
@@ -186,7 +184,7 @@ def _second_layer(result: int, hidden: int, matrices: Array, root: bool, start: 
 @njit(cache=True, fastmath=FAST)
 def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -> None:
     """The pairs of one thread; see :func:`toggle_pairs`. The suffixes are those of `long` and `short`."""
-    (kind, depth, weighted, indptr, nodes, arrive, leave, degree, factors, seen, seen_slope,
+    (kind, depth, weighted, facts, nodes, arrive, leave, send, seen, seen_slope,
      record, rooted, shift, slope, width, steps, middle, matrices, affine, root, start) = kernel  # fmt: skip
     order, ends, swapped, cuts, insert, base_of, weights = pairs
     hidden, last, number = width[1], width[2], seen.dtype.type
@@ -197,14 +195,14 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
         long, short, pair, side = ends[0, item], ends[1, item], order[item], int(swapped[item])
         inserted, other = insert[pair], 1 - side
         if kind == GCN and depth == 2 and long != marked:
-            for position in range(indptr[long], indptr[long + 1]):
+            for position in range(facts[long].start, facts[long].start + facts[long].length):
                 mark[nodes[position] & (mark.size - 1)] = position
             marked = long
         # Weights of the arcs into long and short in layers 1 and 2, before and after; degrees after.
         was1_l = was1_s = was2_l = was2_s = number(0.0 if inserted else 1.0)
         now1_l = now1_s = now2_l = now2_s = number(1.0 if inserted else 0.0)
-        degree_l = degree[long] + (1.0 if inserted else -1.0)
-        degree_s = degree[short] + (1.0 if inserted else -1.0)
+        degree_l = facts[long].degree + (1.0 if inserted else -1.0)
+        degree_s = facts[short].degree + (1.0 if inserted else -1.0)
         base_l = base_s = int(inserted) if kind == GCN else 0
         if weighted:
             was1_l, was1_s = number(weights[pair, WAS_1, side]), number(weights[pair, WAS_1, other])
@@ -215,27 +213,27 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
             base_l, base_s = base_of[side, pair], base_of[other, pair]
         a_l, a_s = number(receive(kind, degree_l)), number(receive(kind, degree_s))
         b_l, b_s = (a_l, a_s) if kind == GCN else (number(1.0), number(1.0))
-        send_l, send_s = factors[long, SEND], factors[short, SEND]
-        _own_hidden(long, short, a_l, now1_l * b_s - was1_l * send_s, factors[long, LOOP_1] * b_l, record,
+        send_l, send_s = facts[long].send, facts[short].send
+        _own_hidden(long, short, a_l, now1_l * b_s - was1_l * send_s, facts[long].loop_1 * b_l, record,
                     rooted, shift, slope, rows, HIDDEN)  # fmt: skip
-        _own_hidden(short, long, a_s, now1_s * b_l - was1_s * send_l, factors[short, LOOP_1] * b_s, record,
+        _own_hidden(short, long, a_s, now1_s * b_l - was1_s * send_l, facts[short].loop_1 * b_s, record,
                     rooted, shift, slope, rows, HIDDEN + 1)  # fmt: skip
         result = apply_steps(steps, 0, middle, matrices, affine, rows, HIDDEN, SPARE) if middle else HIDDEN
         if depth == 2:
             moved_l, moved_s = b_l - send_l, b_s - send_s
-            _start_sum(long, base_l, moved_l, weighted, indptr, nodes, arrive, leave, factors, seen,
+            _start_sum(long, base_l, moved_l, weighted, facts, nodes, arrive, leave, send, seen,
                        seen_slope, record, hidden, rows, SUMS)  # fmt: skip
-            _start_sum(short, base_s, moved_s, weighted, indptr, nodes, arrive, leave, factors, seen,
+            _start_sum(short, base_s, moved_s, weighted, facts, nodes, arrive, leave, send, seen,
                        seen_slope, record, hidden, rows, SUMS + 1)  # fmt: skip
             if kind == GCN:
-                _common_neighbours(long, short, moved_l, moved_s, weighted, indptr, nodes, arrive, leave,
-                                   factors, mark, seen, seen_slope, record, hidden, rows)  # fmt: skip
-            _drop_partner(long, short, was2_l, was1_s, moved_l, factors, seen, seen_slope, record, hidden,
+                _common_neighbours(long, short, moved_l, moved_s, weighted, facts, nodes, arrive, leave,
+                                   send, mark, seen, seen_slope, record, hidden, rows)  # fmt: skip
+            _drop_partner(long, short, was2_l, was1_s, moved_l, send_s, seen, seen_slope, record, hidden,
                           rows, SUMS)  # fmt: skip
-            _drop_partner(short, long, was2_s, was1_l, moved_s, factors, seen, seen_slope, record, hidden,
+            _drop_partner(short, long, was2_s, was1_l, moved_s, send_l, seen, seen_slope, record, hidden,
                           rows, SUMS + 1)  # fmt: skip
-            from_s, own_l = now2_l * b_s, factors[long, LOOP_2] * b_l
-            from_l, own_s = now2_s * b_l, factors[short, LOOP_2] * b_s
+            from_s, own_l = now2_l * b_s, facts[long].loop_2 * b_l
+            from_l, own_s = now2_s * b_l, facts[short].loop_2 * b_s
             for c in range(hidden):
                 h_l, h_s = rows[result, c], rows[result + 1, c]
                 rows[SUMS, c] = a_l * (rows[SUMS, c] + from_s * h_s + own_l * h_l)

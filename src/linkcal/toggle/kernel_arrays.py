@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 __all__ = [
     "AGGREGATE",
     "BASE",
     "DEGREE",
     "GCN",
     "HIDDEN",
-    "LOOP_1",
-    "LOOP_2",
     "MARKS",
     "MEAN",
     "MESSAGE",
     "NOW_1",
     "NOW_2",
     "NUM_ROWS",
-    "RECEIVE",
-    "SEND",
     "SPARE",
     "SUM",
     "SUMS",
@@ -27,6 +25,7 @@ __all__ = [
     "WAS_2",
     "Kernel",
     "Pairs",
+    "facts_type",
 ]
 
 Array = Any  # numpy arrays; those of floats have one dtype, on which Numba specialises the code
@@ -39,13 +38,25 @@ MESSAGE, AGGREGATE, BASE = 0, 1, 2
 #: Columns of a pair's weights: those of the arc into either endpoint in the two layers, before and after, and
 #: the endpoint's degree after.
 WAS_1, WAS_2, NOW_1, NOW_2, DEGREE = 0, 1, 2, 3, 4
-#: Columns of a node's factors.
-RECEIVE, SEND, LOOP_1, LOOP_2 = 0, 1, 2, 3
 #: Places of a thread's marks, a power of two. Nodes with the same last bits share one: a table with a place
 #: for each node would be read and written at random outside the nearer caches, and this one lies in them.
 MARKS = 1 << 14
 #: Rows of a thread's workspace, in twos: sums, hidden values, spare.
 SUMS, HIDDEN, SPARE, NUM_ROWS = 0, 2, 4, 6
+
+
+def facts_type(number: np.dtype[Any]) -> np.dtype[Any]:
+    """What a pair reads of a node beside its record: the bounds of its row, degree, b(d), self-loops.
+
+    Together and in a part of one cache line, since apart each would be fetched from memory by itself.
+    """
+    layout: Any = {
+        "names": ["start", "degree", "send", "loop_1", "loop_2", "length"],
+        "formats": [np.int64, np.float64, number, number, number, np.int32],
+        "itemsize": 32 if number.itemsize == 4 else 64,
+    }
+    kind: np.dtype[Any] = np.dtype(layout)
+    return kind
 
 
 class Kernel(NamedTuple):
@@ -58,12 +69,11 @@ class Kernel(NamedTuple):
     kind: int
     depth: int  # layers: 1 or 2
     weighted: bool  # False: every arc has weight 1 in both directions; `arrive`, `leave` are not read
-    indptr: Array  # int64 [N + 1]
+    facts: Array  # facts_type [N]: what a pair reads of its endpoints beside their records
     nodes: Array  # int32 [A]
     arrive: Array  # float [A]: second layer's weight of the arc from the neighbour
     leave: Array  # float [A]: first layer's weight of the arc to the neighbour
-    degree: Array  # float64 [N]
-    factors: Array  # float [N, 4]: a(d), b(d), the self-loop's weight in either layer
+    send: Array  # float [N]: b(d), read of neighbours
     seen: Array  # float [N, K]: what neighbours hold, before the activation of slope `seen_slope`
     seen_slope: Any
     record: Array  # float [N, S, K]

@@ -43,9 +43,9 @@ def _fetch_record(record: Array, t: int, row: int) -> None:
 
 
 @njit(cache=True, forceinline=True)
-def _fetch_list(t: int, indptr: Array, nodes: Array) -> None:
+def _fetch_list(t: int, facts: Array, nodes: Array) -> None:
     """Ask for the neighbours of a node; of a long list for its start, the processor guesses the rest."""
-    start, stop = indptr[t], indptr[t + 1]
+    start, stop = facts[t].start, facts[t].start + facts[t].length
     for position in range(start, min(stop, start + MOST_LISTED), CACHE_LINE // nodes.itemsize):
         prefetch(nodes, position)
     # Lists start anywhere in a line, so that the last neighbour may lie in one more.
@@ -54,33 +54,28 @@ def _fetch_list(t: int, indptr: Array, nodes: Array) -> None:
 
 @njit(cache=True, forceinline=True)
 def look_ahead_to_base(
-    item: int, chosen: Array, index: int, indptr: Array, nodes: Array, degree: Array, factors: Array,
-    seen: Array, record: Array,
+    item: int, chosen: Array, index: int, facts: Array, nodes: Array, send: Array, seen: Array, record: Array,
 ) -> None:  # fmt: skip
     """Ask for what later base sums read: what neighbours hold one node ahead, the rows before that."""
     if item + 3 < chosen.size:
         t = np.int64(chosen[item + 3])
-        prefetch(indptr, t)
-        prefetch(degree, t)
-        prefetch(factors, t * 4)
+        prefetch(facts, t)
         _fetch_record(record, t, MESSAGE)
         _fetch_record(record, t, BASE + index)
     if item + 2 < chosen.size:
-        _fetch_list(chosen[item + 2], indptr, nodes)
+        _fetch_list(chosen[item + 2], facts, nodes)
     if item + 1 < chosen.size:
         t = chosen[item + 1]
-        for position in range(indptr[t], min(indptr[t + 1], indptr[t] + MOST_AHEAD)):
+        for position in range(facts[t].start, facts[t].start + min(facts[t].length, MOST_AHEAD)):
             w = np.int64(nodes[position])
-            prefetch(factors, w * 4)
+            prefetch(send, w)
             fetch_row(seen, w)
 
 
 @njit(cache=True, forceinline=True)
-def _fetch(t: int, unread: int, indptr: Array, degree: Array, factors: Array, record: Array) -> None:
+def _fetch(t: int, unread: int, facts: Array, record: Array) -> None:
     """Ask for what a pair reads of its node t: all rows of its record but one."""
-    prefetch(indptr, t)
-    prefetch(degree, t)
-    prefetch(factors, t * 4)
+    prefetch(facts, t)
     for row in range(record.shape[1]):
         if row != unread:
             _fetch_record(record, t, row)
@@ -89,22 +84,22 @@ def _fetch(t: int, unread: int, indptr: Array, degree: Array, factors: Array, re
 @njit(cache=True, forceinline=True)
 def look_ahead(item: int, kernel: Kernel, pairs: Pairs) -> None:
     """Ask for what later pairs read: their nodes' records first, then the rows that are walked."""
-    (kind, depth, weighted, indptr, nodes, _, _, degree, factors, seen, _,
+    (kind, depth, weighted, facts, nodes, _, _, _, seen, _,
      record, _, _, _, _, _, _, _, _, _, _) = kernel  # fmt: skip
     order, ends, _, _, insert, _, _ = pairs
     near, far = item + ROWS_AHEAD, item + RECORDS_AHEAD
     if near < ends.shape[1]:
-        _fetch_list(ends[1, near], indptr, nodes)
+        _fetch_list(ends[1, near], facts, nodes)
         if ends[0, near] != ends[0, near - 1]:
-            _fetch_list(ends[0, near], indptr, nodes)
+            _fetch_list(ends[0, near], facts, nodes)
     if far < ends.shape[1]:
         inserted = insert[order[far]]
         # Of the two base sums an edge reads the first one, any other pair the second one.
         unread = BASE + 1 - int(inserted) if kind == GCN and not weighted else -1
         long, short = np.int64(ends[0, far]), np.int64(ends[1, far])
-        _fetch(short, unread, indptr, degree, factors, record)
+        _fetch(short, unread, facts, record)
         if long != ends[0, far - 1]:
-            _fetch(long, unread, indptr, degree, factors, record)
+            _fetch(long, unread, facts, record)
         if depth == 2 and (weighted or not inserted):
             fetch_row(seen, short)
             fetch_row(seen, long)

@@ -26,8 +26,8 @@ _AHEAD = 16
 
 
 @njit(cache=True)
-def sort_pairs(nodes: Array, indptr: Array, parts: int) -> tuple[Array, Array, Array, Array]:
-    """Sort pairs [2, L] by their endpoint with the longer row, by counting.
+def sort_pairs(nodes: Array, lengths: Array, parts: int) -> tuple[Array, Array, Array, Array]:
+    """Sort pairs [2, L] by their endpoint with the longer row, by counting; of `lengths` int32 [N].
 
     Returns
     -------
@@ -43,14 +43,14 @@ def sort_pairs(nodes: Array, indptr: Array, parts: int) -> tuple[Array, Array, A
     second, longer, steps = np.empty(count, np.bool_), np.empty(count, np.int32), np.empty(count, np.int64)
     for pair in range(count):
         if pair + _AHEAD < count:
-            prefetch(indptr, nodes[0, pair + _AHEAD])
-            prefetch(indptr, nodes[1, pair + _AHEAD])
+            prefetch(lengths, nodes[0, pair + _AHEAD])
+            prefetch(lengths, nodes[1, pair + _AHEAD])
         u, v = nodes[0, pair], nodes[1, pair]
-        of_u, of_v = indptr[u + 1] - indptr[u], indptr[v + 1] - indptr[v]
+        of_u, of_v = lengths[u], lengths[v]
         second[pair] = of_v > of_u
         longer[pair] = v if of_v > of_u else u
         steps[pair] = min(of_u, of_v)
-    order, swapped = _counted(longer, indptr.size - 1), np.empty(count, np.bool_)
+    order, swapped = _counted(longer, lengths.size), np.empty(count, np.bool_)
     ends = np.empty((2, count), np.int32)
     for item in range(count):
         pair = order[item]
