@@ -224,3 +224,11 @@ def test_in_inference_mode():
     with torch.inference_mode():
         graph = Graph.from_edges(pairs, 4, x=x + 0.0)
         assert torch.equal(attribute_similarity(graph, pairs), expected)
+
+
+def test_a_very_large_feature_of_a_node_beside_the_sample(monkeypatch):
+    monkeypatch.setattr("linkcal.features.attributes._SAMPLED_NODES", 1000)
+    x = torch.randn(1100, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[::2, 0] *= 1e250  # nodes of the sample and others
+    x[1::200, 1] = 1e300
+    assert attribute_directions(x).norm(dim=1).numpy() == pytest.approx(1.0, abs=1e-6)

@@ -176,7 +176,9 @@ def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
 
 def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows [n, k] of length 1, made in place; 0 for those that are average up to rounding."""
-    rows[np.linalg.norm(rows, axis=1) <= _AVERAGE * np.sqrt(rows.shape[1])] = 0.0
+    peak = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    rows[peak[:, 0] <= _AVERAGE] = 0.0
+    rows /= np.maximum(peak, _AVERAGE)  # squares of very large entries leave float64
     return np.asarray(normalize(rows, copy=False))
 
 
