@@ -354,3 +354,11 @@ def test_graphs_that_are_complete_or_empty(name, edges):
     missing = 0 if graph.num_pairs or name == "seal" else 28 - 4  # the held-out links are no answer either
     assert ranked.edge_label_index.shape == (2, missing)
     assert ranked.probability.shape == (missing,)
+
+
+def test_pairs_that_a_model_gives_no_number_are_told(split):
+    clp = CalibratedLinkPredictor(make_model("seal", split.graph.x.size(1), sort_k=10), Platt()).fit(split)
+    for weight in clp.predictor.parameters():
+        weight.data.fill_(torch.nan)
+    with pytest.raises(InputError, match="logits of the model must be finite, got"):
+        most_probable_pairs(clp, 3)

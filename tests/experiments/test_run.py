@@ -19,6 +19,7 @@ from linkcal.exceptions import (
     SymmetricDecoderWarning,
 )
 from linkcal.experiments import RunConfig, run_experiment, select_calibrator, to_json, write_outputs
+from linkcal.experiments._distinct import distinct_warnings
 from linkcal.features import calibration_links
 from linkcal.metrics import EVALUATION_KEYS
 from linkcal.wrapper import CalibratedLinkPredictor
@@ -198,3 +199,13 @@ def test_few_test_non_links_are_told_once_for_each_k_not_for_each_calibrator():
         run_experiment(RunConfig("small", "gcn", epochs=2, calibrators=FAST), graph)
     few = [str(one.message) for one in said if issubclass(one.category, FewNegativesWarning)]
     assert [text.split()[0] for text in few] == ["Hits@20", "Hits@50"]
+
+
+def test_warnings_before_an_error_are_not_lost():
+    @distinct_warnings()
+    def failing():
+        warnings.warn("what went before", UserWarning, stacklevel=1)
+        raise KeyError("x")
+
+    with pytest.warns(UserWarning, match="what went before"), pytest.raises(KeyError):
+        failing()

@@ -184,3 +184,51 @@ def test_dtypes(dtype):
     assert attribute_directions(x.to(dtype)).numpy() == pytest.approx(
         attribute_directions(x).numpy(), abs=1e-6
     )
+
+
+def test_nodes_filled_with_the_means_are_average():
+    """Means in float32 are a little off: their rounding is no direction, and finds none for the others."""
+    _, x = _topics()
+    x[300:] = x[:300].mean(0)
+    z = attribute_directions(x)
+    assert not z[300:].any()
+    alone = attribute_directions(x[:300])
+    assert (z[:300] @ z[:300].T).numpy() == pytest.approx((alone @ alone.T).numpy(), abs=1e-3)
+
+
+def test_a_neighbourhood_that_cancels_out_is_zero_with_and_without_the_own_edge():
+    # Node 0 and its neighbours 1 and 2 are of three kinds, whose directions sum to 0. Beside them it may have
+    # the own edge: what rounding leaves of the sum must not tell it apart.
+    x = torch.eye(3)[torch.arange(9) % 3]
+    for other in range(3, 9):
+        pair = torch.tensor([[0], [other]])
+        for own in (pair[:, :0], pair):
+            graph = Graph.from_edges(torch.cat([torch.tensor([[0, 0], [1, 2]]), own], dim=1), 9, x=x)
+            assert attribute_similarity(graph, pair)[0, 1] == 0.0
+
+
+def test_edges_changed_in_place_are_read_anew():
+    graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 4, x=torch.eye(4)[:, :3])
+    pair = torch.tensor([[0], [3]])
+    before = attribute_similarity(graph, pair)
+    graph.edge_index.copy_(torch.tensor([[0, 2, 2, 3], [2, 0, 3, 2]]))
+    anew = attribute_similarity(Graph(graph.edge_index.clone(), 4, x=graph.x), pair)
+    assert torch.equal(attribute_similarity(graph, pair), anew)
+    assert not torch.equal(anew, before)
+
+
+def test_in_inference_mode():
+    pairs = torch.tensor([[0, 1], [1, 2]])
+    x = torch.eye(4)[:, :3]
+    expected = attribute_similarity(Graph.from_edges(pairs, 4, x=x), pairs)
+    with torch.inference_mode():
+        graph = Graph.from_edges(pairs, 4, x=x + 0.0)
+        assert torch.equal(attribute_similarity(graph, pairs), expected)
+
+
+def test_a_very_large_feature_of_a_node_beside_the_sample(monkeypatch):
+    monkeypatch.setattr("linkcal.features.attributes._SAMPLED_NODES", 1000)
+    x = torch.randn(1100, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[::2, 0] *= 1e250  # nodes of the sample and others
+    x[1::200, 1] = 1e300
+    assert attribute_directions(x).norm(dim=1).numpy() == pytest.approx(1.0, abs=1e-6)

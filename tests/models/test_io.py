@@ -177,3 +177,15 @@ def test_weights_come_back_in_their_own_dtype(dtype, tmp_path):
     expected, got = model.state_dict(), load_model(tmp_path).state_dict()
     assert all(torch.equal(expected[key], got[key]) for key in expected)
     assert {key: value.dtype for key, value in expected.items()} == {key: v.dtype for key, v in got.items()}
+
+
+def test_each_weight_keeps_its_own_dtype(tmp_path):
+    model = make_model("gin", 4, hidden_channels=3).bfloat16()
+    for name, child in model.named_modules():
+        if name.endswith(("lin", "lins.1")):
+            child.double()
+    assert {torch.float64, torch.bfloat16} <= {value.dtype for value in model.state_dict().values()}
+    save_model(model, tmp_path)
+    expected, got = model.state_dict(), load_model(tmp_path).state_dict()
+    assert {key: value.dtype for key, value in expected.items()} == {key: v.dtype for key, v in got.items()}
+    assert all(torch.equal(expected[key], got[key]) for key in expected)

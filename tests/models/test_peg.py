@@ -184,3 +184,12 @@ def test_splitting_a_prepared_graph_is_told_to_leak():
     prepared = make_model("peg", 4, position_channels=3).prepare(full)
     with pytest.warns(EdgeFeaturesWarning, match="split first, then prepare the message graph"):
         split_links(prepared, seed=0)
+
+
+def test_features_that_are_the_given_ones_are_saved(tmp_path):
+    split = split_links(simulate_graph(60, num_edges=240, num_features=4, seed=0), seed=0)
+    split = replace(split, graph=replace(split.graph, attributes=split.graph.x))
+    CalibratedLinkPredictor(make_model("gcn", 4), Platt()).fit(split).save(tmp_path / "saved")
+    graph = CalibratedLinkPredictor.load(tmp_path / "saved").graph_
+    assert torch.equal(graph.attributes, split.graph.x)
+    assert torch.equal(graph.x, split.graph.x)

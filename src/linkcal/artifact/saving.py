@@ -84,10 +84,16 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
         }
         (folder / "model.safetensors").write_bytes(save_tensors(state))
     tensors = {"edge_index": artifact.graph.edge_index.cpu().contiguous()}
-    if artifact.graph.x is not None:
-        tensors["x"] = artifact.graph.x.cpu().contiguous()
-    if artifact.graph.attributes is not None:
-        tensors["attributes"] = artifact.graph.attributes.cpu().contiguous()
+    x, attributes = artifact.graph.x, artifact.graph.attributes
+    if x is not None:
+        tensors["x"] = x.cpu().contiguous()
+    if attributes is not None:
+        tensors["attributes"] = attributes.cpu().contiguous()
+        if (
+            x is not None
+            and tensors["x"].untyped_storage().data_ptr() == attributes.untyped_storage().data_ptr()
+        ):
+            tensors["attributes"] = tensors["attributes"].clone()  # safetensors refuses shared memory
     if artifact.held_out is not None:
         tensors["held_out"] = artifact.held_out.cpu().contiguous()
     (folder / "graph.safetensors").write_bytes(save_tensors(tensors))

@@ -25,10 +25,11 @@ def distinct_warnings() -> Iterator[None]:
     >>> [str(one.message) for one in said]
     ['fewer than 20', 'fewer than 50']
     """
-    with warnings.catch_warnings(record=True) as caught:
-        try:
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
             yield
-        finally:
-            different = {(one.category, str(one.message)): one for one in reversed(caught)}
-    for one in reversed(different.values()):
-        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    finally:  # also what was said before an error
+        different = {(one.category, str(one.message)): one for one in reversed(caught)}
+        for one in reversed(different.values()):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

@@ -25,9 +25,17 @@ __all__ = ["AttributeSimilarity", "attribute_directions", "attribute_similarity"
 #: Principal directions that are kept, at most and (of as many features) at least.
 MOST_DIRECTIONS, FEWEST_DIRECTIONS = 128, 4
 
-# Nodes that directions are found on: enough for 128 of them, and at most so many numbers, 200 MB, where there
-# are many features.
+# Nodes that directions are found on: enough for 128 of them, and at most so many numbers, 400 MB in float64
+# and as much again while they are scaled, where there are many features.
 _SAMPLED_NODES, _FEWEST_SAMPLED, _SAMPLED_NUMBERS = 20_000, 1_000, 50_000_000
+
+# Coordinates, of which noise has variance 1, below this are rounding: a node whose missing features were
+# filled with their means is average, although float32 means are a little off.
+_AVERAGE = 1e-4
+
+# Of so many unit vectors summed in float32, a sum no longer than this share of their number is what rounding
+# left of 0. Unlike 0 it would point somewhere, and elsewhere once an own edge was added and taken away.
+_CANCELLED = 1e-6
 
 # Numbers of a block of feature rows or of pairs; bounds the memory that is held for a moment.
 _BLOCK = 1 << 22
@@ -65,9 +73,10 @@ def attribute_similarity(graph: Graph, edge_label_index: Tensor) -> Tensor:
 
     Notes
     -----
-    Symmetric, and the same whether or not the pair's own edge is in the graph (up to float32 rounding): in
-    an undirected graph no endpoint is in the other's sum. In a directed graph neighbours in any direction
-    count, and an endpoint stays in the sum if the reverse edge, which is another pair, joins the two.
+    Symmetric in an undirected graph, and the same whether or not the pair's own edge is in the graph (up to
+    float32 rounding): there no endpoint is in the other's sum. In a directed graph neighbours in any
+    direction count, and an endpoint stays in the sum if the reverse edge, which is another pair, joins the
+    two; so (u, v) and (v, u) differ where just one of them is an edge.
 
     Examples
     --------
@@ -84,7 +93,7 @@ class AttributeSimilarity:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._parts: tuple[Tensor, Tensor] | None = None
+        self._parts: tuple[Tensor, Tensor, Tensor] | None = None
         if graph.given_features is not None:
             self._parts = _nodes_and_sums(graph)
 
@@ -118,8 +127,8 @@ def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
     Returns
     -------
     Tensor [N, k], float32, on the CPU
-        Rows of length 1, or 0 where a node is average in every direction. The same `x` gives the same
-        numbers.
+        Rows of length 1, or 0 where a node is average in every direction (up to rounding). The same `x`
+        gives the same numbers.
 
     Raises
     ------
@@ -161,8 +170,16 @@ def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
     size = max(1, _BLOCK // max(1, num_features))
     for start in range(0, num_nodes if axes.size else 0, size):
         # The length of a row before it is turned does not matter to its direction.
-        out[start : start + size] = normalize(scaling.transform(_float64(rows[start : start + size])) @ axes)
+        out[start : start + size] = _unit_rows(scaling.transform(_float64(rows[start : start + size])) @ axes)
     return torch.from_numpy(out)
+
+
+def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows [n, k] of length 1, made in place; 0 for those that are average up to rounding."""
+    peak = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    rows[peak[:, 0] <= _AVERAGE] = 0.0
+    rows /= np.maximum(peak, _AVERAGE)  # squares of very large entries leave float64
+    return np.asarray(normalize(rows, copy=False))
 
 
 def _float64(rows: NDArray[np.generic]) -> NDArray[np.float64]:
@@ -179,7 +196,8 @@ def _principal_axes(rows: NDArray[np.float64], most: int) -> tuple[Pipeline, NDA
     rank = min(most, varying, len(rows))
     # One thread: sums cut in other places would differ in their last bits.
     with blas_threads(1):
-        lengthened = normalize(scaling.transform(rows)) * np.sqrt(varying)  # mean square 1, as before
+        lengthened = _unit_rows(scaling.transform(rows))
+        lengthened *= np.sqrt(varying)  # mean square 1, as before
         _, strength, axes = randomized_svd(lengthened, rank, random_state=0)
     standing_out = _standing_out(strength**2 / len(rows), varying, len(rows))
     kept = max(standing_out, FEWEST_DIRECTIONS) if standing_out else rank
@@ -198,29 +216,40 @@ def _standing_out(variance: NDArray[np.float64], num_features: int, num_rows: in
 
 
 # Scorers of one graph come and go (one for each part of a split), and its directions take a second to find.
-_KNOWN: WeakKeyDictionary[Graph, tuple[int, Tensor, Tensor]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Graph, tuple[tuple[int, int], tuple[Tensor, Tensor, Tensor]]] = WeakKeyDictionary()
 
 
-def _nodes_and_sums(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Directions z [N, k] of a graph's features, and their sums over each node and its neighbours [N, k]."""
+def _nodes_and_sums(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
+    """Directions z [N, k] of nodes, their sums over each and its neighbours [N, k], noise of the sums [N]."""
     x = graph.given_features
     assert x is not None  # the caller has looked
+    if x.is_inference() or graph.edge_index.is_inference():  # such tensors do not tell whether they changed
+        return _made(graph, x)
+    version = x._version, graph.edge_index._version
     known = _KNOWN.get(graph)
-    if known is None or known[0] != x._version:
-        z = attribute_directions(x)
-        starts, neighbours = neighbour_lists(graph)
-        one = np.ones(len(neighbours), dtype=np.float32)
-        adjacency = csr_matrix((one, neighbours, starts), shape=(graph.num_nodes, graph.num_nodes))
-        known = x._version, z, z + torch.from_numpy(adjacency @ z.numpy())
+    if known is None or known[0] != version:
+        known = version, _made(graph, x)
         _KNOWN[graph] = known
-    return known[1:]
+    return known[1]
 
 
-def _cosines(z: Tensor, sums: Tensor, pairs: Tensor, own_edge: Tensor) -> Tensor:
+def _made(graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    z = attribute_directions(x)
+    starts, neighbours = neighbour_lists(graph)
+    one = np.ones(len(neighbours), dtype=np.float32)
+    adjacency = csr_matrix((one, neighbours, starts), shape=(graph.num_nodes, graph.num_nodes))
+    sums = adjacency @ z.numpy()
+    sums += z.numpy()
+    noise = _CANCELLED * (1.0 + np.diff(starts))
+    return z, torch.from_numpy(sums), torch.from_numpy(noise.astype(np.float32))
+
+
+def _cosines(z: Tensor, sums: Tensor, noise: Tensor, pairs: Tensor, own_edge: Tensor) -> Tensor:
     """Both cosines [L, 2] of pairs [2, L]; `own_edge` [L] says whose endpoints are in each other's sums."""
     first, second = z[pairs[0]], z[pairs[1]]
     own = own_edge[:, None].to(z.dtype)
     around_first, around_second = sums[pairs[0]] - own * second, sums[pairs[1]] - own * first
-    length = torch.linalg.vector_norm(around_first, dim=1) * torch.linalg.vector_norm(around_second, dim=1)
-    together = (around_first * around_second).sum(dim=1) / torch.where(length > 0, length, 1.0)
+    lengths = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in (around_first, around_second)])
+    together = (around_first * around_second).sum(dim=1) / lengths.prod(dim=0)
+    together = torch.where((lengths > noise[pairs]).all(dim=0), together, 0.0)
     return torch.stack([(first * second).sum(dim=1), together], dim=1).clamp(-1.0, 1.0)

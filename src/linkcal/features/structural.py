@@ -46,7 +46,8 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
 
     Notes
     -----
-    The distance is gamma of arXiv 2403.04605. All are the same for (u, v) and (v, u).
+    The distance is gamma of arXiv 2403.04605. In an undirected graph all are the same for (u, v) and
+    (v, u).
     """
     absent, present = toggled.absent, toggled.present
     size = torch.linalg.vector_norm(absent, dim=1)

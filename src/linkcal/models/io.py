@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +121,10 @@ def load_model(folder: str | os.PathLike[str]) -> GraphModel:
         with torch_streams_forked(0, "initialisation"):
             model = MODELS[name].cls(**description["config"])
         state = safetensors.load(weights)
-        # Layers are built in float32, into which float64 weights would be rounded.
-        for dtype in {value.dtype for value in state.values() if value.dtype.is_floating_point}:
-            model.to(dtype)
+        # Layers are built in float32, into which float64 weights would be rounded; each has its own dtype.
+        for key, value in chain(model.named_parameters(), model.named_buffers()):
+            if key in state and state[key].is_floating_point():
+                value.data = value.data.to(state[key].dtype)
         model.load_state_dict(state)
     except (InputError, SafetensorError, TypeError, RuntimeError) as error:
         raise ArtifactError(

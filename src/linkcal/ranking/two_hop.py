@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from linkcal._validation import to_float64
+from linkcal._validation import check_finite, to_float64
 from linkcal.data import Graph
 from linkcal.data.negatives import in_sorted
 from linkcal.data.neighbours import neighbour_rows
@@ -50,7 +50,7 @@ def top_two_hop_pairs(
         for start in range(0, free.size, chunk_size):
             part = free[start : start + chunk_size]
             asked = torch.from_numpy(np.stack([part // graph.num_nodes, part % graph.num_nodes]))
-            best.offer(to_float64(score(asked)), part)
+            best.offer(check_finite(to_float64(score(asked)), "logits of the model"), part)
     scores, keys = best.answer()
     pairs = np.stack([keys // graph.num_nodes, keys % graph.num_nodes])
     return torch.from_numpy(pairs), torch.from_numpy(scores)
