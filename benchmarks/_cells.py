@@ -1,82 +1,62 @@
-"""Scored links of one trained predictor (a cell), kept on disk so that a benchmark can be resumed."""
+"""Scored links of one trained predictor (a cell), from the store of a sweep."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from linkcal.calibrators import CALIBRATORS, Calibrator
-from linkcal.data import load_dataset, split_links
-from linkcal.features import FEATURE_KINDS, LinkScores, calibration_links, score_links
-from linkcal.models import NODE_EMBEDDING_CHANNELS, make_model, make_training_config, train_link_predictor
+from linkcal.experiments.cells import SweepPlan, TrainingJob
+from linkcal.experiments.graphs import load_graph
+from linkcal.experiments.store import Store
+from linkcal.experiments.training_stage import load_training, train_and_store
+from linkcal.features import LinkScores
 
-FloatArray = NDArray[np.float64]
+__all__ = ["Cell", "job_for", "load_cell", "training_of"]
 
-# Features of training links are large and only the structural ones are read.
-_KINDS = {"train_loo": ("structural",), "val": tuple(FEATURE_KINDS), "test": tuple(FEATURE_KINDS)}
+Arrays = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Arrays of one data set, model and seed, by part (``train_loo``, ``val``, ``test``) and feature kind."""
+    """Scores of one data set, model and seed by part (``train``, ``val``, ``test``), own edges absent."""
 
     dataset: str
     model: str
     seed: int
-    arrays: dict[str, NDArray[Any]]
+    scores: dict[str, LinkScores]
 
     @property
     def name(self) -> str:
         return f"{self.dataset}-{self.model}-{self.seed}"
 
-    def links(self, part: str, kind: str) -> tuple[FloatArray, NDArray[np.int64]]:
-        """X (L, 1 + k) with the logit in column 0, and y (L,)."""
-        columns = (self.arrays[f"{part}/logit"][:, None], self.arrays[f"{part}/{kind}"])
-        return np.concatenate(columns, axis=1).astype(np.float64), self.arrays[f"{part}/label"]
-
-    def links_for(self, calibrator: Calibrator | str, part: str) -> tuple[FloatArray, NDArray[np.int64]]:
+    def links_for(self, calibrator: Calibrator | str, part: str) -> Arrays:
         """X and y as a calibrator (or a registered name) wants them."""
         cls = CALIBRATORS[calibrator].cls if isinstance(calibrator, str) else type(calibrator)
-        return self.links(part, cls.link_features)
+        return self.scores[part].to_arrays(cls.link_features)
 
 
-def load_cell(dataset: str, model: str, seed: int, cache: Path) -> Cell:
-    """Read a cell from `cache`, or train and score it first."""
-    path = cache / f"{dataset}-{model}-{seed}.npz"
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        with part.open("wb") as file:
-            np.savez(file, allow_pickle=False, **_scored(dataset, model, seed))
-        part.replace(path)
-    with np.load(path) as stored:
-        return Cell(dataset, model, seed, {key: stored[key] for key in stored.files})
+def job_for(dataset: str, model: str, seed: int) -> TrainingJob:
+    """Training of a model on its default preset, as a sweep makes it."""
+    return SweepPlan([dataset], [model], [seed], [0], ["val"]).jobs()[0]
 
 
-def _scored(dataset: str, model_name: str, seed: int) -> dict[str, NDArray[Any]]:
-    split = split_links(load_dataset(dataset), seed=seed)
-    x = split.graph.x
-    model = make_model(
-        model_name,
-        NODE_EMBEDDING_CHANNELS if x is None else x.size(1),
-        num_nodes=split.graph.num_nodes if x is None else None,
-        seed=seed,
-    )
-    train_link_predictor(model, split, make_training_config(model_name), seed=seed)
-    parts = {
-        "train_loo": calibration_links(model, split, "train-loo"),
-        "val": calibration_links(model, split, "val"),
-        "test": score_links(model, split.graph, split.test),
-    }
-    return {key: value for name, scores in parts.items() for key, value in _arrays(name, scores)}
+def training_of(job: TrainingJob, store: Path) -> Path:
+    """Folder of a training in the store of a sweep, which is trained there if it is missing."""
+    place = Store(store)
+    if not place.has_training(job):
+        with place.locked(job, wait=True):
+            resources: dict[str, Any] = {"engine": "local", "jobs": 1, "threads": 1}
+            train_and_store(place, job, partial(load_graph, job.config), resources=resources)
+    return place.training_folder(job)
 
 
-def _arrays(part: str, scores: LinkScores) -> list[tuple[str, NDArray[Any]]]:
-    label = torch.zeros(len(scores)) if scores.label is None else scores.label
-    out = [(f"{part}/logit", scores.logit.numpy()), (f"{part}/label", label.numpy().astype(np.int64))]
-    return out + [(f"{part}/{kind}", scores.features(kind).numpy()) for kind in _KINDS[part]]
+def load_cell(dataset: str, model: str, seed: int, store: Path) -> Cell:
+    """The cell from the store of a sweep."""
+    folder = training_of(job_for(dataset, model, seed), store)
+    return Cell(dataset, model, seed, load_training(folder).scores)

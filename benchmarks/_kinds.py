@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from _cells import job_for, training_of
 from numpy.typing import NDArray
 
 from linkcal.data import NEGATIVE_KINDS, LinkSplit
-from linkcal.experiments.cells import SweepPlan, TrainingJob
+from linkcal.experiments.cells import TrainingJob
 from linkcal.experiments.graphs import load_graph, split_graph
 from linkcal.experiments.score_files import load_scores, save_scores
-from linkcal.experiments.store import Store
-from linkcal.experiments.training_stage import train_and_store
 from linkcal.features import LinkScores, score_links
 from linkcal.models import load_model
 
@@ -48,11 +45,6 @@ class KindCell:
         return self.scores(kind, part).to_arrays(features)
 
 
-def job_for(dataset: str, model: str, seed: int) -> TrainingJob:
-    """Training of a model on its default preset, as a sweep makes it."""
-    return SweepPlan([dataset], [model], [seed], [0], ["val"]).jobs()[0]
-
-
 def load_kind_cell(dataset: str, model: str, seed: int, store: Path, trainings: Path) -> KindCell:
     """The cell in ``STORE/links``; trained and scored first where that has not been done.
 
@@ -60,12 +52,8 @@ def load_kind_cell(dataset: str, model: str, seed: int, store: Path, trainings: 
     """
     folder = store / "links" / f"{dataset}-{model}-{seed}"
     if not all((folder / f"{kind}-{part}.npz").is_file() for kind in NEGATIVE_KINDS for part in PARTS):
-        job, place = job_for(dataset, model, seed), Store(trainings)
-        if not place.has_training(job):
-            with place.locked(job, wait=True):
-                resources: dict[str, Any] = {"engine": "local", "jobs": 1, "threads": 1}
-                train_and_store(place, job, partial(load_graph, job.config), resources=resources)
-        _score(job, place.training_folder(job), folder)
+        job = job_for(dataset, model, seed)
+        _score(job, training_of(job, trainings), folder)
     return KindCell(dataset, model, seed, folder)
 
 

@@ -1,10 +1,10 @@
 """How much `in-n-out-plus` gains over the other calibrators, and where the gain comes from.
 
-    python benchmarks/structural.py --cache CELLS --seeds 2 --out benchmarks/results/structural.md
+    python benchmarks/structural.py --store STORE --seeds 3 --out benchmarks/results/structural.md
 
 Every cell is one data set, model and seed with uniform negatives, one for each link. Calibrators are fitted
-on the validation links and measured once on the test links; no setting is chosen here. Scored links stay in
-`--cache`, so that an interrupted run goes on where it stopped. LINKCAL_DATA_ROOT names the raw data sets.
+on the validation links and measured once on the test links; no setting is chosen here. STORE is that of a
+sweep: trainings that it lacks are added to it. LINKCAL_DATA_ROOT names the raw data sets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ABLATION: dict[str, str] = {
 def main() -> None:
     options = parser().parse_args()
     cells = [
-        load_cell(dataset, model, seed, options.cache)
+        load_cell(dataset, model, seed, options.store)
         for dataset in options.datasets
         for model in options.models
         for seed in range(options.seeds)
@@ -200,7 +200,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--datasets", nargs="+", default=["cora", "citeseer", "bitcoin-alpha"])
     command.add_argument("--models", nargs="+", default=["gcn", "vgae", "sage"])
     command.add_argument("--seeds", type=int, default=2)
-    command.add_argument("--cache", type=Path, required=True, help="folder for scored links")
+    command.add_argument("--store", type=Path, required=True, help="store of a sweep")
     command.add_argument("--networks", action="store_true", help="also the two slow network calibrators")
     command.add_argument("--resamples", type=int, default=0, help="draws that tell the cost of label noise")
     command.add_argument("--out", type=Path, help="Markdown file")
@@ -209,7 +209,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _command(options: argparse.Namespace) -> str:
     parts = [f"--datasets {' '.join(options.datasets)}", f"--models {' '.join(options.models)}"]
-    parts += [f"--seeds {options.seeds}", f"--resamples {options.resamples}", "--cache CELLS"]
+    parts += [f"--seeds {options.seeds}", f"--resamples {options.resamples}", "--store STORE"]
     return " ".join(parts + (["--networks"] if options.networks else []))
 
 
