@@ -155,16 +155,19 @@ def test_scale(run, load, tmp_path, monkeypatch):
 
 def test_structural(run, load, tmp_path, graph, monkeypatch):
     page = tmp_path / "structural.md"
-    monkeypatch.setattr(load("_cells"), "load_dataset", lambda _name: graph)
-    words = ("--datasets", "small", "--models", "gcn", "--seeds", 2, "--resamples", 1, "--cache", tmp_path)
-    module = run("structural", *words, "--out", page)
-    assert "| small | gcn |" in page.read_text()
+    monkeypatch.setattr(load("_cells"), "load_graph", lambda _config: graph)
+    store = ("--resamples", 1, "--store", tmp_path)
+    module = run(
+        "structural", "--datasets", "simulated", "--models", "gcn", "--seeds", 2, *store, "--out", page
+    )
+    assert "| simulated | gcn |" in page.read_text()
     assert commands_parse(page, module)
 
 
 @pytest.mark.slow
 def test_negatives(run, load, tmp_path, graph, monkeypatch):
-    monkeypatch.setattr(load("_kinds"), "load_graph", lambda _config: graph)
+    for module in ("_kinds", "_cells"):
+        monkeypatch.setattr(load(module), "load_graph", lambda _config: graph)
     words = ("--datasets", "simulated", "--models", "gcn", "--seeds", 0, 1, "--store", tmp_path, "--out")
     module = run("negatives", *words, tmp_path / "negatives")
     assert "| two-hop |" in (tmp_path / "negatives.md").read_text()
