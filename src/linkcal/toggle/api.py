@@ -74,7 +74,8 @@ def toggle_edges(
         For ``"khop"``: nodes of the subgraphs that run at once (a single pair may exceed it). By default as
         many as the graph has, or as hold twice its arcs, within 16,384 and 262,144.
     block_size : int
-        Pairs toggled at once. No result depends on it beyond the rounding of the model's own ``decode``.
+        Pairs toggled at once. No result depends on it beyond the rounding of the model's own ``decode``
+        (and, for PEG, of its function of the distances).
     out : mapping of str to array or Tensor, optional
         Arrays, memory maps or CPU tensors named ``absent`` and ``present`` [L, d], ``logit_absent`` and
         ``logit_present`` [L], ``in_graph`` [L] bool, to write into; all five. The result then holds views of

@@ -166,6 +166,9 @@ class CompiledToggle:
         torch.mul(first.aggregate, scale, out=record[:, AGGREGATE, :width])
         if first.root is not None:
             torch.mul(first.root, scale, out=record[:, -1, :width])
+        # Where the values behind the layer are wider than the layer, the kernel runs over their width: what
+        # stands there is multiplied by 0, and must be a number.
+        record[:, :, width:] = 0
         return empty
 
     def _facts(self, starts: Array) -> Array:
