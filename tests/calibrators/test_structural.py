@@ -30,7 +30,8 @@ def true_logit(X):
 
 def structural_links(n=2000, seed=0):
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 1 + len(STRUCTURAL_COLUMNS)))
+    X = np.zeros((n, 1 + len(STRUCTURAL_COLUMNS)))
+    X[:, :8] = rng.normal(size=(n, 8))  # the likeness of features stays 0, as without features
     X[:, 0] *= 4.0
     X[:, 1] = rng.standard_t(2, n)  # heavy tails, as changes of logits have
     X[:, 4] = rng.uniform(-1, 1, n)
@@ -45,7 +46,7 @@ def test_recovers_a_known_additive_map():
     blind = Isotonic().fit(X, y).predict_proba(test)[:, 1]
     error = np.abs(p - truth).mean()
     # The logit enters through asinh and the common neighbours bend at quantiles: not the very same family.
-    assert error < 0.025
+    assert error < 0.02
     assert error < 0.2 * np.abs(blind - truth).mean()
 
 

@@ -40,8 +40,6 @@ _CANCELLED = 1e-6
 # Numbers of a block of feature rows or of pairs; bounds the memory that is held for a moment.
 _BLOCK = 1 << 22
 
-Array = NDArray[np.float32]
-
 
 def attribute_similarity(graph: Graph, edge_label_index: Tensor) -> Tensor:
     """Cosines of the endpoints' own features, and of those of their neighbourhoods.
