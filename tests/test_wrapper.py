@@ -13,6 +13,7 @@ from linkcal import CalibratedLinkPredictor, InNOut, Isotonic, Platt, Structural
 from linkcal.data import LinkPairs
 from linkcal.exceptions import ArtifactError, InputError, NotFittedError, UnsupportedModelError
 from linkcal.features import calibration_links, score_links
+from linkcal.ranking import most_probable_pairs
 
 
 class UserModel(nn.Module):
@@ -54,6 +55,34 @@ def test_probability_equals_calibrator_on_scores(fitted, trained_gcn, small_spli
     assert p.shape == (pairs.size(1),)
     assert p.dtype == torch.float32
     np.testing.assert_allclose(p.numpy(), expected, rtol=1e-6)
+
+
+def test_only_what_the_calibrator_reads_is_made(trained_gcn, small_split, monkeypatch):
+    def refuse(*args):
+        raise AssertionError("nobody reads these columns")
+
+    with monkeypatch.context() as patch:
+        for part in ("PairStructure", "AttributeSimilarity"):
+            patch.setattr(f"linkcal.features.scorer.{part}", refuse)
+        clp = CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)
+        pairs = small_split.test.edge_label_index
+        p = clp.predict_proba(pairs)
+        clp.predict_interval(pairs)
+        clp.select(pairs)
+        clp.threshold_for(small_split.test, precision=0.5, confidence=0.5)
+        most_probable_pairs(clp, 5)
+        clp.refresh(small_split.test)
+        with pytest.raises(AssertionError, match="nobody reads"):
+            CalibratedLinkPredictor(trained_gcn, StructuralCalibrator()).fit(small_split)
+    scores = clp.score(pairs)
+    assert scores.to_matrix("structural").shape == (len(p), 10)
+    assert scores.to_matrix("none")[:, 0].tolist() == clp.scorer().score(pairs).logit.tolist()
+    with pytest.raises(InputError, match=r"^structure must be given"):
+        clp.scorer().score(pairs).to_matrix("structural")
+    with pytest.raises(InputError, match=r"^features must be one of"):
+        clp.scorer("all")
+    with pytest.raises(InputError, match="different nodes|itself"):
+        clp.predict_proba(torch.tensor([[1], [1]]))
 
 
 def test_forward_is_the_logit_of_the_probability(fitted, small_split):

@@ -33,7 +33,9 @@ class FitLinks(NamedTuple):
     base: LinkScores | None = None
 
 
-def score_fit_links(model: nn.Module, split: LinkSplit, fit_on: FitOn) -> FitLinks:
+def score_fit_links(
+    model: nn.Module, split: LinkSplit, fit_on: FitOn, *, features: str = "structural"
+) -> FitLinks:
     """Score all links that a fit reads; test links are not among them.
 
     Parameters
@@ -42,6 +44,8 @@ def score_fit_links(model: nn.Module, split: LinkSplit, fit_on: FitOn) -> FitLin
     split : LinkSplit
     fit_on : {"val", "stacked", "train-loo", "train"}
         See :func:`linkcal.features.calibration_links`.
+    features : {"structural", "none", "embedding", "difference"}, default="structural"
+        What the fit will ask of the scores; see :func:`linkcal.features.score_links`.
 
     Returns
     -------
@@ -50,12 +54,12 @@ def score_fit_links(model: nn.Module, split: LinkSplit, fit_on: FitOn) -> FitLin
     Raises
     ------
     InputError
-        If `fit_on` is unknown.
+        If `fit_on` or `features` is unknown.
     """
-    scores = calibration_links(model, split, fit_on)
+    scores = calibration_links(model, split, fit_on, features=features)
     on_val = calibration_part(fit_on) == "val"
-    validation = None if on_val else score_links(model, split.graph, split.val)
-    base = calibration_links(model, split, "train-loo") if fit_on == "stacked" else None
+    validation = None if on_val else score_links(model, split.graph, split.val, features=features)
+    base = calibration_links(model, split, "train-loo", features=features) if fit_on == "stacked" else None
     return FitLinks(scores, validation, base)
 
 

@@ -105,18 +105,36 @@ class ScoringMethods:
     held_out_: Tensor | None
     info_: dict[str, Any]
 
-    def scorer(self) -> LinkScorer:
+    def scorer(self, features: str | None = None) -> LinkScorer:
         """Scorer of the message graph, which it encodes once; for pairs that come in chunks.
 
         The model must not change while it is used.
+
+        Parameters
+        ----------
+        features : {"none", "embedding", "difference", "structural"}, optional
+            Link features that will be asked of the scores; others may not be made. By default those of the
+            fitted calibrator, which is what probabilities, intervals and selections need.
+
+        Returns
+        -------
+        linkcal.features.LinkScorer
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        InputError
+            If `features` is unknown.
         """
         self._require_fitted()
-        return LinkScorer(self.predictor, self.graph_)
+        kind = self.calibrator_.link_features if features is None else features
+        return LinkScorer(self.predictor, self.graph_, features=kind)
 
     def score(self, edge_label_index: Tensor) -> LinkScores:
-        """Uncalibrated logits and toggled embeddings of pairs [2, L] on the message graph."""
+        """Logits, toggled embeddings and all link features of pairs [2, L] on the message graph."""
         self._require_fitted()
-        return self.scorer().score(self._placed(edge_label_index))
+        return self.scorer("structural").score(self._placed(edge_label_index))
 
     def known_edges(self, edge_label_index: Tensor) -> Tensor:
         """Whether each pair [2, L] is an edge of the message graph or one that was held out, [L], bool."""

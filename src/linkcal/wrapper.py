@@ -145,7 +145,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         # Before anything is fitted, so that a bad rate leaves the predictor as it was.
         rate = None if base_rate is None else resolved_base_rate(base_rate, split.graph, split.negatives)
         split = _beside(self.predictor, split)
-        links = score_fit_links(self.predictor, split, fit_on)
+        links = score_fit_links(self.predictor, split, fit_on, features=self.calibrator.link_features)
         self.calibrator_, scores = fit_calibrator(self.calibrator, *links), links.scores
         self.graph_ = split.graph
         self.node_ids_ = None
@@ -165,7 +165,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
 
     def forward(self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None) -> Tensor:
         """Calibrated logits [L] of pairs [2, L], float64; `base_rate` as in :meth:`predict_proba`."""
-        return self.logit_of(self.score(edge_label_index), base_rate=base_rate)
+        return self.logit_of(self.scorer().score(self._placed(edge_label_index)), base_rate=base_rate)
 
     def predict_proba(
         self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None, batch_size: int = 1 << 18

@@ -4,39 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from linkcal._validation import check_choice, check_edge_index, to_float64
-from linkcal.data import Graph, LinkPairs, LinkSplit
+from linkcal._validation import check_choice, to_float64
 from linkcal.exceptions import InputError
-from linkcal.features.attributes import AttributeSimilarity
 from linkcal.features.structural import structural_features
-from linkcal.features.structure import PairStructure
 from linkcal.toggle import ToggledEmbeddings
-from linkcal.toggle.api import BLOCK_SIZE, toggle_engine, toggle_in_blocks
-from linkcal.toggle.engine import ToggleEngine
-from linkcal.toggle.pairwise import PairwiseToggle
 
-__all__ = [
-    "FEATURE_KINDS",
-    "FIT_ON",
-    "FitOn",
-    "LinkScorer",
-    "LinkScores",
-    "OwnEdge",
-    "calibration_links",
-    "calibration_part",
-    "score_links",
-]
-
-#: Links that a calibrator is fitted on, and the state of their own edge; see :func:`calibration_links`.
-FitOn = Literal["val", "stacked", "train-loo", "train"]
-FIT_ON: tuple[str, ...] = get_args(FitOn)
+__all__ = ["FEATURE_KINDS", "LinkScores", "OwnEdge"]
 
 #: State of a pair's own edge when its logit is taken: ``"absent"`` removes it first (leave-one-out for
 #: edges of the graph), ``"as-given"`` leaves the graph as it is.
@@ -58,11 +38,12 @@ class LinkScores:
         Degrees and common neighbours, see :func:`linkcal.features.pair_structure`.
     attributes : Tensor [L, 2], float32, optional
         Likeness of the endpoints' features, see :func:`linkcal.features.attribute_similarity`.
-        :func:`score_links` fills both.
+        :func:`score_links` fills both unless told that nobody will read them.
 
     Examples
     --------
     >>> from linkcal.data import simulate_graph
+    >>> from linkcal.features import score_links
     >>> from linkcal.models import make_model
     >>> graph = simulate_graph(50, num_edges=100, num_features=5, seed=0)
     >>> scores = score_links(make_model("gcn", 5, out_channels=4), graph, graph.pairs[:, :10])
@@ -139,161 +120,3 @@ FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
     # What the own edge does, and how alike the ends are: linkcal.features.STRUCTURAL_COLUMNS.
     "structural": _structural,
 }
-
-
-def score_links(
-    model: nn.Module,
-    graph: Graph,
-    pairs: LinkPairs | Tensor,
-    *,
-    own_edge: OwnEdge = "absent",
-    **toggle_options: Any,
-) -> LinkScores:
-    """Score links on `graph` and record their toggled embeddings and their place in the graph.
-
-    Runs in evaluation mode without gradients and restores the model's mode.
-
-    Parameters
-    ----------
-    model : nn.Module
-        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
-    graph : Graph
-        The message graph.
-    pairs : LinkPairs or Tensor [2, L]
-    own_edge : {"absent", "as-given"}
-    **toggle_options
-        Passed to :func:`linkcal.toggle_edges` (`method`, `decode_returns`, ...).
-
-    Returns
-    -------
-    LinkScores
-
-    Examples
-    --------
-    >>> from linkcal.data import simulate_graph, split_links
-    >>> from linkcal.models import make_model
-    >>> split = split_links(simulate_graph(100, num_edges=300, num_features=5, seed=0), seed=0)
-    >>> scores = score_links(make_model("gcn", 5), split.graph, split.val)
-    >>> X, y = scores.to_arrays()
-    >>> X.shape == (len(split.val), 1), y.tolist() == split.val.edge_label.tolist()
-    (True, True)
-    """
-    return LinkScorer(model, graph, **toggle_options).score(pairs, own_edge=own_edge)
-
-
-class LinkScorer:
-    """Scores links of one model on one graph, call after call; the graph is encoded once.
-
-    For pairs that come in chunks. Neither the model nor the graph may change between the calls.
-
-    Parameters
-    ----------
-    model : nn.Module
-        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
-    graph : Graph
-        The message graph.
-    **toggle_options
-        As in :func:`score_links`.
-
-    Examples
-    --------
-    >>> from linkcal.data import simulate_graph
-    >>> from linkcal.models import make_model
-    >>> graph = simulate_graph(50, num_edges=100, num_features=5, seed=0)
-    >>> scorer = LinkScorer(make_model("gcn", 5), graph)
-    >>> [len(scorer.score(graph.pairs[:, rows])) for rows in (slice(0, 10), slice(10, 13))]
-    [10, 3]
-    """
-
-    def __init__(self, model: nn.Module, graph: Graph, **toggle_options: Any) -> None:
-        self._model, self._graph = model, graph
-        self._in_blocks = {
-            "block_size": toggle_options.pop("block_size", BLOCK_SIZE),
-            "out": toggle_options.pop("out", None),
-        }
-        self._options = toggle_options
-        self._engine: ToggleEngine | PairwiseToggle | None = None
-        self._around: tuple[PairStructure, AttributeSimilarity] | None = None
-
-    def score(self, pairs: LinkPairs | Tensor, *, own_edge: OwnEdge = "absent") -> LinkScores:
-        """Score links; see :func:`score_links`."""
-        check_choice(own_edge, "own_edge", ("absent", "as-given"))
-        asked, label = pairs, None
-        if isinstance(pairs, LinkPairs):
-            asked, label = pairs.edge_label_index, pairs.edge_label
-        index = check_edge_index(asked, self._graph.num_nodes, "edge_label_index")
-        if self._around is None:
-            self._around = PairStructure(self._graph), AttributeSimilarity(self._graph)
-        # They refuse a node paired with itself, so they come first.
-        structure, attributes = (part(index) for part in self._around)
-        engine = self._engine
-        if engine is None:
-            engine = toggle_engine(
-                self._model,
-                self._graph.node_input,
-                self._graph.edge_index,
-                sample=index,
-                undirected=not self._graph.directed,
-                **self._options,
-            )
-        if index.size(1):  # without pairs nothing was verified
-            self._engine = engine
-        toggled = toggle_in_blocks(engine, index, **self._in_blocks)
-        return LinkScores(toggled, own_edge, label, structure, attributes)
-
-
-def calibration_part(fit_on: str) -> Literal["val", "train"]:
-    """Part of the split that holds the calibration links of a `fit_on`.
-
-    Parameters
-    ----------
-    fit_on : {"val", "stacked", "train-loo", "train"}
-
-    Returns
-    -------
-    str
-        ``"val"`` or ``"train"``.
-
-    Raises
-    ------
-    InputError
-        If it is unknown.
-
-    Examples
-    --------
-    >>> calibration_part("stacked"), calibration_part("train-loo")
-    ('val', 'train')
-    """
-    check_choice(fit_on, "fit_on", FIT_ON)
-    return "val" if fit_on in ("val", "stacked") else "train"
-
-
-def calibration_links(
-    model: nn.Module, split: LinkSplit, fit_on: FitOn = "val", **toggle_options: Any
-) -> LinkScores:
-    """Score the links that a calibrator is to be fitted on, on the split's message graph.
-
-    Parameters
-    ----------
-    model : nn.Module
-    split : LinkSplit
-    fit_on : {"val", "stacked", "train-loo", "train"}
-        ``"val"`` and ``"stacked"``: validation links, which are no edges of the message graph (``"stacked"``
-        has base links beside them, see :func:`linkcal.fitting.score_fit_links`). ``"train-loo"``: training
-        links, each scored with its own edge removed (leave-one-out). ``"train"``: training links on the
-        graph as given, so that the model sees the edge it scores (the protocol of arXiv 2403.04605).
-    **toggle_options
-        Passed to :func:`linkcal.toggle_edges`.
-
-    Returns
-    -------
-    LinkScores
-
-    Raises
-    ------
-    InputError
-        If `fit_on` is unknown.
-    """
-    part = split.part(calibration_part(fit_on))
-    own_edge: OwnEdge = "as-given" if fit_on == "train" else "absent"
-    return score_links(model, split.graph, part, own_edge=own_edge, **toggle_options)

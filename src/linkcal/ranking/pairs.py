@@ -117,11 +117,12 @@ def most_probable_pairs(
     chunk_size = check_positive_int(chunk_size, "chunk_size")
     exclude = _known_edges(predictor, exclude)
     rate = predictor.base_rate if base_rate is None else predictor.resolve_base_rate(base_rate)
+    scorer, device = predictor.scorer(), predictor.graph_.edge_index.device
     stated = base_rate is None and "base_rate" not in predictor.info_
     ratio = float(predictor.info_["negatives_per_positive"]) if stated else (1.0 - rate) / rate
     if isinstance(predictor.predictor, PairPredictor):
         pairs, logit = top_two_hop_pairs(
-            predictor.graph_, lambda asked: predictor.score(asked).logit, k, chunk_size, exclude
+            predictor.graph_, lambda asked: scorer.score(asked.to(device)).logit, k, chunk_size, exclude
         )
         candidates = AT_DISTANCE_2
     else:
@@ -136,7 +137,7 @@ def most_probable_pairs(
             exclude=exclude,
         )
         candidates = ALL_MISSING
-    scores = _with_logit(predictor.score(pairs), logit)
+    scores = _with_logit(scorer.score(pairs.to(device)), logit)
     return RankedPairs(
         edge_label_index=pairs,
         logit=scores.logit,
