@@ -31,6 +31,11 @@ from linkcal.features import STRUCTURAL_COLUMNS, LinkScorer
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
 
 FloatArray = NDArray[np.float64]
+MEASURED: dict[str, Calibrator] = {
+    "platt": Platt(),
+    "isotonic": Isotonic(),
+    "in-n-out-plus": StructuralCalibrator(),
+}
 KINDS = {"none": 0, "structural": len(STRUCTURAL_COLUMNS)}
 
 
@@ -118,18 +123,19 @@ METHODS: dict[str, Callable[..., FloatArray]] = {
 
 
 def intervals(
-    world: World, draws: int, size: int, level: float, methods: dict[str, Callable[..., FloatArray]]
+    world: World,
+    draws: int,
+    size: int,
+    level: float,
+    methods: dict[str, Callable[..., FloatArray]],
+    calibrators: dict[str, Calibrator],
 ) -> list[str]:
     lines = [
         "| calibrator | interval | coverage of the share at the score | worst tenth of scores | "
         "coverage of the pair's own probability | mean width |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
-    for name, calibrator in {
-        "platt": Platt(),
-        "isotonic": Isotonic(),
-        "in-n-out-plus": StructuralCalibrator(),
-    }.items():
+    for name, calibrator in calibrators.items():
         X_all = world.X[calibrator.link_features]
         for method, interval in methods.items():
             rng = np.random.default_rng(1)
@@ -168,16 +174,21 @@ def predictor_of(
     return predictor
 
 
+def without_isotonic(calibrators: dict[str, Calibrator]) -> list[tuple[str, Calibrator]]:
+    """Decisions are by order, which isotonic regression takes from the logit as `platt` does."""
+    return [(name, calibrator) for name, calibrator in calibrators.items() if name != "isotonic"]
+
+
 def pairs_of(world: World, rows: NDArray[np.intp], y: FloatArray) -> LinkPairs:
     return LinkPairs(world.pairs[:, rows], torch.from_numpy(y).float())
 
 
-def selection(world: World, draws: int, size: int) -> list[str]:
+def selection(world: World, draws: int, size: int, calibrators: dict[str, Calibrator]) -> list[str]:
     lines = [
         "| calibrator | fdr | asked links / non-links | realised rate | standard error | links found |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for name, calibrator in {"platt": Platt(), "in-n-out-plus": StructuralCalibrator()}.items():
+    for name, calibrator in without_isotonic(calibrators):
         for links, others in ((200, 800), (50, 2000)):
             rng = np.random.default_rng(2)
             results: dict[float, list[tuple[float, float]]] = {0.1: [], 0.2: []}
@@ -197,12 +208,12 @@ def selection(world: World, draws: int, size: int) -> list[str]:
     return lines
 
 
-def thresholds(world: World, draws: int, size: int) -> list[str]:
+def thresholds(world: World, draws: int, size: int, calibrators: dict[str, Calibrator]) -> list[str]:
     lines = [
         "| calibrator | rule | wanted | mean realised | below the wanted in | none found in | recall |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for name, calibrator in {"platt": Platt(), "in-n-out-plus": StructuralCalibrator()}.items():
+    for name, calibrator in without_isotonic(calibrators):
         for what, wanted in (("precision", 0.7), ("precision", 0.8), ("recall", 0.8)):
             for rule in ("expected", "tested, 95 %"):
                 rng = np.random.default_rng(3)
@@ -278,6 +289,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--draws", type=int, default=200, help="of selections, thresholds and refreshes")
     command.add_argument("--interval-draws", type=int, default=30)
     command.add_argument("--methods", nargs="+", default=["windows", "bootstrap", "Venn-ABERS"])
+    command.add_argument("--calibrators", nargs="+", choices=MEASURED, default=[*MEASURED])
     command.add_argument("--parts", nargs="+", default=["intervals", "selection", "thresholds", "refreshes"])
     command.add_argument("--out", type=Path)
     return command
@@ -286,6 +298,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     options = parser().parse_args()
     world = World(options.nodes, options.seed)
+    calibrators = {name: MEASURED[name] for name in options.calibrators}
     best = np.abs(expit(0.0) - world.true) @ world.mass
     made = {
         "intervals": lambda: intervals(
@@ -294,9 +307,10 @@ def main() -> None:
             options.size,
             0.9,
             {name: METHODS[name] for name in METHODS if name.split()[0] in options.methods},
+            calibrators,
         ),
-        "selection": lambda: selection(world, options.draws, options.size),
-        "thresholds": lambda: thresholds(world, options.draws, options.size),
+        "selection": lambda: selection(world, options.draws, options.size, calibrators),
+        "thresholds": lambda: thresholds(world, options.draws, options.size, calibrators),
         "refreshes": lambda: refreshes(world, options.draws, options.size),
     }
     text = [
