@@ -144,3 +144,12 @@ def test_bad_input():
     for call in ("predict_interval", "predict_proba", "decision_function", "predict"):
         with pytest.raises(NotFittedError, match="IntervalCalibrator must be fitted first, call fit"):
             getattr(IntervalCalibrator(Platt()), call)([[0.0]])
+
+
+def test_a_refused_fit_changes_nothing():
+    X, y = overconfident()
+    fitted = IntervalCalibrator(StructuralCalibrator()).fit(X, y)
+    before = fitted.predict_interval(X[:5])
+    with pytest.raises(InputError, match="at least 2 links of each class"):
+        fitted.fit(X[:50], np.arange(50) == 0)
+    np.testing.assert_array_equal(fitted.predict_interval(X[:5]), before)

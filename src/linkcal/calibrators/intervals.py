@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 
 from linkcal._math import sigmoid
 from linkcal._validation import check_fraction
+from linkcal.calibrators._state import unchanged_if_refused
 from linkcal.calibrators.base import Calibrator
 from linkcal.calibrators.bounds import monotone_interval
 from linkcal.exceptions import InputError, NotFittedError
@@ -122,14 +123,15 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
         Raises
         ------
         InputError
-            As the calibrator, or if `calibrator` is none.
+            As the calibrator, or if `calibrator` is none. A fit that raises changes nothing.
         """
         if not isinstance(self.calibrator, Calibrator):
             raise InputError(f"calibrator must be a Calibrator, got {type(self.calibrator).__name__}")
-        self.calibrator_ = clone(self.calibrator).fit(X, y)
-        self.classes_, self.n_features_in_ = self.calibrator_.classes_, self.calibrator_.n_features_in_
-        self.score_ = ranking_scores(self.calibrator_, X, y)
-        self.label_ = np.asarray(np.asarray(y) == self.classes_[1], dtype=np.float64)
+        with unchanged_if_refused(self):
+            self.calibrator_ = clone(self.calibrator).fit(X, y)
+            self.classes_, self.n_features_in_ = self.calibrator_.classes_, self.calibrator_.n_features_in_
+            self.score_ = ranking_scores(self.calibrator_, X, y)
+            self.label_ = np.asarray(np.asarray(y) == self.classes_[1], dtype=np.float64)
         return self
 
     def predict_interval(self, X: Any, *, level: float = 0.9) -> FloatArray:
