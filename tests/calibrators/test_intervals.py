@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import expit, logit
 from scipy.stats import binomtest
 from sklearn.base import clone
@@ -144,6 +145,16 @@ def test_bad_input():
     for call in ("predict_interval", "predict_proba", "decision_function", "predict"):
         with pytest.raises(NotFittedError, match="IntervalCalibrator must be fitted first, call fit"):
             getattr(IntervalCalibrator(Platt()), call)([[0.0]])
+
+
+@pytest.mark.parametrize("calibrator", [Platt(), StructuralCalibrator()])
+def test_tensors_of_any_kind(calibrator):
+    X, y = overconfident()
+    low = torch.from_numpy(X).bfloat16()
+    plain = IntervalCalibrator(calibrator).fit(low.double().numpy(), y)
+    fitted = IntervalCalibrator(calibrator).fit(low.requires_grad_(), torch.from_numpy(y))
+    expected = plain.predict_interval(low.detach().double().numpy())
+    np.testing.assert_array_equal(fitted.predict_interval(low), expected)
 
 
 def test_a_refused_fit_changes_nothing():
