@@ -264,7 +264,9 @@ def test_base_rate_given_to_fit_is_the_default_everywhere(trained_gcn, small_spl
     torch.testing.assert_close(rare(pairs), plain(pairs, base_rate=0.05))
     torch.testing.assert_close(rare.predict_proba(pairs, base_rate=0.5), plain.predict_proba(pairs))
     assert torch.equal(rare.predict_interval(pairs), plain.predict_interval(pairs, base_rate=0.05))
-    assert rare.threshold_for(recall=0.8).base_rate == 0.05
+    for links in (None, pairs, small_split.test):
+        assert rare.threshold_for(links, recall=0.5) == plain.threshold_for(links, recall=0.5, base_rate=0.05)
+        assert rare.threshold_for(links, recall=0.5).base_rate == 0.05
     density = CalibratedLinkPredictor(trained_gcn, Histogram()).fit(small_split, base_rate="density")
     assert density.base_rate == small_split.graph.num_pairs / (300 * 299 / 2)
     assert density.info_["base_rate_origin"] == "density of the message graph"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from linkcal import CalibratedLinkPredictor, Platt
-from linkcal.data import LinkPairs
+from linkcal.data import LinkPairs, split_links
 from linkcal.exceptions import InputError, NotFittedError
 
 
@@ -57,3 +57,26 @@ def test_a_bad_base_rate_leaves_the_predictor_as_it_was(trained_gcn, small_split
     with pytest.raises(InputError, match="base_rate must be"):
         clp.fit(small_split, base_rate=base_rate)
     assert clp.base_rate == 0.1
+
+
+@pytest.mark.parametrize("bad", [{"num_null": -1}, {"fit_on": "test"}])
+def test_a_refused_fit_changes_nothing(trained_gcn, small_split, bad):
+    clp = CalibratedLinkPredictor(trained_gcn, Platt())
+    with pytest.raises(InputError):
+        clp.fit(small_split, **bad)
+    with pytest.raises(NotFittedError, match="must be fitted first"):
+        clp.select(small_split.test.edge_label_index)
+    clp.fit(small_split)
+    before = dict(vars(clp))
+    with pytest.raises(InputError):
+        clp.fit(split_links(small_split.graph, seed=3), **bad)
+    assert all(vars(clp)[name] is value for name, value in before.items())
+
+
+@pytest.mark.parametrize("name", ["base_rate", "calibration_rate"])
+def test_rates_before_fit(trained_gcn, name):
+    clp = CalibratedLinkPredictor(trained_gcn, Platt())
+    with pytest.raises(NotFittedError, match="CalibratedLinkPredictor must be fitted first, call fit"):
+        getattr(clp, name)
+    with pytest.raises(AttributeError, match="no attribute 'base'"):
+        _ = clp.base

@@ -215,6 +215,7 @@ class ScoringMethods:
     @property
     def base_rate(self) -> float:
         """Share of links for which a probability holds when a call names none."""
+        self._require_fitted()
         stated = self.info_.get("base_rate")
         return self.calibration_rate if stated is None else float(stated)
 

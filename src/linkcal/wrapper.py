@@ -95,6 +95,12 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         self.calibrator = calibrator
         self.decode_returns = decode_returns
 
+    def __getattr__(self, name: str) -> Any:
+        # A property's NotFittedError is an AttributeError, after which Python asks here.
+        if name in ("base_rate", "calibration_rate"):
+            self._require_fitted()
+        return super().__getattr__(name)
+
     @property
     def model(self) -> nn.Module:
         """The model as it was given."""
@@ -138,18 +144,17 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         ------
         InputError
             If `split` is no LinkSplit, its calibration links have only one class, or `base_rate` is not one
-            that :meth:`resolve_base_rate` takes.
+            that :meth:`resolve_base_rate` takes. A fit that raises changes nothing.
         """
         if not isinstance(split, LinkSplit):
             raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
-        # Before anything is fitted, so that a bad rate leaves the predictor as it was.
         rate = None if base_rate is None else resolved_base_rate(base_rate, split.graph, split.negatives)
         split = _beside(self.predictor, split)
+evidence = gather_evidence(split, fit_on, num_null=num_null)
         links = score_fit_links(self.predictor, split, fit_on, features=self.calibrator.link_features)
+        # Nothing of the predictor changes until all that may be refused is done.
         self.calibrator_, scores = fit_calibrator(self.calibrator, *links), links.scores
-        self.graph_ = split.graph
-        self.node_ids_ = None
-        self.evidence_ = gather_evidence(split, fit_on, num_null=num_null)
+        self.graph_, self.node_ids_, self.evidence_ = split.graph, None, evidence
         self.held_out_ = split.val.edge_label_index[:, split.val.edge_label == 1]
         positives = int(scores.label.sum()) if scores.label is not None else 0
         self.info_ = {

@@ -297,3 +297,52 @@ def test_identity_is_the_sigmoid():
 def test_unknown_options_are_refused(calibrator):
     with pytest.raises(InputError, match="must be one of"):
         calibrator.fit(*overconfident())
+
+
+@pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
+@every
+def test_a_fit_that_ends_early_changes_nothing(name, monkeypatch):
+    """Even at its very end, when labels, columns, offset and all of its own attributes are new."""
+    X, y = overconfident()
+    calibrator = fast(name).fit(X, y).refresh(X[:100], y[:100])
+    before, kept = pickle.dumps(calibrator.get_state()), calibrator.predict_proba(X)
+    last = "_take" if name in NET_NAMES else "_fit"
+    inner = getattr(type(calibrator), last)
+
+    def interrupted(self, *args):
+        inner(self, *args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(calibrator), last, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        calibrator.fit(3.0 * X[:, :3] + 1.0, 1 - y)
+    assert pickle.dumps(calibrator.get_state()) == before
+    np.testing.assert_array_equal(calibrator.predict_proba(X), kept)
+
+
+@pytest.mark.parametrize(
+    ("calibrator", "bad"),
+    [
+        (fast("in-n-out-plus"), {"features": "logit", "penalty": -1.0}),
+        (VARIANTS["in-n-out, centred"], {"hidden_channels": 0}),
+        (Histogram(), {"n_bins": 0}),
+    ],
+)
+def test_a_refused_setting_changes_nothing(calibrator, bad):
+    X, y = overconfident(k=9)
+    fitted = clone(calibrator).fit(X, y)
+    before = fitted.predict_proba(X)
+    with pytest.raises(InputError):
+        fitted.set_params(**bad).fit(X, 1 - y)
+    fitted.set_params(**calibrator.get_params())
+    np.testing.assert_array_equal(fitted.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("name", FEATURE_NAMES)
+def test_tensors_of_any_kind_can_be_fitted(name):
+    X, y = overconfident()
+    low = torch.from_numpy(X).bfloat16()
+    plain = fast(name).fit(low.double().numpy(), y)
+    tracked = low.requires_grad_()
+    fitted = fast(name).fit(tracked, torch.from_numpy(y))
+    np.testing.assert_array_equal(fitted.predict_proba(tracked), plain.predict_proba(low.double().detach()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import expit, logit
 from scipy.stats import binomtest
 from sklearn.base import clone
@@ -144,3 +145,22 @@ def test_bad_input():
     for call in ("predict_interval", "predict_proba", "decision_function", "predict"):
         with pytest.raises(NotFittedError, match="IntervalCalibrator must be fitted first, call fit"):
             getattr(IntervalCalibrator(Platt()), call)([[0.0]])
+
+
+@pytest.mark.parametrize("calibrator", [Platt(), StructuralCalibrator()])
+def test_tensors_of_any_kind(calibrator):
+    X, y = overconfident()
+    low = torch.from_numpy(X).bfloat16()
+    plain = IntervalCalibrator(calibrator).fit(low.double().numpy(), y)
+    fitted = IntervalCalibrator(calibrator).fit(low.requires_grad_(), torch.from_numpy(y))
+    expected = plain.predict_interval(low.detach().double().numpy())
+    np.testing.assert_array_equal(fitted.predict_interval(low), expected)
+
+
+def test_a_refused_fit_changes_nothing():
+    X, y = overconfident()
+    fitted = IntervalCalibrator(StructuralCalibrator()).fit(X, y)
+    before = fitted.predict_interval(X[:5])
+    with pytest.raises(InputError, match="at least 2 links of each class"):
+        fitted.fit(X[:50], np.arange(50) == 0)
+    np.testing.assert_array_equal(fitted.predict_interval(X[:5]), before)

@@ -125,3 +125,15 @@ def test_what_cannot_be_reached_is_said_in_one_line():
             expected_threshold([0.0], **wanted)
     with pytest.raises(InputError, match="decision must hold at least one pair, got none"):
         expected_threshold([], precision=0.5)
+
+
+def test_a_recall_among_probabilities_that_round_to_zero():
+    """Shares are those of exp(z): 1, 1/2, 1/4 and next to nothing of 1.75."""
+    z = np.array([-800.0, -800.0 - np.log(2), -800.0 - np.log(4), -2000.0])
+    found = expected_threshold(z, recall=0.8)
+    assert (found.logit, found.probability, found.precision) == (z[1], 0.0, 0.0)
+    assert found.recall == pytest.approx(1.5 / 1.75, abs=1e-12)
+    weighted = expected_threshold(z, recall=0.8, sample_weight=[0, 1, 0, 1])
+    assert (weighted.logit, weighted.recall) == (z[1], 1.0)
+    with pytest.raises(InputError, match="precision must be at most 0, the highest expected one"):
+        expected_threshold(z, precision=0.5)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array, csr_matrix
 
 from linkcal.data import Graph, pair_keys
 from linkcal.exceptions import InputError
@@ -113,6 +114,16 @@ def test_int32_pairs_have_the_keys_of_int64_ones():
         expected = pair_keys(pairs, 100_000, directed=directed)
         assert torch.equal(pair_keys(pairs.int(), 100_000, directed=directed), expected)
     assert pair_keys(pairs.int(), 100_000, directed=True).tolist() == [7_000_070_001, 9_999_900_000]
+
+
+@pytest.mark.parametrize(
+    "x",
+    [torch.eye(2).to_sparse(), csr_array(np.eye(2)), csr_matrix(np.eye(2))],
+    ids=["torch", "array", "matrix"],
+)
+def test_sparse_features_are_refused_with_a_way_out(x):
+    with pytest.raises(InputError, match=r"x must be dense, got \w+ in a sparse layout: convert it"):
+        Graph.from_edges(torch.tensor([[0], [1]]), 2, x=x)
 
 
 @pytest.mark.parametrize(

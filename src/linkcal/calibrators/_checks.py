@@ -32,9 +32,9 @@ def validated(
     """
     options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
     if not isinstance(y, str) or y != "no_validation":
-        options["y"] = y
+        options["y"] = _plain(y)
     try:
-        checked = validate_data(estimator, X, **options)
+        checked = validate_data(estimator, _plain(X), **options)
     except ValueError as error:
         _raise_input_error(error)
     X, y = checked if isinstance(checked, tuple) else (checked, None)
@@ -89,6 +89,11 @@ def feature_columns(features: Any, shape: tuple[int, int], kind: str) -> FloatAr
         got = "None" if features is None else str(array.shape)
         raise InputError(f"features ({kind}) must have shape {shape}, got {got}")
     return check_finite(array, "features")
+
+
+def _plain(values: Any) -> Any:
+    """Tensors as arrays, also those with gradients, in bfloat16 or on a GPU; anything else as it is."""
+    return to_numpy(values) if isinstance(values, torch.Tensor) else values
 
 
 def _raise_input_error(error: ValueError) -> NoReturn:

@@ -14,6 +14,7 @@ from linkcal.calibrators._base_rate_warning import warn_base_rate
 from linkcal.calibrators._checks import known_labels, validated
 from linkcal.calibrators._net_fit import LinkArrays, NetFit, NetJob, NetSettings, apply_net, fit_nets
 from linkcal.calibrators._said_name import said_name
+from linkcal.calibrators._state import unchanged_if_refused
 from linkcal.calibrators._temperature_net import Scaling
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.exceptions import ConvergenceWarning, InputError
@@ -123,10 +124,11 @@ class NetCalibrator(Calibrator):
         ------
         InputError
             As for the other calibrators; also if only one of `X_val` and `y_val` is given, or `y_val` holds
-            other labels than `y`.
+            other labels than `y`. A fit that raises changes nothing.
         """
-        asked = self._ask(X, y, sample_weight, X_val, y_val)
-        self._take(asked, fit_nets([asked.job])[0])
+        with unchanged_if_refused(self):
+            asked = self._ask(X, y, sample_weight, X_val, y_val)
+            self._take(asked, fit_nets([asked.job])[0])
         return self
 
     def temperature(self, X: Any) -> FloatArray:

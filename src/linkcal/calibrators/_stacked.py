@@ -7,8 +7,9 @@ from typing import Any, Self
 from sklearn.base import clone
 
 from linkcal.calibrators._checks import known_labels, validated
+from linkcal.calibrators._state import unchanged_if_refused
 from linkcal.calibrators.base import Calibrator
-from linkcal.exceptions import ArtifactError, InputError
+from linkcal.exceptions import InputError
 
 __all__ = ["Stacked"]
 
@@ -47,17 +48,13 @@ class Stacked(Calibrator):
         ------
         InputError
             As for the other calibrators; also if only one of `X_base` and `y_base` is given, or `y_base` has
-            not both labels of `y`.
+            not both labels of `y`. A fit that raises changes nothing.
         """
-        base = None
-        if X_base is not None or y_base is not None:
-            # On a clone: a fit that is refused must not leave this one half changed.
-            fresh: Self = clone(self)
-            fresh._check_fit(X, y, sample_weight)
-            base = fresh._fitted_base(X_base, y_base)
-        X, y, weight = self._check_fit(X, y, sample_weight)
-        self.base_ = base
-        self._fit(X, y, weight)
+        with unchanged_if_refused(self):
+            X, y, weight = self._check_fit(X, y, sample_weight)
+            given = X_base is not None or y_base is not None
+            self.base_ = self._fitted_base(X_base, y_base) if given else None
+            self._fit(X, y, weight)
         return self
 
     def refitted(self, X: Any, y: Any) -> Self:
@@ -75,15 +72,9 @@ class Stacked(Calibrator):
     def set_state(self, state: dict[str, Any]) -> Self:
         own = {name: value for name, value in state.items() if not str(name).startswith(_PREFIX)}
         base = {str(name).removeprefix(_PREFIX): state[name] for name in state if name not in own}
-        new = clone(self).set_state(base) if base else None
-        before = dict(self.__dict__)
-        self.base_ = new
-        try:
+        with unchanged_if_refused(self):
+            self.base_ = clone(self).set_state(base) if base else None
             return super().set_state(own)
-        except ArtifactError:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _check_together(self) -> None:
         if self.base_ is not None and self.base_.n_features_in_ != self.n_features_in_:

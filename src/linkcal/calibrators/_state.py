@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 
 from linkcal.exceptions import ArtifactError, NotFittedError
 
-__all__ = ["FittedState", "StateKind", "checked", "exported"]
+__all__ = ["FittedState", "StateKind", "checked", "exported", "unchanged_if_refused"]
 
 #: Kind of a fitted attribute: a Python type, or the number of dimensions of a float64 array.
 StateKind = type | int
@@ -85,15 +87,14 @@ class FittedState(ABC):
         if len(fitted["classes_"]) != 2:
             raise ArtifactError(f"classes_ must be a list of two labels, got {fitted['classes_']!r}")
         fitted["classes_"] = np.asarray(fitted["classes_"])
-        before = dict(self.__dict__)
-        self._forget_offset()
-        self.__dict__.update(fitted)
-        try:
-            self._check_together()
-        except (ValueError, IndexError, TypeError) as error:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise ArtifactError(f"state of {type(self).__name__} must fit together, got {error}") from error
+        with unchanged_if_refused(self):
+            self._forget_offset()
+            self.__dict__.update(fitted)
+            try:
+                self._check_together()
+            except (ValueError, IndexError, TypeError) as error:
+                name = type(self).__name__
+                raise ArtifactError(f"state of {name} must fit together, got {error}") from error
         return self
 
     def _check_together(self) -> None:
@@ -102,13 +103,24 @@ class FittedState(ABC):
         self.decision_function(np.zeros((1, self.n_features_in_)))
 
     def _require_fitted(self) -> None:
-        # Not by any attribute that ends in "_": a fit that was refused half way leaves some.
         if not all(hasattr(self, name) for name in ("n_features_in_", "classes_", *self._state)):
             raise NotFittedError(f"{type(self).__name__} must be fitted first, call fit")
 
     def _forget_offset(self) -> None:
         for name in _REFRESHED:
             self.__dict__.pop(name, None)
+
+
+@contextmanager
+def unchanged_if_refused(target: object) -> Iterator[None]:
+    """Give the object its attributes back if the block raises: what was fitted before still answers."""
+    before = dict(vars(target))
+    try:
+        yield
+    except BaseException:
+        vars(target).clear()
+        vars(target).update(before)
+        raise
 
 
 def exported(attributes: dict[str, Any], kinds: dict[str, StateKind]) -> dict[str, Any]:

@@ -21,8 +21,7 @@ from linkcal.calibrators._checks import (
     within_range,
 )
 from linkcal.calibrators._offset import fit_offset
-from linkcal.calibrators._state import FittedState, StateKind
-from linkcal.exceptions import InputError
+from linkcal.calibrators._state import FittedState, StateKind, unchanged_if_refused
 
 __all__ = ["Calibrator", "FloatArray", "LinkFeatures", "StateKind"]
 
@@ -103,9 +102,10 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
         ------
         InputError
             If X is not finite or not two-dimensional, if y does not hold exactly two classes (rows of
-            weight 0 do not count), or if the weights do not fit.
+            weight 0 do not count), or if the weights do not fit. A fit that raises changes nothing.
         """
-        self._fit(*self._check_fit(X, y, sample_weight))
+        with unchanged_if_refused(self):
+            self._fit(*self._check_fit(X, y, sample_weight))
         return self
 
     def refitted(self, X: Any, y: Any) -> Self:
@@ -172,14 +172,9 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
         X = self._check_predict(X)
         label = known_labels(y, len(X), self.classes_)
         weight = check_sample_weight(sample_weight, len(X))
-        before = self.__dict__.pop("offset_", None), self.__dict__.pop("offset_standard_error_", None)
-        try:
-            offset, error = fit_offset(self._finite_decision(X), label, weight)
-        except InputError:
-            if before[0] is not None:
-                self.offset_, self.offset_standard_error_ = before
-            raise
-        self.offset_, self.offset_standard_error_ = offset, error
+        with unchanged_if_refused(self):
+            self._forget_offset()
+            self.offset_, self.offset_standard_error_ = fit_offset(self._finite_decision(X), label, weight)
         return self
 
     def decision_function(self, X: Any) -> FloatArray:

@@ -29,7 +29,9 @@ class Histogram(Calibrator):
         fewer bins may be used).
     preserve_ranking : bool, default=False
         Whether links of the same probability keep the order of their logits: probabilities then move by
-        less than 1e-6. Without it Hits@K, which counts ties against a method, collapses.
+        less than 1e-6. Without it Hits@K, which counts ties against a method, collapses. The order shows in
+        float64: rounded to float32 most are equal again, so rank by the logits (``decision_function``, or
+        calling the predictor).
 
     Attributes
     ----------

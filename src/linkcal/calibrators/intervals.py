@@ -12,7 +12,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import Tags
 
 from linkcal._math import sigmoid
-from linkcal._validation import check_fraction
+from linkcal._validation import check_fraction, to_float64, to_numpy
+from linkcal.calibrators._state import unchanged_if_refused
 from linkcal.calibrators.base import Calibrator
 from linkcal.calibrators.bounds import monotone_interval
 from linkcal.exceptions import InputError, NotFittedError
@@ -41,7 +42,7 @@ def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
     InputError
         If folds are needed and a class has fewer than two links.
     """
-    array, label = np.asarray(X, dtype=np.float64), np.asarray(y)
+    array, label = to_float64(X), to_numpy(y)
     if calibrator.link_features == "none":
         return array[:, 0].copy()
     rarest = int(np.unique(label, return_counts=True)[1].min())
@@ -122,14 +123,15 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
         Raises
         ------
         InputError
-            As the calibrator, or if `calibrator` is none.
+            As the calibrator, or if `calibrator` is none. A fit that raises changes nothing.
         """
         if not isinstance(self.calibrator, Calibrator):
             raise InputError(f"calibrator must be a Calibrator, got {type(self.calibrator).__name__}")
-        self.calibrator_ = clone(self.calibrator).fit(X, y)
-        self.classes_, self.n_features_in_ = self.calibrator_.classes_, self.calibrator_.n_features_in_
-        self.score_ = ranking_scores(self.calibrator_, X, y)
-        self.label_ = np.asarray(np.asarray(y) == self.classes_[1], dtype=np.float64)
+        with unchanged_if_refused(self):
+            self.calibrator_ = clone(self.calibrator).fit(X, y)
+            self.classes_, self.n_features_in_ = self.calibrator_.classes_, self.calibrator_.n_features_in_
+            self.score_ = ranking_scores(self.calibrator_, X, y)
+            self.label_ = np.asarray(to_numpy(y) == self.classes_[1], dtype=np.float64)
         return self
 
     def predict_interval(self, X: Any, *, level: float = 0.9) -> FloatArray:
@@ -220,5 +222,5 @@ def calibrated_interval(
 def asked_scores(calibrator: Calibrator, X: Any) -> FloatArray:
     """Scores of asked links on the scale of :func:`ranking_scores`, (n,); no offset of ``refresh``."""
     if calibrator.link_features == "none":
-        return np.asarray(X, dtype=np.float64)[:, 0]
+        return to_float64(X)[:, 0]
     return calibrator.decision_function(X) - getattr(calibrator, "offset_", 0.0)

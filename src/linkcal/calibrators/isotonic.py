@@ -28,7 +28,8 @@ class Isotonic(Calibrator):
     preserve_ranking : bool, default=False
         Whether links of the same probability keep the order of their logits: probabilities then move by
         less than 1e-6, and the ranking is that of the logit. Without it Hits@K, which counts ties against a
-        method, collapses.
+        method, collapses. The order shows in float64: rounded to float32 most are equal again, so rank by the
+        logits (``decision_function``, or calling the predictor).
 
     Attributes
     ----------

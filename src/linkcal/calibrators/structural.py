@@ -109,9 +109,10 @@ class StructuralCalibrator(Stacked, Calibrator):
 
     **Stacked.** Training links scored leave-one-out are many, but not like the links to come: the model was
     fitted to them. Given as ``X_base`` and ``y_base`` they get a model of their own, ``base_``, whose logit
-    becomes the first column of the model of (X, y), before the logit itself. What the few calibration links
-    need not be asked for then comes from the many, and what differs between the two is still learned. With
-    ``monotone=True`` the logit enters through the base alone.
+    becomes the first column of the model of (X, y), before the logit itself, and has the logit's part there:
+    what is said above of the logit holds for the base, and the logit is one of the other columns. What the
+    few calibration links need not be asked for then comes from the many, and what differs between the two is
+    still learned. With ``monotone=True`` the logit enters through the base alone.
 
     The form, the relative penalties and the number of knots were chosen by cross-validation inside the
     validation links of Cora, CiteSeer, Bitcoin Alpha and Chameleon, the products of pairs also of Bitcoin OTC

@@ -111,6 +111,8 @@ def expected_threshold(
     last = np.flatnonzero(np.append(z[1:] != z[:-1], True))
     links, pairs = np.cumsum(weight * sigmoid(z))[last], np.cumsum(weight)[last]
     reached = links / np.maximum(pairs, np.finfo(np.float64).tiny)
+    if not links[-1]:  # all probabilities round to 0; in units of the largest they are exp(z - z_max)
+        links = np.cumsum(weight * np.exp(np.minimum(z - z[weight > 0.0][0], 0.0)))[last]
     found = links / links[-1]
     if precision is not None:
         wanted = check_fraction(precision, "precision")

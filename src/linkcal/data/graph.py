@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from torch import Tensor
 
 from linkcal._validation import check_edge_index, check_positive_int, count_not_finite
@@ -246,6 +247,9 @@ class Graph:
 
 
 def _check_features(features: Any, num_nodes: int) -> Tensor:
+    if issparse(features) or (isinstance(features, Tensor) and features.layout != torch.strided):
+        name = type(features).__name__
+        raise InputError(f"x must be dense, got {name} in a sparse layout: convert it (to_dense, toarray)")
     x: Tensor = features if isinstance(features, Tensor) else _from_array(np.array(features))
     if x.is_complex():
         raise InputError(f"x must hold real numbers, got {x.dtype}")

@@ -39,7 +39,8 @@ class ThresholdMethods(EvidenceMethods):
             One of the two. The smallest threshold with that precision, or the largest with that recall.
         base_rate : float in (0, 1) or "density", optional
             Share of links among the pairs that will be decided about; the threshold is on the probability at
-            that base rate. By default that of the calibration (or of labelled `links`).
+            that base rate. By default the one given to ``fit``; without one that of labelled `links`, else
+            that of the calibration links.
         confidence : float in (0, 1)
             Used with labelled links only.
 
@@ -65,6 +66,8 @@ class ThresholdMethods(EvidenceMethods):
         """
         self._require_fitted()
         rate = None if base_rate is None else self.resolve_base_rate(base_rate)
+        if rate is None and "base_rate" in self.info_:
+            rate = self.base_rate
         wanted = {"precision": precision, "recall": recall}
         if isinstance(links, LinkPairs):
             self._check_new(links)

@@ -31,7 +31,9 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
     Returns
     -------
     Tensor [L, 9]
-        Named by ``STRUCTURAL_COLUMNS``, in the dtype of the logits, always finite for finite input:
+        Named by ``STRUCTURAL_COLUMNS``, in the dtype of the logits; finite where the squares of the
+        embeddings' entries are finite in their dtype (float32: entries up to 1e18), whatever the degrees in
+        float32 and float64:
 
         - ``logit_change``: ``s+ - s``, the logit with the pair's own edge less the one without;
         - ``log_distance``: ``log(||h+ - h|| + eps)``;
