@@ -141,7 +141,7 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
     ----------
     path : path
         ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet``: the first column is the node id, all others are
-        numbers; rows in any order. ``.npy`` (2-D), ``.npz`` (array ``x``, or the only one): row i belongs to
+        numbers (in Parquet also true and false); rows in any order. ``.npy`` (2-D), ``.npz`` (array ``x``, or the only one): row i belongs to
         the node with id i, so the ids must be ``0 .. N-1``; an array ``id`` beside ``x`` names the rows
         instead.
     node_ids : NodeIds
