@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from linkcal.data import NodeIds, read_edges, read_features, read_pairs
 from linkcal.data import tables as tables_module
-from linkcal.exceptions import InputError
+from linkcal.exceptions import InputError, LinkcalWarning
 
 EDGES = "source,target,weight\nbob,alice,1\nalice,carol,2\ncarol,carol,3\nalice,bob,4\n"
 
@@ -67,6 +67,15 @@ def test_integer_ids_of_csv_and_parquet_are_equal(tmp_path):
 def test_leading_zeros_are_kept(tmp_path):
     named = read_edges(_write(tmp_path / "e.csv", "source,target\n007,7\n7,8\n"))
     assert named.node_ids.decode(range(3)).to_pylist() == ["007", "7", "8"]
+
+
+def test_integers_beside_the_same_as_floats_are_named(tmp_path):
+    path = _write(tmp_path / "e.csv", "source,target\n1.0,2\n2.0,3\n3.00,1\n4.0,v1.0\n")
+    with pytest.warns(LinkcalWarning, match=r"e\.csv .* 3 times, such as '1' and '1\.0'"):
+        named = read_edges(path)
+    assert len(named.node_ids) == 8
+    alone = read_edges(_write(tmp_path / "f.csv", "source,target\n1.0,2.0\n2.0,x\n"))
+    assert alone.node_ids.decode(range(3)).to_pylist() == ["1.0", "2.0", "x"]
 
 
 def test_row_order_does_not_matter(tmp_path):

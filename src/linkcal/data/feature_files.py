@@ -127,8 +127,8 @@ def _without_index(path: Path, table: Any) -> Any:
     named = [name for name in index if name in table.column_names[1:] and not name.startswith(_NAMELESS)]
     if named:
         raise InputError(
-            f"features must have the node id in the first column, got the pandas index {named[0]!r} after the "
-            f"columns of {path}; write df.reset_index()"
+            f"features must have the node id in the first column, got the pandas index {named[0]!r} after "
+            f"the columns of {path}; write df.reset_index()"
         )
     stored = [name for name in table.column_names if name.startswith(_NAMELESS)]
     return table.drop_columns(stored) if stored else table

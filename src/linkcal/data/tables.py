@@ -186,7 +186,7 @@ def parse_options(path: Path, name: str) -> pacsv.ParseOptions:
 
 
 def _refuse_open_quote(path: Path, name: str) -> None:
-    """Tell an open quote from one in the middle of a plain value, where it is one like any other character."""
+    """Tell an open quote from one in the middle of a plain value, where it is a character like others."""
     line, start, last = 1, 1, [""]
     try:
         with open_text(path) as file:
