@@ -151,6 +151,19 @@ def test_text_that_is_not_utf8(tmp_path):
         read_edges(path)
 
 
+@pytest.mark.parametrize(
+    ("value", "place"), [(b"caf\xe9", "line 3002"), (b"x" * 200_000, "row 3000")], ids=["latin-1", "long"]
+)
+def test_a_missing_id_is_named_whatever_other_columns_hold(tmp_path, value, place):
+    path = tmp_path / "e.csv"
+    rows = b"".join(b"%d,%d,ok\n" % (i, i + 1) for i in range(2999))
+    path.write_bytes(b"source,target,t\n" + rows + b"1,5," + value + b"\n,3,x\n")
+    with pytest.raises(InputError, match=f"got 1 without one, the first in {place}"):
+        read_edges(path)
+    with pytest.raises(InputError, match=f"got 1 without one, the first in {place}"):
+        list(read_pairs(path, NodeIds.range(3000)))
+
+
 def test_damaged_gzip(tmp_path):
     path = tmp_path / "e.csv.gz"
     path.write_bytes(gzip.compress(EDGES.encode() * 2000)[:-40])

@@ -6,6 +6,7 @@ the next.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import os
@@ -150,11 +151,11 @@ def _npz_columns(path: Path, name: str, columns: tuple[str, ...]) -> list[Any]:
     return [pa.array(array) for array in found]
 
 
-def open_text(path: Path) -> TextIO:
+def open_text(path: Path, errors: str = "strict") -> TextIO:
     """Open a plain or gzip-compressed text file as UTF-8, without a byte order mark."""
     if _is_gzip(path):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors=errors, newline="")
+    return path.open(encoding="utf-8-sig", errors=errors, newline="")
 
 
 def read_header(path: Path, name: str) -> list[str]:
@@ -180,7 +181,7 @@ def parse_options(path: Path, name: str) -> pacsv.ParseOptions:
         quotes = _count_quotes(path)
         if quotes % 2:  # else all are closed
             _refuse_open_quote(path, name)
-    except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{name} must be a valid csv file, got {path}: {one_line(error)}") from error
     return pacsv.ParseOptions(delimiter=delimiter(path), newlines_in_values=quotes > 0)
 
@@ -189,7 +190,7 @@ def _refuse_open_quote(path: Path, name: str) -> None:
     """Tell an open quote from one in the middle of a plain value, where it is a character like others."""
     line, start, last = 1, 1, [""]
     try:
-        with open_text(path) as file:
+        with open_text(path, errors="replace") as file:
             # Where a quote is open, the line that is added at the end belongs to the last value.
             reader = csv.reader(chain(file, ["\n", f"{_END}\n"]), delimiter=delimiter(path))
             for row in reader:
@@ -235,11 +236,11 @@ def place_of(path: Path, row: int) -> str:
     """Say where data row `row` (from 0) stands: ``line 17`` of a text file, else ``row 15``.
 
     Blank lines and quoted line breaks make lines and rows differ, so the text is read again. That is slow,
-    and happens only on the way to an error message.
+    and happens only on the way to an error message. Columns that nobody asked for may hold anything.
     """
     if _FORMATS.get(_ending(path)) != "csv":
         return f"row {row}"
-    with open_text(path) as file:
+    with open_text(path, errors="replace") as file, contextlib.suppress(csv.Error):  # one very long value
         reader = csv.reader(file, delimiter=delimiter(path))
         rows = -1  # the header is row -1
         for entry in reader:
