@@ -142,7 +142,7 @@ def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_i
             ) from error
     if edge_index.ndim != 2 or edge_index.size(0) != 2:
         raise InputError(f"{name} must have shape [2, L], got {list(edge_index.shape)}")
-    if edge_index.dtype.is_floating_point or edge_index.dtype in (torch.bool, torch.complex64):
+    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype is torch.bool:
         if edge_index.size(1) == 0:
             empty: Tensor = edge_index.to(torch.int64)
             return empty

@@ -150,7 +150,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
             raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
         rate = None if base_rate is None else resolved_base_rate(base_rate, split.graph, split.negatives)
         split = _beside(self.predictor, split)
-evidence = gather_evidence(split, fit_on, num_null=num_null)
+        evidence = gather_evidence(split, fit_on, num_null=num_null)
         links = score_fit_links(self.predictor, split, fit_on, features=self.calibrator.link_features)
         # Nothing of the predictor changes until all that may be refused is done.
         self.calibrator_, scores = fit_calibrator(self.calibrator, *links), links.scores

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from linkcal.calibrators import CALIBRATORS
+from linkcal.cli.results import print_results
 from linkcal.models import MODELS
 from linkcal.wrapper import CalibratedLinkPredictor
 
@@ -33,6 +34,12 @@ def test_fit_leaves_a_whole_folder(fitted):
     assert metrics["dataset"] == "edges"
     assert metrics["counts"]["nodes"] == 120
     assert list(metrics["results"]) == list(CALIBRATORS)
+
+
+def test_brackets_in_a_file_name_are_no_markup(fitted, capsys):
+    metrics = json.loads((fitted / "metrics.json").read_text())
+    print_results({**metrics, "dataset": "edges [red] 2"})
+    assert "on edges [red] 2, seed 1" in capsys.readouterr().out
 
 
 def test_score_keeps_order_and_flags_known_edges(cli, files, fitted, tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from linkcal.data import NodeIds, read_edges, read_features, read_pairs
 from linkcal.data import tables as tables_module
-from linkcal.exceptions import InputError
+from linkcal.exceptions import InputError, LinkcalWarning
 
 EDGES = "source,target,weight\nbob,alice,1\nalice,carol,2\ncarol,carol,3\nalice,bob,4\n"
 
@@ -67,6 +67,15 @@ def test_integer_ids_of_csv_and_parquet_are_equal(tmp_path):
 def test_leading_zeros_are_kept(tmp_path):
     named = read_edges(_write(tmp_path / "e.csv", "source,target\n007,7\n7,8\n"))
     assert named.node_ids.decode(range(3)).to_pylist() == ["007", "7", "8"]
+
+
+def test_integers_beside_the_same_as_floats_are_named(tmp_path):
+    path = _write(tmp_path / "e.csv", "source,target\n1.0,2\n2.0,3\n3.00,1\n4.0,v1.0\n")
+    with pytest.warns(LinkcalWarning, match=r"e\.csv .* 3 times, such as '1' and '1\.0'"):
+        named = read_edges(path)
+    assert len(named.node_ids) == 8
+    alone = read_edges(_write(tmp_path / "f.csv", "source,target\n1.0,2.0\n2.0,x\n"))
+    assert alone.node_ids.decode(range(3)).to_pylist() == ["1.0", "2.0", "x"]
 
 
 def test_row_order_does_not_matter(tmp_path):
@@ -140,6 +149,19 @@ def test_text_that_is_not_utf8(tmp_path):
     path.write_bytes("sourcé,target\n".encode("latin-1"))
     with pytest.raises(InputError, match="edges must be a CSV file in UTF-8"):
         read_edges(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "place"), [(b"caf\xe9", "line 3002"), (b"x" * 200_000, "row 3000")], ids=["latin-1", "long"]
+)
+def test_a_missing_id_is_named_whatever_other_columns_hold(tmp_path, value, place):
+    path = tmp_path / "e.csv"
+    rows = b"".join(b"%d,%d,ok\n" % (i, i + 1) for i in range(2999))
+    path.write_bytes(b"source,target,t\n" + rows + b"1,5," + value + b"\n,3,x\n")
+    with pytest.raises(InputError, match=f"got 1 without one, the first in {place}"):
+        read_edges(path)
+    with pytest.raises(InputError, match=f"got 1 without one, the first in {place}"):
+        list(read_pairs(path, NodeIds.range(3000)))
 
 
 def test_damaged_gzip(tmp_path):

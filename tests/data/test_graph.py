@@ -62,6 +62,12 @@ def test_negative_index_is_named():
         Graph.from_edges(torch.tensor([[0, -1], [1, 2]]), num_nodes=3)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.bool, torch.float64])
+def test_node_indices_are_integers(dtype):
+    with pytest.raises(InputError, match=f"edge_index must hold integers, got {dtype}"):
+        Graph.from_edges(torch.ones(2, 1, dtype=dtype), num_nodes=3)
+
+
 def test_node_count_limit_is_the_largest_with_int64_keys():
     limit = 3_037_000_499
     assert limit**2 < 2**63 <= (limit + 1) ** 2

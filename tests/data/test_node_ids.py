@@ -165,3 +165,24 @@ def test_indices_to_decode_are_integers(index):
     with pytest.raises(InputError, match=r"index must hold integers \(n,\), got"):
         NodeIds.range(3).decode(index)
     assert NodeIds.range(3).decode([]).to_pylist() == []
+
+
+def test_no_ids_at_all():
+    assert len(NodeIds.from_values([])) == 0
+    assert NodeIds.from_values([1, 2]).encode([]).tolist() == []
+    assert NodeIds.from_values(["a"], []).encode(["a"]).tolist() == [0]
+
+
+def test_none_alone_is_a_missing_id():
+    with pytest.raises(InputError, match="node ids must not be missing"):
+        NodeIds.from_values([None, None])
+    with pytest.raises(InputError, match="values must be known node ids, got None at position 0"):
+        NodeIds.from_values([1]).encode([None])
+
+
+@pytest.mark.parametrize("value", [5, "abc", b"abc"])
+def test_one_value_is_no_sequence_of_ids(value):
+    with pytest.raises(InputError, match=f"must be a sequence of strings or integers, got {value!r}"):
+        NodeIds.from_values(value)
+    with pytest.raises(InputError, match="must be a sequence of strings or integers"):
+        NodeIds.from_values(["a", "b", "c"]).encode(value)

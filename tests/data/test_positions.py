@@ -52,6 +52,19 @@ def test_components_are_placed_apart_and_isolated_nodes_at_the_origin():
     assert z[5].tolist() == [0.0, 0.0]
 
 
+@pytest.mark.skipif(not positions._SEEDED, reason="SciPy before 1.17 restarts ARPACK from vectors of its own")
+def test_a_star_has_the_same_positions_each_time():
+    """Its matrix has three eigenvalues, so that ARPACK must start anew to find 5 functions."""
+    n = 600
+    star = torch.stack([torch.zeros(n - 1, dtype=torch.int64), torch.arange(1, n)])
+    z = laplacian_eigenmaps(star, n, 5, cache=False)
+    assert torch.equal(laplacian_eigenmaps(star, n, 5, cache=False), z)
+    # (D - A) y = D y: the hub at 0, the leaves orthogonal to a constant.
+    assert float(z[0].abs().max()) < 1e-4
+    assert float(z[1:].sum(0).abs().max()) < 1e-2
+    assert float((z.T @ z / n - torch.eye(5)).abs().max()) < 1e-4
+
+
 def test_no_edges():
     nothing = torch.empty(2, 0, dtype=torch.int64)
     assert torch.equal(laplacian_eigenmaps(nothing, 3, 2, cache=False), torch.zeros(3, 2))

@@ -186,6 +186,24 @@ def test_sort_k_is_the_60th_percentile_of_training_subgraphs():
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_hops", 0),
+        ("num_hops", 1.5),
+        ("num_hops", 3),
+        ("max_neighbors", -5),
+        ("max_neighbors", 2.5),
+        ("sampling_seed", -1),
+        ("sampling_seed", 1 << 63),
+    ],
+)
+def test_options_are_checked_before_subgraphs_are_searched(name, value):
+    split = split_links(simulate_graph(30, num_edges=60, num_features=3, seed=0), seed=0)
+    with pytest.raises(InputError, match=f"{name} must be"):
+        SEAL.options_for(split, **{name: value})
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"num_hops": 3}, "num_hops must be 1 or 2, got 3"),

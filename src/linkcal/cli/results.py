@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from linkcal.cli.console import non_links_per_link
@@ -31,7 +32,8 @@ def print_results(metrics: dict[str, Any]) -> None:
     counts = metrics["counts"]
     table = Table(
         title=(
-            f"{metrics['model']} on {metrics['dataset']}, seed {metrics['seed']}, "
+            # A name from a file's: what stands in brackets there is no markup.
+            f"{metrics['model']} on {escape(metrics['dataset'])}, seed {metrics['seed']}, "
             f"fitted on {metrics['fit_on']}, protocol {metrics['protocol']}"
         ),
         caption=(

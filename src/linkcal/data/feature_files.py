@@ -19,7 +19,7 @@ from linkcal._validation import count_not_finite
 from linkcal.data.node_ids import IdColumn, NodeIds, is_id_type
 from linkcal.data.plain_arrays import one_line, plain_array, plain_arrays
 from linkcal.data.tables import (
-    delimiter,
+    parse_options,
     place_of,
     read_header,
     refuse_missing_ids,
@@ -28,6 +28,11 @@ from linkcal.data.tables import (
 from linkcal.exceptions import InputError
 
 __all__ = ["FeatureTable", "read_feature_table"]
+
+#: Start of the names that pandas gives an index without one.
+_NAMELESS = "__index_level_"
+#: What people call an array of ids that is to be named "id"; without it rows would be taken in order.
+_LIKE_ID = ("ids", "node", "nodes", "node_id", "node_ids")
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +118,19 @@ class FeatureTable:
             )
 
 
-def _without_index(table: Any) -> Any:
-    """The table without the row index that pandas stores beside the columns."""
-    stored = [name for name in table.column_names if name.startswith("__index_level_")]
+def _without_index(path: Path, table: Any) -> Any:
+    """The table without the nameless row index that pandas stores beside the columns.
+
+    A row index with a name most likely holds the ids, but stands in the last column, as a feature would.
+    """
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    named = [name for name in index if name in table.column_names[1:] and not name.startswith(_NAMELESS)]
+    if named:
+        raise InputError(
+            f"features must have the node id in the first column, got the pandas index {named[0]!r} after "
+            f"the columns of {path}; write df.reset_index()"
+        )
+    stored = [name for name in table.column_names if name.startswith(_NAMELESS)]
     return table.drop_columns(stored) if stored else table
 
 
@@ -132,7 +147,7 @@ def read_feature_table(path: Path) -> FeatureTable:
         if kind == "csv":
             ids, x = _read_csv(path)
         elif kind == "parquet":
-            ids, x = _split(path, _without_index(pq.read_table(os.fspath(path))))
+            ids, x = _split(path, _without_index(path, pq.read_table(os.fspath(path))))
         else:
             ids, x = _read_arrays(path, kind)
     except (pa.ArrowException, OSError) as error:
@@ -152,7 +167,7 @@ def _read_csv(path: Path) -> tuple[Any, NDArray[np.float32]]:
     types = {column: pa.float32() for column in header[1:]} | {header[0]: pa.string()}
     table = pacsv.read_csv(
         os.fspath(path),
-        parse_options=pacsv.ParseOptions(delimiter=delimiter(path)),
+        parse_options=parse_options(path, "features"),
         convert_options=pacsv.ConvertOptions(column_types=types, strings_can_be_null=False),
     )
     return _split(path, table)
@@ -169,11 +184,14 @@ def _split(path: Path, table: Any) -> tuple[Any, NDArray[np.float32]]:
     for place, field in enumerate(table.schema):
         if place == 0:
             continue
-        if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
+        column = table.column(place)
+        if pa.types.is_boolean(field.type):  # what pandas makes of categories
+            column = column.cast(pa.float32())
+        elif not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
             raise InputError(f"column {field.name!r} of {path} must hold numbers, got {field.type}")
         # A null becomes NaN and what float32 cannot hold infinite; the caller reports both with their line.
         with np.errstate(over="ignore"):
-            x[:, place - 1] = table.column(place).to_numpy()
+            x[:, place - 1] = column.to_numpy()
     return _checked_ids(path, table.schema.names[0], table.column(0)), x
 
 
@@ -191,6 +209,9 @@ def _read_arrays(path: Path, kind: str) -> tuple[Any, NDArray[np.float32]]:
     if kind == "npz":
         arrays = plain_arrays(path, "features")
         ids = arrays.pop("id", None)
+        like_id = [key for key in arrays if key.lower() in _LIKE_ID]
+        if ids is None and like_id:
+            raise InputError(f"the array of node ids must be named 'id' in {path}, got {like_id[0]!r}")
         if "x" not in arrays and len(arrays) != 1:
             raise InputError(
                 f"features must be the array 'x' or the only one of {path}, got {', '.join(sorted(arrays))}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -18,7 +20,7 @@ from linkcal.data.feature_files import FeatureTable, read_feature_table
 from linkcal.data.graph import Graph
 from linkcal.data.node_ids import IdColumn, NodeIds
 from linkcal.data.tables import place_of, refuse_missing_ids, text_batches
-from linkcal.exceptions import InputError
+from linkcal.exceptions import InputError, LinkcalWarning
 
 __all__ = ["NamedGraph", "PairChunk", "read_edges", "read_features", "read_pairs"]
 
@@ -106,6 +108,11 @@ def read_edges(
     InputError
         If a file, a column, a value, a row of features is missing or wrong: one line that names it.
 
+    Warns
+    -----
+    LinkcalWarning
+        If both "7" and "7.0" are ids: two nodes here, and most often one that a program wrote as a float.
+
     Examples
     --------
     >>> from pathlib import Path
@@ -128,6 +135,7 @@ def read_edges(
     refuse_missing_ids(path, "edges", columns, ends)
     table = None if features is None else read_feature_table(Path(features))
     node_ids = _all_ids(ends, table)
+    _warn_of_decimals(path, node_ids)
     edge_index = torch.from_numpy(np.stack([node_ids.lookup(end) for end in ends]))
     x = None if table is None else table.align(node_ids)
     graph = Graph.from_edges(edge_index, len(node_ids), x=x, directed=directed, name=path.name.split(".")[0])
@@ -141,9 +149,9 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
     ----------
     path : path
         ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet``: the first column is the node id, all others are
-        numbers; rows in any order. ``.npy`` (2-D), ``.npz`` (array ``x``, or the only one): row i belongs to
-        the node with id i, so the ids must be ``0 .. N-1``; an array ``id`` beside ``x`` names the rows
-        instead.
+        numbers (in Parquet also true and false); rows in any order. ``.npy`` (2-D), ``.npz`` (array ``x``,
+        or the only one): row i belongs to the node with id i, so the ids must be ``0 .. N-1``; an array
+        ``id`` beside ``x`` names the rows instead.
     node_ids : NodeIds
 
     Returns
@@ -243,6 +251,24 @@ def _all_ids(ends: list[IdColumn], table: FeatureTable | None) -> NodeIds:
         return NodeIds.from_values(*ends, table.ids)
     table.require_row_numbers(NodeIds.from_values(*ends))
     return NodeIds.range(len(table))
+
+
+def _warn_of_decimals(path: Path, node_ids: NodeIds) -> None:
+    """Programs write a column of integers with gaps as floats, and the other column as it was."""
+    if node_ids.are_integers:
+        return
+    ids = node_ids.decode(np.arange(len(node_ids)))
+    decimal = ids.filter(pc.match_substring_regex(ids, r"^-?[0-9]+\.0+$"))
+    whole = pc.replace_substring_regex(decimal, r"\.0+$", "")
+    both = np.flatnonzero(node_ids.lookup(whole) >= 0)
+    if both.size:
+        first = int(both[0])
+        warnings.warn(
+            f"{path} has ids that differ in '.0' alone and are different nodes, {both.size} times, such as "
+            f"{whole[first].as_py()!r} and {decimal[first].as_py()!r}: were integers written as floats?",
+            LinkcalWarning,
+            stacklevel=3,
+        )
 
 
 def _raise_unknown(

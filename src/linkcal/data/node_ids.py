@@ -282,8 +282,12 @@ def _look_like_numbers(text: Any) -> NDArray[np.bool_]:
 
 
 def _to_arrow(values: Any) -> Any:
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise InputError(f"node ids must be a sequence of strings or integers, got {values!r}")
     try:
-        return pa.array(values)
+        array = pa.array(values)
+        # A list of nothing, or of None alone, has a type of its own.
+        return array.cast(pa.string()) if pa.types.is_null(array.type) else array
     except (pa.ArrowException, TypeError, OverflowError):
         # Integers and strings in one list; a column of a file has one type.
         listed = list(values)

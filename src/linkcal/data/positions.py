@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -22,6 +25,8 @@ FloatArray = NDArray[np.float64]
 _VERSION = 1
 #: Up to this many nodes a component is solved as a dense matrix.
 _DENSE_NODES = 400
+#: Whether SciPy takes the generator of ARPACK's restarts.
+_SEEDED = "rng" in inspect.signature(eigsh).parameters
 
 
 def laplacian_eigenmaps(edge_index: Tensor, num_nodes: int, num_dims: int, *, cache: bool = True) -> Tensor:
@@ -46,7 +51,8 @@ def laplacian_eigenmaps(edge_index: Tensor, num_nodes: int, num_dims: int, *, ca
     Returns
     -------
     Tensor [N, p], float32, on the device of `edge_index`
-        Equal graphs give equal positions: start vectors and signs are fixed.
+        Equal graphs give equal positions: start vectors and signs are fixed. (SciPy before 1.17 lets nobody
+        fix the vectors with which ARPACK starts anew, as it does for a star, whose eigenvalues are few.)
 
     Raises
     ------
@@ -108,8 +114,9 @@ def _component_eigenmap(adjacency: csr_matrix, wanted: int) -> FloatArray:
         # ARPACK's own start vector would be random. Full accuracy (tol=0) makes it find both vectors
         # of a double eigenvalue: with 1e-8 it answers a ring with the next value's vector instead.
         start = np.random.default_rng(0).standard_normal(n)
+        seeded: dict[str, Any] = {"rng": np.random.default_rng(1)} if _SEEDED else {}
         values, vectors = eigsh(
-            operator, k=wanted + 1, which="LA", v0=start, tol=0, ncv=min(n, 2 * wanted + 40)
+            operator, k=wanted + 1, which="LA", v0=start, tol=0, ncv=min(n, 2 * wanted + 40), **seeded
         )
         vectors = vectors[:, np.argsort(values, kind="stable")]
     smooth_first = vectors[:, ::-1][:, 1:] / root[:, None]

@@ -6,11 +6,13 @@ the next.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import os
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -27,6 +29,7 @@ __all__ = [
     "check_header",
     "delimiter",
     "open_text",
+    "parse_options",
     "place_of",
     "read_header",
     "refuse_missing_ids",
@@ -46,6 +49,8 @@ _FORMATS = {
 
 #: Bytes of a CSV file that are parsed at a time; bounds the memory of streaming.
 _BLOCK = 8 << 20
+#: A line that stands in no file.
+_END = "linkcal: end of the file"
 
 
 def table_format(path: Path, name: str, allowed: tuple[str, ...]) -> str:
@@ -104,7 +109,7 @@ def _csv_batches(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[li
     reader = pacsv.open_csv(
         os.fspath(path),
         read_options=pacsv.ReadOptions(block_size=_BLOCK),
-        parse_options=pacsv.ParseOptions(delimiter=delimiter(path)),
+        parse_options=parse_options(path, name),
         convert_options=pacsv.ConvertOptions(
             include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
         ),
@@ -146,11 +151,11 @@ def _npz_columns(path: Path, name: str, columns: tuple[str, ...]) -> list[Any]:
     return [pa.array(array) for array in found]
 
 
-def open_text(path: Path) -> TextIO:
+def open_text(path: Path, errors: str = "strict") -> TextIO:
     """Open a plain or gzip-compressed text file as UTF-8, without a byte order mark."""
     if _is_gzip(path):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors=errors, newline="")
+    return path.open(encoding="utf-8-sig", errors=errors, newline="")
 
 
 def read_header(path: Path, name: str) -> list[str]:
@@ -163,6 +168,50 @@ def read_header(path: Path, name: str) -> list[str]:
     except (UnicodeDecodeError, csv.Error, OSError, EOFError, zlib.error) as error:
         raise InputError(f"{name} must be a CSV file in UTF-8, got {path}: {one_line(error)}") from error
     raise InputError(f"{name} must have a header line, got the empty file {path}")
+
+
+def parse_options(path: Path, name: str) -> pacsv.ParseOptions:
+    """How Arrow is to parse a CSV file, after checking that no quoted value is open at its end.
+
+    Arrow takes all lines up to the end for such a value. It also cuts a long file into blocks at line breaks,
+    also within quoted values unless told of them, which makes it slower; so only files with quotes are
+    read so.
+    """
+    try:
+        quotes = _count_quotes(path)
+        if quotes % 2:  # else all are closed
+            _refuse_open_quote(path, name)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{name} must be a valid csv file, got {path}: {one_line(error)}") from error
+    return pacsv.ParseOptions(delimiter=delimiter(path), newlines_in_values=quotes > 0)
+
+
+def _refuse_open_quote(path: Path, name: str) -> None:
+    """Tell an open quote from one in the middle of a plain value, where it is a character like others."""
+    line, start, last = 1, 1, [""]
+    try:
+        with open_text(path, errors="replace") as file:
+            # Where a quote is open, the line that is added at the end belongs to the last value.
+            reader = csv.reader(chain(file, ["\n", f"{_END}\n"]), delimiter=delimiter(path))
+            for row in reader:
+                if row:
+                    line, last = start, row
+                start = reader.line_num + 1
+    except csv.Error:
+        line = start  # longer than a value may be
+    if last != [_END]:
+        raise InputError(
+            f'{name} must close every quoted value, got a quote (") in the row at line {line} of {path} that '
+            "is open to the end"
+        )
+
+
+def _count_quotes(path: Path) -> int:
+    quotes = 0
+    with gzip.open(path, "rb") if _is_gzip(path) else path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            quotes += block.count(b'"')
+    return quotes
 
 
 def check_header(path: Path, name: str, header: list[str], columns: tuple[str, ...]) -> list[int]:
@@ -187,11 +236,11 @@ def place_of(path: Path, row: int) -> str:
     """Say where data row `row` (from 0) stands: ``line 17`` of a text file, else ``row 15``.
 
     Blank lines and quoted line breaks make lines and rows differ, so the text is read again. That is slow,
-    and happens only on the way to an error message.
+    and happens only on the way to an error message. Columns that nobody asked for may hold anything.
     """
     if _FORMATS.get(_ending(path)) != "csv":
         return f"row {row}"
-    with open_text(path) as file:
+    with open_text(path, errors="replace") as file, contextlib.suppress(csv.Error):  # one very long value
         reader = csv.reader(file, delimiter=delimiter(path))
         rows = -1  # the header is row -1
         for entry in reader:

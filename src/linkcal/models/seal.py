@@ -127,14 +127,9 @@ class SEAL(PairPredictor):
         self.dropout = check_fraction(dropout, "dropout", zero=True)
         self.feature_channels = _whole_or_none(feature_channels, "feature_channels")
         self.feature_dropout = check_fraction(feature_dropout, "feature_dropout", zero=True)
-        self.num_hops = check_positive_int(num_hops, "num_hops")
-        if num_hops > 2:
-            raise InputError(f"num_hops must be 1 or 2, got {num_hops}")
-        self.max_neighbors = _whole_or_none(max_neighbors, "max_neighbors")
+        extent = _checked_extent(num_hops, max_neighbors, sampling_seed)
+        self.num_hops, self.max_neighbors, self.sampling_seed = extent
         self.sort_k = check_positive_int(sort_k, "sort_k", minimum=_MIN_SORT_K)
-        self.sampling_seed = check_positive_int(sampling_seed, "sampling_seed", minimum=0)
-        if self.sampling_seed >= _SEEDS:
-            raise InputError(f"sampling_seed must be below 2**63, got {sampling_seed}")
         # [label embedding | features] W of the first layer, as the sum of its two parts.
         self.label_embedding = nn.Embedding(MAX_LABEL + 1, hidden_channels)
         self.lin_features = nn.Linear(self._width, hidden_channels, bias=False)
@@ -158,13 +153,11 @@ class SEAL(PairPredictor):
     @classmethod
     def options_for(cls, split: LinkSplit, **options: Any) -> dict[str, Any]:
         """``sort_k`` at the 60th percentile of the training pairs' subgraph sizes, and at least 10."""
-        subgraphs = EnclosingSubgraphs(
-            split.graph.edge_index,
-            split.graph.num_nodes,
-            options.get("num_hops", 1),
-            options.get("max_neighbors"),
-            options.get("sampling_seed", 0),
+        # Before the compiled search, which trusts its caller.
+        extent = _checked_extent(
+            options.get("num_hops", 1), options.get("max_neighbors"), options.get("sampling_seed", 0)
         )
+        subgraphs = EnclosingSubgraphs(split.graph.edge_index, split.graph.num_nodes, *extent)
         pairs = split.train.edge_label_index.cpu().numpy()
         if not pairs.shape[1]:
             return {"sort_k": _MIN_SORT_K}
@@ -293,6 +286,15 @@ def _batches(subgraphs: EnclosingSubgraphs, pairs: IntArray, own_edge: bool) -> 
         stop = max(int(np.searchsorted(total, spent + _MAX_BATCH_NODES, side="right")), start + 1)
         yield subgraphs.extract(pairs[:, start:stop], sizes[:, start:stop], own_edge=own_edge)
         start = stop
+
+
+def _checked_extent(num_hops: int, max_neighbors: int | None, seed: int) -> tuple[int, int | None, int]:
+    """The arguments that decide which nodes a subgraph holds."""
+    if check_positive_int(num_hops, "num_hops") > 2:
+        raise InputError(f"num_hops must be 1 or 2, got {num_hops}")
+    if check_positive_int(seed, "sampling_seed", minimum=0) >= _SEEDS:
+        raise InputError(f"sampling_seed must be below 2**63, got {seed}")
+    return int(num_hops), _whole_or_none(max_neighbors, "max_neighbors"), int(seed)
 
 
 def _whole_or_none(value: int | None, name: str) -> int | None:
