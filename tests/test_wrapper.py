@@ -81,7 +81,7 @@ def test_only_what_the_calibrator_reads_is_made(trained_gcn, small_split, monkey
         clp.scorer().score(pairs).to_matrix("structural")
     with pytest.raises(InputError, match=r"^features must be one of"):
         clp.scorer("all")
-    with pytest.raises(InputError, match="different nodes|itself"):
+    with pytest.raises(InputError, match=r"different nodes|itself"):
         clp.predict_proba(torch.tensor([[1], [1]]))
 
 

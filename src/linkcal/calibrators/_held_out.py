@@ -1,4 +1,4 @@
-"""What held-out folds of the calibration links decide: the ridge penalty and the slope of the final logit."""
+"""What held-out folds of the calibration links decide: ridge penalty, slope and limits of the logit."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from linkcal.calibrators._logistic import fit_logistic
 from linkcal.calibrators._ridge import RidgeProblem, cross_validated
+from linkcal.calibrators._tails import Tails, fit_tails
 
 __all__ = ["HeldOutChoice", "choose_held_out"]
 
@@ -23,23 +23,20 @@ _FOLDS = 5
 # would cost time and change little.
 _SELECTION_ROWS = 10_000
 
-# Bounds of the slope. Held-out logits without use would ask for 0, which would tie all links; a threshold
-# that separates them would ask for an infinite one.
-_SLOPES = (0.01, 2.0)
-
 
 @dataclass(frozen=True)
 class HeldOutChoice:
-    """Penalty, and what the fitted logit is multiplied by."""
+    """Penalty, what the fitted logit is multiplied by, and how it is limited after that."""
 
     penalty: float
     slope: float
+    tails: Tails
 
 
 def choose_held_out(
     problem: RidgeProblem, strength: FloatArray, start: FloatArray, penalty: float | None
 ) -> HeldOutChoice:
-    """Penalty with the lowest held-out loss, and the slope of Platt scaling on its held-out logits.
+    """Penalty with the lowest held-out loss, and the slope and limits that its held-out logits ask for.
 
     The loss that is minimised in the fit sees its own links, so that its logits are a little too bold or,
     where the penalty is strong, too timid; held-out logits show by how much.
@@ -51,29 +48,22 @@ def choose_held_out(
         Relative penalties.
     start : ndarray of shape (m,)
     penalty : float, optional
-        Given penalty: only the slope is chosen.
+        Given penalty: only slope and limits are chosen.
 
     Returns
     -------
     HeldOutChoice
-        With a single link of a class nothing can be held out: the strongest penalty, and slope 1.
+        With a single link of a class nothing can be held out: the strongest penalty, slope 1, and the
+        limits of links that none of the other class looks like.
     """
     candidates = PENALTIES if penalty is None else (penalty,)
     held_out = _held_out(problem)
     if held_out is None:
-        return HeldOutChoice(candidates[0], 1.0)
+        nothing_told = np.zeros_like(problem.y)
+        return HeldOutChoice(candidates[0], *fit_tails(nothing_told, problem.y, problem.weight))
     links, fold = held_out
     path = cross_validated(links, [value * strength for value in candidates], fold, start)
-    return HeldOutChoice(candidates[path.best], _platt_slope(path.logit, links.y, links.weight))
-
-
-def _platt_slope(logit: FloatArray, y: FloatArray, weight: FloatArray) -> float:
-    deviation = float(np.sqrt(np.average((logit - np.average(logit, weights=weight)) ** 2, weights=weight)))
-    if deviation == 0.0:
-        return 1.0
-    # fit_logistic bounds the slope of the standardised logit.
-    low, high = (bound * deviation for bound in _SLOPES)
-    return float(fit_logistic(logit[:, None], y, weight, lower=low, upper=high).slope[0])
+    return HeldOutChoice(candidates[path.best], *fit_tails(path.logit, links.y, links.weight))
 
 
 def _held_out(problem: RidgeProblem) -> tuple[RidgeProblem, NDArray[np.intp]] | None:

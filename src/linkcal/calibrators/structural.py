@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -10,11 +11,11 @@ import numpy as np
 from linkcal._validation import check_flag, check_positive_float, check_positive_int
 from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, merged_links
 from linkcal.calibrators._held_out import choose_held_out
-from linkcal.calibrators._offset import fit_offset
 from linkcal.calibrators._ridge import RidgeSolution, fit_ridge
 from linkcal.calibrators._said_name import said_name
 from linkcal.calibrators._stacked import Stacked
 from linkcal.calibrators._structural_fit import named_columns, ridge_problem, standardised
+from linkcal.calibrators._tails import Tails
 from linkcal.calibrators.base import Calibrator, FloatArray, LinkFeatures, StateKind
 from linkcal.exceptions import ConvergenceWarning
 
@@ -52,7 +53,7 @@ class StructuralCalibrator(Stacked, Calibrator):
     Attributes
     ----------
     intercept_ : float
-        Mean calibrated logit of the calibration links.
+        Mean logit of the calibration links before it is limited.
     base_ : StructuralCalibrator or None
         Of the same settings, fitted on ``X_base`` and ``y_base`` if they were given.
     terms_ : list of str
@@ -75,6 +76,8 @@ class StructuralCalibrator(Stacked, Calibrator):
     penalty_ : float
     slope_ : float
         Slope of the final map, already in the values of the terms.
+    prior_, lost_, stray_ : float
+        Log odds of a link among the calibration links, and the two shares that limit logits.
     n_iter_ : int
         Newton steps of the final fit.
     converged_ : bool
@@ -95,30 +98,35 @@ class StructuralCalibrator(Stacked, Calibrator):
     products of pairs of the other columns (of up to 10) let, say, a common neighbour count less between nodes
     of high degree. The sum of negative log-likelihoods plus ``penalty / 2`` times the squared coefficients
     (of columns scaled to unit deviation; straight lines count 0.1, bends 1, products 3) is minimised by
-    damped Newton steps in float64. The fit has seen its own links, so a last step asks 5 held-out folds: the
-    slope of Platt scaling on their logits at the chosen penalty, within 0.01 and 2, multiplies all terms, and
-    the intercept then makes the mean probability the share of links. With ``monotone=True`` the logit's curve
-    rises between its knots and products with it are built of factors that keep the sign, all with
-    coefficients >= 0.
+    damped Newton steps. With ``monotone=True`` the logit's curve rises between its knots and
+    products with it are built of factors that keep the sign, all with coefficients >= 0.
+
+    **Slope and limits.** The fit has seen its own links, so a last step asks the logits of 5 held-out folds
+    at the chosen penalty for a slope within 0.01 and 2 and for two shares: of links that look like non-links
+    (lost), and of non-links that look like links (stray). With r = exp(logit - prior) the odds become
+    ``exp(prior) ((1 - lost) r + lost) / ((1 - stray) + stray r)``. Half a link more than was seen counts for
+    each share: n links without an exception do not show that none in 10 n is one, and a probability at a base
+    rate of 1 in 1,000 rests on just that. A hundredth of the slope stays beyond the limits, so that the order
+    does. The intercept then makes the mean probability the share of links.
 
     With a single column, or ``features="logit"``, it is a smooth one-dimensional map. If X has not the nine
     columns of the feature kind ``"structural"``, every column after the logit is a feature of its own, and
     only ``"all"`` and ``"logit"`` can be asked for. With a single link of a class nothing can be held out and
-    the strongest penalty is taken, with slope 1. Beyond 10,000 links, so many of them choose the penalty and
-    the slope; all of them are fitted.
+    the strongest penalty is taken, with slope 1. Beyond 10,000 links, so many of them choose the penalty, the
+    slope and the limits; all are fitted.
 
     **Stacked.** Training links scored leave-one-out are many, but not like the links to come: the model was
     fitted to them. Given as ``X_base`` and ``y_base`` they get a model of their own, ``base_``, whose logit
-    becomes the first column of the model of (X, y), before the logit itself, and has the logit's part there:
-    what is said above of the logit holds for the base, and the logit is one of the other columns. What the
-    few calibration links need not be asked for then comes from the many, and what differs between the two is
-    still learned. With ``monotone=True`` the logit enters through the base alone.
+    becomes the first column of the model of (X, y) and has the logit's part there; the logit itself is one of
+    the other columns. What the few calibration links need not be asked for then comes from the many, and what
+    differs between the two is still learned. With ``monotone=True`` the logit enters by the base alone.
 
     The form, the relative penalties and the number of knots were chosen by cross-validation inside the
     validation links of Cora, CiteSeer, Bitcoin Alpha and Chameleon, the products of pairs also of Bitcoin OTC
-    and Twitch PT; what likeness of features is (:func:`linkcal.features.attribute_similarity`) inside those
-    of Cora, CiteSeer, Twitch PT and Chameleon, with GCN or VGAE, and by the error to the true probabilities
-    of the simulated graph. No test link of a real graph was read.
+    and Twitch PT; the limits inside those of Cora, CiteSeer and both Bitcoin graphs beside fresh non-links;
+    what likeness of features is (:func:`linkcal.features.attribute_similarity`) inside those of Cora,
+    CiteSeer, Twitch PT and Chameleon, with GCN or VGAE, and by the error to the true probabilities of the
+    simulated graph. No test link of a real graph was read.
 
     References
     ----------
@@ -133,7 +141,7 @@ class StructuralCalibrator(Stacked, Calibrator):
     >>> X = np.column_stack((s, np.log1p(common)))
     >>> calibrator = StructuralCalibrator().fit(X, y)
     >>> sorted(calibrator.contributions(X))
-    ['feature_1', 'intercept', 'logit']
+    ['feature_1', 'intercept', 'limit', 'logit']
     """
 
     link_features: ClassVar[LinkFeatures] = "structural"
@@ -152,6 +160,9 @@ class StructuralCalibrator(Stacked, Calibrator):
         "pairs_": 2,
         "penalty_": float,
         "slope_": float,
+        "prior_": float,
+        "lost_": float,
+        "stray_": float,
         "n_iter_": int,
         "converged_": bool,
     }
@@ -169,6 +180,9 @@ class StructuralCalibrator(Stacked, Calibrator):
     pairs_: FloatArray
     penalty_: float
     slope_: float
+    prior_: float
+    lost_: float
+    stray_: float
     n_iter_: int
     converged_: bool
 
@@ -195,13 +209,18 @@ class StructuralCalibrator(Stacked, Calibrator):
         Returns
         -------
         dict of str to ndarray of shape (n,)
-            ``intercept`` (with the offset of ``refresh``) and a term for each column used (``terms_``); each
-            but the intercept has mean 0 over the calibration links. A product of two columns counts half for
-            each. Added up in this order they are :meth:`decision_function`.
+            ``intercept`` (with the offset of ``refresh``); a term for each column used (``terms_``), of mean
+            0 over the calibration links, where a product of two columns counts half for each; and ``limit``,
+            what the limits take off at the ends of the ranking. They add up to :meth:`decision_function`.
         """
         columns = self._model().contributions(self._inputs(self._check_predict(X)))
         terms = {name: columns[:, j] for j, name in enumerate(self.terms_)}
-        return {"intercept": np.full(len(X), self.intercept_ + getattr(self, "offset_", 0.0)), **terms}
+        total = self.intercept_ + columns.sum(axis=1)
+        return {
+            "intercept": np.full(len(X), self.intercept_ + getattr(self, "offset_", 0.0)),
+            **terms,
+            "limit": Tails(self.prior_, self.lost_, self.stray_)(total) - total,
+        }
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         n_knots = check_positive_int(self.n_knots, "n_knots", minimum=0)
@@ -222,8 +241,10 @@ class StructuralCalibrator(Stacked, Calibrator):
         solution = fit_ridge(problem, choice.penalty * strength, start)
         theta = choice.slope * solution.theta[1:]
         self.penalty_, self.slope_ = choice.penalty, choice.slope
-        # After the slope, so that the mean probability is the share of links.
-        self.intercept_ = fit_offset(design[:, 1:] @ theta, y, weight)[0]
+        tails = replace(choice.tails, prior=float(np.log(weight @ y) - np.log(weight @ (1.0 - y))))
+        self.prior_, self.lost_, self.stray_ = tails.prior, tails.lost, tails.stray
+        # Last, so that the mean probability is the share of links.
+        self.intercept_ = tails.intercept(design[:, 1:] @ theta, weight)
         self._keep(AdditiveModel.from_coefficients(basis, terms, theta / deviation, X, weight), solution)
 
     def _inputs(self, X: FloatArray) -> FloatArray:
@@ -264,6 +285,8 @@ class StructuralCalibrator(Stacked, Calibrator):
         for name, shape in shapes.items():
             if np.shape(getattr(self, name)) != shape:
                 raise ValueError(f"{name} of shape {np.shape(getattr(self, name))} with {c} terms, {m} knots")
+        if not (0.0 < self.lost_ < 1.0 and 0.0 < self.stray_ < 1.0):
+            raise ValueError(f"lost_ {self.lost_} and stray_ {self.stray_}, which must be in (0, 1)")
         super()._check_together()
 
     def _model(self) -> AdditiveModel:
@@ -276,4 +299,4 @@ class StructuralCalibrator(Stacked, Calibrator):
         total = np.full(len(X), self.intercept_)
         for column in self._model().contributions(self._inputs(X)).T:
             total += column
-        return total
+        return Tails(self.prior_, self.lost_, self.stray_)(total)
