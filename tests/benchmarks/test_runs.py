@@ -164,6 +164,24 @@ def test_structural(run, load, tmp_path, graph, monkeypatch):
     assert commands_parse(page, module)
 
 
+def test_rare_links(run, load, tmp_path, graph, monkeypatch):
+    page = tmp_path / "rare_links.md"
+    for module in ("rare_links", "_cells"):
+        monkeypatch.setattr(load(module), "load_graph", lambda _config: graph)
+    words = ("--datasets", "simulated", "--models", "gcn", "--seeds", 1, "--non-links", 2000)
+    module = run("rare_links", *words, "--store", tmp_path, "--out", page)
+    text = page.read_text()
+    assert "0.69315, 0.05600, 0.00791" in text
+    answers = list(module.answers_of("simulated", "gcn", 0, tmp_path, 2000))
+    (ours,) = (answer for answer in answers if answer.calibrator == "in-n-out-plus")
+    assert len(ours.non_link) == 2000
+    # At one to one: the plain mean over both classes.
+    expected = (np.log1p(np.exp(-ours.link)).mean() + np.log1p(np.exp(ours.non_link)).mean()) / 2
+    assert ours.loss(0.5) == pytest.approx(expected)
+    assert f"| in-n-out-plus | {expected:.5f} (" in text
+    assert commands_parse(page, module)
+
+
 @pytest.mark.slow
 def test_negatives(run, load, tmp_path, graph, monkeypatch):
     for module in ("_kinds", "_cells"):
