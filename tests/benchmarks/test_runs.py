@@ -164,6 +164,15 @@ def test_structural(run, load, tmp_path, graph, monkeypatch):
     assert commands_parse(page, module)
 
 
+def test_structural_speed(run, load, tmp_path, graph, monkeypatch):
+    page = tmp_path / "speed.md"
+    monkeypatch.setattr(load("_cells"), "load_graph", lambda _config: graph)
+    words = ("--dataset", "simulated", "--model", "gcn", "--repeats", 2, "--store", tmp_path, "--out", page)
+    module = run("structural_speed", *words, PREDICTIONS=3000)
+    assert "| 3,000 predictions, stacked |" in page.read_text()
+    assert commands_parse(page, module)
+
+
 def test_rare_links(run, load, tmp_path, graph, monkeypatch):
     page = tmp_path / "rare_links.md"
     for module in ("rare_links", "_cells"):
