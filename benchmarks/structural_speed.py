@@ -48,7 +48,7 @@ def main() -> None:
         "# Seconds of in-n-out-plus",
         f"`python benchmarks/structural_speed.py --dataset {options.dataset} --model {options.model} "
         f"--repeats {options.repeats} --threads {options.threads} --store STORE`",
-        f"{os.cpu_count()} cores, {options.threads} threads, NumPy {np.__version__}; median and range of "
+        f"{os.cpu_count()} cores, threads: {options.threads}, NumPy {np.__version__}; median and range of "
         f"{options.repeats} runs, wall clock.",
         "| what | median, s | range, s |\n| --- | ---: | ---: |\n"
         + "\n".join(_row(name, work, options.repeats) for name, work in rows.items()),
