@@ -6,6 +6,7 @@ from scipy.special import expit
 
 from linkcal import StructuralCalibrator
 from linkcal.calibrators._tails import Tails, fit_tails
+from linkcal.exceptions import ArtifactError
 
 
 def drawn(n, lost=0.0, stray=0.0, slope=1.0, seed=0, share=0.5):
@@ -109,3 +110,34 @@ def test_a_dozen_pairs_apart_do_not_make_certainty():
     assert sum(terms.values()) - terms["limit"] < -15.0  # the line through all others goes on
     p = fitted.predict_proba([[0.0, -10.0]])[0, 1]
     assert 1e-4 < p < 0.05  # what a dozen non-links and the shares of exceptions elsewhere can tell
+
+
+@pytest.mark.parametrize("prior", [-60.0, 45.0, 60.0])
+@pytest.mark.parametrize("spread", [0.0, 50.0])
+def test_intercept_where_one_class_is_next_to_nothing(prior, spread):
+    """The share of links rounds to 1, and sums of weights to a little more or less than each other."""
+    rng = np.random.default_rng(0)
+    z, weight = spread * rng.normal(size=200), rng.random(200)
+    tails = Tails(prior, 1e-6, 1e-6)
+    rarer = expit(-np.sign(prior) * tails(z + tails.intercept(z, weight)))
+    assert np.average(rarer, weights=weight) == pytest.approx(expit(-abs(prior)), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("tiny", [1e-12, 1e-20, 1e-100])
+def test_a_class_of_next_to_no_weight(tiny):
+    z, y, _ = drawn(500)
+    for rare in (0.0, 1.0):
+        weight = np.where(y == rare, tiny, 1.0)
+        said = StructuralCalibrator().fit(z[:, None], y, weight).decision_function(z[:, None])
+        share = weight[y == rare].sum() / weight.sum()
+        assert np.average(expit(said if rare else -said), weights=weight) == pytest.approx(share, rel=1e-9)
+
+
+@pytest.mark.parametrize(("lost", "stray"), [(0.6, 0.6), (0.0, 0.1), (0.1, -0.1)])
+def test_shares_that_would_turn_the_ranking_round_are_not_loaded(lost, stray):
+    z, y, _ = drawn(100)
+    fitted = StructuralCalibrator().fit(z[:, None], y)
+    state = {**fitted.get_state(), "lost_": lost, "stray_": stray}
+    with pytest.raises(ArtifactError, match="lost_"):
+        fitted.set_state(state)

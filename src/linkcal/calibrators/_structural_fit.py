@@ -62,7 +62,8 @@ def ridge_problem(
     positive = np.concatenate([np.full(len(term.penalty), term.positive) for term in terms])
     lower = np.r_[-np.inf, np.where(positive, 0.0, -np.inf)]
     strength = np.concatenate(([0.0], *(term.penalty for term in terms)))
-    share = float(weight @ y / weight.sum())
+    # Below 1, to which weights of 1 and 1e-17 round: the start must be finite.
+    share = min(float(weight @ y / weight.sum()), float(np.nextafter(1.0, 0.0)))
     start = np.zeros(design.shape[1])
     start[0] = np.log(share) - np.log1p(-share)
     return RidgeProblem(design, y, weight, lower, np.zeros_like(start)), strength, start

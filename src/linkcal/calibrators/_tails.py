@@ -35,7 +35,7 @@ _REST = 0.01
 
 @dataclass(frozen=True)
 class Tails:
-    """A rising map of logits that grows slowly where few links speak.
+    """A map of logits that grows slowly where few links speak; it rises if ``lost + stray <= 1``.
 
     A share of the links looks like non-links, and a share of the non-links like links (of which many will be
     links that nobody knows of yet). So a likelihood ratio r of links to non-links is in truth
@@ -65,10 +65,13 @@ class Tails:
 
     def intercept(self, logit_less_it: FloatArray, weight: FloatArray) -> float:
         """What has to be added to logits so that, limited, their mean probability is the share of links."""
-        share, total = expit(self.prior), weight.sum()
+        # Of the rarer class: a share near 1 would round, and no mean of probabilities might reach it.
+        sign = -1.0 if self.prior > 0.0 else 1.0
+        share, total = expit(sign * self.prior), weight.sum()
 
         def excess(intercept: float) -> float:
-            return float(weight @ expit(self(logit_less_it + intercept)) / total - share)
+            mean = weight @ expit(sign * self(logit_less_it + intercept)) / total
+            return float(sign * (mean - share))
 
         reach = 1.0
         low, high = -logit_less_it.max(), -logit_less_it.min()

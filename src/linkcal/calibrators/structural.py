@@ -285,8 +285,11 @@ class StructuralCalibrator(Stacked, Calibrator):
         for name, shape in shapes.items():
             if np.shape(getattr(self, name)) != shape:
                 raise ValueError(f"{name} of shape {np.shape(getattr(self, name))} with {c} terms, {m} knots")
-        if not (0.0 < self.lost_ < 1.0 and 0.0 < self.stray_ < 1.0):
-            raise ValueError(f"lost_ {self.lost_} and stray_ {self.stray_}, which must be in (0, 1)")
+        # Above 1 together they would turn the ranking round.
+        if not (self.lost_ > 0.0 and self.stray_ > 0.0 and self.lost_ + self.stray_ <= 1.0):
+            raise ValueError(
+                f"lost_ {self.lost_} and stray_ {self.stray_}, which must be above 0 and add up to 1 at most"
+            )
         super()._check_together()
 
     def _model(self) -> AdditiveModel:
