@@ -208,7 +208,10 @@ def _write_json(table: pd.DataFrame, command: str, path: Path) -> None:
     parts = []
     for name, rows in table.groupby("table", sort=False):
         shown = rows.drop(columns="table").dropna(axis="columns", how="all")
-        lines = ",\n".join(json.dumps(row) for row in shown.round(5).astype(object).to_numpy().tolist())
+        lines = ",\n".join(
+            json.dumps(row, separators=(",", ":"))
+            for row in shown.round(5).astype(object).to_numpy().tolist()
+        )
         head = f'{json.dumps(name)}: {{"columns": {json.dumps(list(shown.columns))}, "rows": [\n'
         parts.append(f"{head}{lines}\n]}}")
     text = f'{{"command": {json.dumps(command)},\n' + ",\n".join(parts) + "}\n"
