@@ -58,7 +58,10 @@ class Tails:
 
     def __call__(self, z: FloatArray) -> FloatArray:
         """Limited logits; a hundredth of the slope stays everywhere."""
-        ratio = z - self.prior
+        return self.of_ratio(z - self.prior)
+
+    def of_ratio(self, ratio: FloatArray) -> FloatArray:
+        """Limited logits where the logarithm of r is `ratio`."""
         above = np.logaddexp(np.log1p(-self.lost) + ratio, np.log(self.lost))
         below = np.logaddexp(np.log1p(-self.stray), np.log(self.stray) + ratio)
         return np.asarray(self.prior + (1.0 - _REST) * (above - below) + _REST * ratio)
@@ -110,14 +113,12 @@ def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, 
     def loss(at: Any) -> tuple[float, FloatArray]:
         slope, shift, (lost, stray) = float(at[0]), float(at[1]), map(float, expit(at[2:]))
         ratio = slope * (z - mean) + shift
-        # Shares of both kinds in numerator and denominator of the limited ratio.
-        above = np.logaddexp(np.log1p(-lost) + ratio, np.log(lost))
-        below = np.logaddexp(np.log1p(-stray), np.log(stray) + ratio)
+        limited = Tails(prior, lost, stray).of_ratio(ratio)
+        # Shares of the terms with r in numerator and denominator of the limited ratio.
         own_above, own_below = expit(ratio + np.log1p(-lost) - np.log(lost)), expit(ratio + at[3])
-        limited = prior + (1.0 - _REST) * (above - below) + _REST * ratio
         pull = weight * (expit(limited) - y)
         by_ratio = pull * ((1.0 - _REST) * (own_above - own_below) + _REST)
-        # d above / d logit(lost) and d below / d logit(stray)
+        # By the log odds of each share, of the logarithms of numerator and denominator.
         by_lost = (1.0 - _REST) * pull @ ((1.0 - own_above) * (1.0 - lost) - own_above * lost)
         by_stray = -(1.0 - _REST) * pull @ (own_below * (1.0 - stray) - (1.0 - own_below) * stray)
         by_slope = by_ratio @ (z - mean)
