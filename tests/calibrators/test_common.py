@@ -240,6 +240,15 @@ def test_case_20_settings_survive_a_fit():
 
 
 @every
+@pytest.mark.parametrize("kind", [list, np.asarray, torch.tensor])
+def test_logits_without_a_second_dimension_are_refused_in_one_line(name, kind):
+    logits, y = kind([float(i) for i in range(40)]), np.arange(40) % 2
+    with pytest.raises(InputError, match=r"X must be 2D of shape .* got a 1D array\.") as refused:
+        fast(name).fit(logits, y)
+    assert len(str(refused.value)) < 200
+
+
+@every
 def test_one_class_is_refused(name):
     X, _ = overconfident(n=10)
     with pytest.raises(InputError, match="y must hold two classes, got 1 class: 1"):

@@ -5,8 +5,9 @@ import pytest
 from scipy.special import expit
 
 from linkcal import StructuralCalibrator
+from linkcal.calibrators import _tails
 from linkcal.calibrators._tails import Tails, fit_tails
-from linkcal.exceptions import ArtifactError
+from linkcal.exceptions import ArtifactError, ConvergenceWarning
 
 
 def drawn(n, lost=0.0, stray=0.0, slope=1.0, seed=0, share=0.5):
@@ -35,7 +36,7 @@ def test_order_stays_however_far_out():
 
 @pytest.mark.parametrize("share", [0.5, 0.1])
 def test_shares_and_slope_are_found(share):
-    slope, tails = fit_tails(*drawn(40_000, lost=0.03, stray=0.01, slope=1.25, share=share))
+    slope, tails, _ = fit_tails(*drawn(40_000, lost=0.03, stray=0.01, slope=1.25, share=share))
     assert slope == pytest.approx(1.25, abs=0.08)
     assert tails.lost == pytest.approx(0.03, rel=0.2)
     assert tails.stray == pytest.approx(0.01, rel=0.2)
@@ -45,7 +46,7 @@ def test_shares_and_slope_are_found(share):
 @pytest.mark.parametrize("n", [100, 1000, 10_000])
 def test_no_exception_among_n_does_not_show_that_there_is_none(n):
     z, y, weight = drawn(n)
-    slope, tails = fit_tails(30.0 * np.sign(y - 0.5) + 0.01 * z, y, weight)
+    slope, tails, _ = fit_tails(30.0 * np.sign(y - 0.5) + 0.01 * z, y, weight)
     for share, count in ((tails.lost, y.sum()), (tails.stray, n - y.sum())):
         assert share == pytest.approx(0.5 / (count + 100.0), rel=0.3)
     assert 0.01 <= slope <= 2.0
@@ -53,7 +54,7 @@ def test_no_exception_among_n_does_not_show_that_there_is_none(n):
 
 def test_the_fit_is_the_best_of_its_posterior():
     z, y, weight = drawn(500, lost=0.02, stray=0.02, seed=3)
-    slope, tails = fit_tails(z, y, weight)
+    slope, tails, _ = fit_tails(z, y, weight)
 
     def posterior(slope, lost, stray):
         """Best over the shift."""
@@ -75,8 +76,8 @@ def test_the_fit_is_the_best_of_its_posterior():
 def test_weights_count_as_copies():
     z, y, _ = drawn(300, lost=0.02, stray=0.02)
     times = np.random.default_rng(0).integers(1, 4, size=300)
-    one, tails = fit_tails(z, y, times.astype(float))
-    other, repeated = fit_tails(np.repeat(z, times), np.repeat(y, times), np.ones(times.sum()))
+    one, tails, _ = fit_tails(z, y, times.astype(float))
+    other, repeated, _ = fit_tails(np.repeat(z, times), np.repeat(y, times), np.ones(times.sum()))
     assert one == pytest.approx(other, rel=1e-5)
     np.testing.assert_allclose(
         (tails.prior, tails.lost, tails.stray), (repeated.prior, repeated.lost, repeated.stray), rtol=1e-4
@@ -84,9 +85,21 @@ def test_weights_count_as_copies():
 
 
 def test_equal_logits_ask_for_nothing():
-    slope, tails = fit_tails(np.full(40, 3.0), np.arange(40) % 2.0, np.ones(40))
+    slope, tails, _ = fit_tails(np.full(40, 3.0), np.arange(40) % 2.0, np.ones(40))
     assert (slope, tails.prior) == (1.0, 0.0)
     assert tails.lost == tails.stray == pytest.approx(0.5 / 20.5)
+
+
+def test_a_search_that_ends_too_early_is_said(monkeypatch):
+    z, y, _ = drawn(400, lost=0.02, stray=0.02)
+    X = z[:, None]
+    assert StructuralCalibrator().fit(X, y).converged_
+    in_full = _tails.minimize
+    monkeypatch.setattr(
+        _tails, "minimize", lambda *a, **k: in_full(*a, **{**k, "options": {**k["options"], "maxiter": 1}})
+    )
+    with pytest.warns(ConvergenceWarning, match="did not converge in slope and limits"):
+        assert not StructuralCalibrator().fit(X, y).converged_
 
 
 def test_intercept_makes_the_mean_the_share_of_links():

@@ -56,6 +56,22 @@ def test_lists_what_the_wrapper_selects(cli, fitted, asked, tmp_path):
     assert (tmp_path / "s.csv").read_text() == answer.out
 
 
+def test_why_nothing_is_selected(cli, fitted, asked):
+    path, _, index, loaded = asked
+    answer = cli("select", fitted, path, "--fdr", 0.001)
+    found = loaded.select(index, fdr=0.001)
+    assert answer.code == 0
+    assert rows(answer.out) == []
+    different = len({tuple(sorted(pair)) for pair in index.T[~found.known].tolist()})
+    assert found.num_tested == different < 300
+    said = " ".join(answer.err.split())
+    assert (
+        f"the smallest p-value is {found.p_value[~found.known].min():.4g}, and k of {different} diff" in said
+    )
+    assert f"k times {0.001 / different:.4g} (none is below" in said
+    assert "None stands out" not in cli("select", fitted, path, "--fdr", 0.95).err
+
+
 def test_kind_of_the_null_pairs_is_the_folders(cli, two_hop, asked):
     answer = cli("select", two_hop, asked[0], "--fdr", 0.95)
     assert answer.code == 0

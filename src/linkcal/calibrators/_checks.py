@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NoReturn
 
 import numpy as np
@@ -36,6 +37,13 @@ def validated(
     try:
         checked = validate_data(estimator, _plain(X), **options)
     except ValueError as error:
+        flat = re.match(r"Expected 2D array, got (1D|scalar) array", str(error))
+        if flat is not None:
+            # scikit-learn's own words go on with all the numbers.
+            raise InputError(
+                f"X must be 2D of shape (n, 1 + k) with the logit in column 0, got a {flat[1]} array. "
+                "Reshape your data: X.reshape(-1, 1) if logits are all there is"
+            ) from error
         _raise_input_error(error)
     X, y = checked if isinstance(checked, tuple) else (checked, None)
     check_finite(X, "X")

@@ -26,11 +26,12 @@ _SELECTION_ROWS = 10_000
 
 @dataclass(frozen=True)
 class HeldOutChoice:
-    """Penalty, what the fitted logit is multiplied by, and how it is limited after that."""
+    """Penalty, what the fitted logit is multiplied by, how it is limited then; whether these converged."""
 
     penalty: float
     slope: float
     tails: Tails
+    converged: bool
 
 
 def choose_held_out(

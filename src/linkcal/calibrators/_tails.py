@@ -29,6 +29,10 @@ _SHARES = (1e-12, 0.5)
 # each other's place. Chosen on validation links and fresh non-links of four graphs.
 _UNSEEN, _RARITY, _SPREAD = 0.5, 100.0, 0.25
 
+# Largest gradient of the loss per unit of weight at which the search counts as done. It ends near 1e-8, where
+# the loss no longer changes by what float64 can hold.
+_STATIONARY = 1e-5
+
 # What is left of the slope far beyond the limits, so that links keep their order there.
 _REST = 0.01
 
@@ -83,7 +87,7 @@ class Tails:
         return float(brentq(excess, low - reach, high + reach, xtol=1e-12, rtol=8.9e-16))
 
 
-def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, Tails]:
+def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, Tails, bool]:
     """Slope and limits that make held-out logits most likely.
 
     ``limits(a z + b)`` at the mode of the posterior: half a link more looks like a non-link, and half a
@@ -102,13 +106,15 @@ def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, 
     float
         The slope, within 0.01 and 2.
     Tails
+    bool
+        Whether the search ended where the loss is stationary within the bounds.
     """
     links, others = float(weight @ y), float(weight @ (1.0 - y))
     prior = float(np.log(links) - np.log(others))
     unseen = np.clip([_UNSEEN / (links + _UNSEEN), _UNSEEN / (others + _UNSEEN)], *_SHARES)
     mean = float(np.average(z, weights=weight))
     if float(np.ptp(z)) == 0.0:
-        return 1.0, Tails(prior, *map(float, unseen))
+        return 1.0, Tails(prior, *map(float, unseen)), True
 
     def loss(at: Any) -> tuple[float, FloatArray]:
         slope, shift, (lost, stray) = float(at[0]), float(at[1]), map(float, expit(at[2:]))
@@ -140,4 +146,6 @@ def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, 
     found = minimize(
         loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-14, "gtol": 1e-8}
     )
-    return float(found.x[0]), Tails(prior, *map(float, expit(found.x[2:])))
+    step = np.clip(found.x - loss(found.x)[1], bounds.lb, bounds.ub) - found.x
+    converged = bool(np.abs(step).max() <= _STATIONARY * max(1.0, links + others))
+    return float(found.x[0]), Tails(prior, *map(float, expit(found.x[2:]))), converged

@@ -11,7 +11,7 @@ import numpy as np
 from linkcal._validation import check_flag, check_positive_float, check_positive_int
 from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, merged_links
 from linkcal.calibrators._held_out import choose_held_out
-from linkcal.calibrators._ridge import RidgeSolution, fit_ridge
+from linkcal.calibrators._ridge import fit_ridge
 from linkcal.calibrators._said_name import said_name
 from linkcal.calibrators._stacked import Stacked
 from linkcal.calibrators._structural_fit import named_columns, ridge_problem, standardised
@@ -81,13 +81,14 @@ class StructuralCalibrator(Stacked, Calibrator):
     n_iter_ : int
         Newton steps of the final fit.
     converged_ : bool
+        Whether these ended at the tolerance, and the search for slope and limits at a stationary point.
     classes_ : ndarray of shape (2,)
     n_features_in_ : int
 
     Warns
     -----
     ConvergenceWarning
-        If the Newton steps ended before the tolerance.
+        If `converged_` is False.
 
     Notes
     -----
@@ -245,7 +246,11 @@ class StructuralCalibrator(Stacked, Calibrator):
         self.prior_, self.lost_, self.stray_ = tails.prior, tails.lost, tails.stray
         # Last, so that the mean probability is the share of links.
         self.intercept_ = tails.intercept(design[:, 1:] @ theta, weight)
-        self._keep(AdditiveModel.from_coefficients(basis, terms, theta / deviation, X, weight), solution)
+        self._keep(AdditiveModel.from_coefficients(basis, terms, theta / deviation, X, weight))
+        self.n_iter_, self.converged_ = solution.n_iter, solution.converged and choice.converged
+        if not self.converged_:
+            what = "slope and limits" if solution.converged else f"{solution.n_iter} steps"
+            warnings.warn(f"{said_name(self)} did not converge in {what}", ConvergenceWarning, stacklevel=3)
 
     def _inputs(self, X: FloatArray) -> FloatArray:
         """Columns of the terms: the base's logit if there is one, then those of X that are used."""
@@ -253,19 +258,12 @@ class StructuralCalibrator(Stacked, Calibrator):
             return X[:, self.columns_]
         return np.column_stack((self.base_._decision(X), X[:, self.columns_]))
 
-    def _keep(self, model: AdditiveModel, solution: RidgeSolution) -> None:
+    def _keep(self, model: AdditiveModel) -> None:
         basis = model.basis
         self.scale_, self.mean_, self.deviation_ = basis.scale, basis.mean, basis.deviation
         self.knots_, self.values_ = np.concatenate(basis.knots), np.concatenate(model.curves)
         self.starts_ = np.cumsum([0.0, *map(len, basis.knots)])
         self.products_, self.pairs_ = model.products, model.pairs
-        self.n_iter_, self.converged_ = solution.n_iter, solution.converged
-        if not solution.converged:
-            warnings.warn(
-                f"{said_name(self)} did not converge in {solution.n_iter} steps",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
 
     def _check_together(self) -> None:
         stacked = self.base_ is not None

@@ -239,18 +239,19 @@ def _bounds(
 def _by_precision(links: FloatArray, others: FloatArray, wanted: float, rate: float, error: float) -> float:
     steps = np.arange(-_STEPS_ABOVE, _STEPS_BELOW, dtype=np.float64)
     grid = logit(np.array([wanted])) - _STEP * steps
-    lowest, highest = -1, 0.0
+    lowest = -1
     for start, part in _CHAINS:
         bound, _ = _bounds(links, others, grid[start:], rate, part * error)
         failed = np.flatnonzero(bound < wanted)
         passed = int(failed[0]) if failed.size else bound.size
-        highest = max(highest, float(bound[0]))
         if passed:
             lowest = max(lowest, start + passed - 1)
     if lowest < 0:
+        every = np.concatenate((links, others))
+        best = float(_bounds(links, others, every, rate, _CHAINS[0][1] * error)[0].max())
         raise InputError(
-            f"precision must be one that {links.size} links and {others.size} non-links can show at a base "
-            f"rate of {rate:.4g} (lower bound {highest:.4g} where the tests begin), got {wanted:g}"
+            f"precision must be one that the labels can show, at best about {best:.3g} with {links.size} "
+            f"links and {others.size} non-links at a base rate of {rate:.4g}, got {wanted:g}"
         )
     return float(grid[lowest])
 

@@ -87,6 +87,13 @@ def select(
         f"{kind}: the bound holds for asked non-links that are like them. Probabilities hold for a base rate "
         f"of {rate:.4g}."
     )
+    if found.num_tested and not rows.numel():
+        smallest, step = float(found.p_value[~found.known].min()), fdr / found.num_tested
+        log(
+            f"None stands out: the smallest p-value is {smallest:.4g}, and k of {found.num_tested:,} "
+            f"different pairs are selected if k p-values are at most k times {step:.4g} (none is below "
+            f"1 / (null pairs + 1) = {1 / (found.num_null + 1):.4g})."
+        )
 
 
 def _joined(parts: list[torch.Tensor]) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,7 +152,8 @@ def read_feature_table(path: Path) -> FeatureTable:
         else:
             ids, x = _read_arrays(path, kind)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"features must be a valid {kind} file, got {path}: {one_line(error)}") from error
+        reason = _with_column_name(one_line(error), path) if kind == "csv" else one_line(error)
+        raise InputError(f"features must be a valid {kind} file, got {path}: {reason}") from error
     bad = ~np.isfinite(x)
     if bad.any():
         row = int(np.flatnonzero(bad.any(axis=1))[0])
@@ -171,6 +173,14 @@ def _read_csv(path: Path) -> tuple[Any, NDArray[np.float32]]:
         convert_options=pacsv.ConvertOptions(column_types=types, strings_can_be_null=False),
     )
     return _split(path, table)
+
+
+def _with_column_name(reason: str, path: Path) -> str:
+    """Arrow counts columns from 0, which readers take for another column."""
+    found = re.match(r"In CSV column #(\d+): ", reason)
+    if found is None:
+        return reason
+    return f"column {read_header(path, 'features')[int(found[1])]!r}: {reason[found.end() :]}"
 
 
 def _split(path: Path, table: Any) -> tuple[Any, NDArray[np.float32]]:

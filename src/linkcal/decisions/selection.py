@@ -30,10 +30,14 @@ class SelectedLinks:
         Whether the pair is a known edge; such pairs take no part and are not selected.
     num_null : int
         Null scores that the p-values rest on; the smallest possible one is ``1 / (num_null + 1)``.
+    num_tested : int
+        Different pairs that took part; k of them are selected if k p-values are at most
+        ``k fdr / num_tested``.
 
     Examples
     --------
-    >>> one = SelectedLinks(torch.tensor([True, False]), torch.tensor([0.01, 0.9]), torch.zeros(2).bool(), 99)
+    >>> p_value = torch.tensor([0.01, 0.9])
+    >>> one = SelectedLinks(p_value <= 0.05, p_value, torch.zeros(2).bool(), num_null=99, num_tested=2)
     >>> one.selected.nonzero()[:, 0]
     tensor([0])
     """
@@ -42,6 +46,7 @@ class SelectedLinks:
     p_value: Tensor
     known: Tensor
     num_null: int
+    num_tested: int
 
 
 class SelectionMethods(EvidenceMethods):
@@ -103,4 +108,4 @@ class SelectionMethods(EvidenceMethods):
         selected[~known] = torch.from_numpy(chosen)
         p_value = torch.full((pairs.size(1),), torch.nan, dtype=torch.float64)
         p_value[~known] = torch.from_numpy(conformal_p_values(asked, reference)[inverse])
-        return SelectedLinks(selected, p_value, known, null.size(1))
+        return SelectedLinks(selected, p_value, known, null.size(1), len(first))
