@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.nn import GAE
 
-from linkcal import CalibratedLinkPredictor, Platt
+from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, simulate_graph, split_links
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
 from linkcal.models import PEG, TrainingConfig, make_model, train_link_predictor
@@ -243,6 +243,31 @@ def test_probabilities_equal_those_of_each_pair_alone(name, split):
     torch.testing.assert_close(ranked.logit, logit.topk(20).values.double(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("chunk_size", [37, 100_000])
+def test_reranked_are_the_most_probable_of_the_models_best(split, chunk_size):
+    model = make_model("sage", 12)
+    train_link_predictor(model, split, TrainingConfig(epochs=5), seed=0)
+    clp = CalibratedLinkPredictor(model, StructuralCalibrator()).fit(split)
+    best = most_probable_pairs(clp, 500)
+    assert best.reranked == 0
+    ranked = most_probable_pairs(clp, 40, chunk_size=chunk_size, rerank=500, base_rate=0.01)
+    assert ranked.reranked == 500
+    order = clp.logit_of(clp.score(best.edge_label_index)).argsort(descending=True, stable=True)
+    assert order[:40].tolist() != list(range(40))
+    assert torch.equal(ranked.edge_label_index, best.edge_label_index[:, order[:40]])
+    assert torch.equal(ranked.logit, best.logit[order[:40]])
+    assert (ranked.probability.diff() <= 0).all()
+    moved = most_probable_pairs(clp, 500, base_rate=0.01).probability[order[:40]]
+    torch.testing.assert_close(ranked.probability, moved, rtol=1e-6, atol=0)
+
+
+def test_reranked_by_a_rising_map_stay_in_the_models_order(split):
+    clp = fitted("gcn", split)
+    plain, ranked = most_probable_pairs(clp, 30), most_probable_pairs(clp, 30, rerank=30_000)
+    assert torch.equal(ranked.edge_label_index, plain.edge_label_index)
+    assert ranked.reranked == most_probable_pairs(clp, 30_000).logit.numel() < 30_000
+
+
 def test_held_out_and_excluded_edges_are_left_out(split):
     clp = fitted("gcn", split)
     validation = split.val.edge_label_index[:, split.val.edge_label == 1]
@@ -269,6 +294,13 @@ def test_seal_ranks_pairs_at_distance_two(split, chunk_size):
     expected = clp.score(candidates).logit.topk(15).values.double()
     torch.testing.assert_close(ranked.logit, expected, rtol=0, atol=1e-5)
     assert two[ranked.edge_label_index[0], ranked.edge_label_index[1]].all()
+
+
+def test_rerank_below_k_is_refused(split):
+    with pytest.raises(InputError, match="rerank must be at least k = 5, got 4"):
+        most_probable_pairs(fitted("gcn", split), 5, rerank=4)
+    with pytest.raises(InputError, match="rerank must be a whole number >= 1, got 0"):
+        most_probable_pairs(fitted("gcn", split), 5, rerank=0)
 
 
 def test_other_decoders_and_unfitted_predictors_are_refused(split):

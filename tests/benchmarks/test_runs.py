@@ -191,6 +191,25 @@ def test_rare_links(run, load, tmp_path, graph, monkeypatch):
     assert commands_parse(page, module)
 
 
+def test_top_order(run, load, tmp_path, graph, monkeypatch):
+    page = tmp_path / "top_order.md"
+    for module in ("top_order", "_cells"):
+        monkeypatch.setattr(load(module), "load_graph", lambda _config: graph)
+    words = ("--datasets", "simulated", "--models", "gcn", "--seeds", 1, "--store", tmp_path)
+    module = run("top_order", *words, "--out", page, KEPT=(20, 50), CANDIDATES=(50, 200, 400))
+    assert commands_parse(page, module)
+    monkeypatch.setattr(module, "KEPT", (20, 50))
+    monkeypatch.setattr(module, "CANDIDATES", (50, 200, 400))
+    counts = module.counts_of("simulated", "gcn", 0, tmp_path)
+    edges = graph.num_pairs
+    assert counts.links == pytest.approx(0.1 * edges, abs=1.0)
+    # All pairs but the message edges, four fifths to nine tenths of all, and the validation links.
+    assert counts.missing == graph.num_nodes * (graph.num_nodes - 1) // 2 - edges + counts.links
+    # The 50 best of 50 are the same in any order.
+    assert counts.found[1, 0] == counts.found[1, 1] > 0
+    assert f"| {counts.found[0, 0]:.1f} | {counts.found[0, 1]:.1f} (" in page.read_text()
+
+
 @pytest.mark.slow
 def test_negatives(run, load, tmp_path, graph, monkeypatch):
     for module in ("_kinds", "_cells"):

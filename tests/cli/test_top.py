@@ -37,6 +37,23 @@ def test_lists_missing_pairs_by_name_and_states_the_ratio(cli, files, fitted):
     assert predictor.held_out_.size(1) > 0
 
 
+def test_rerank_lists_the_most_probable_of_the_best(cli, fitted):
+    answer = cli("top", fitted, "-k", 7, "--rerank", 60, "--calibrator", "in-n-out-plus")
+    assert answer.code == 0
+    assert "7 most probable of the 60 best of all missing pairs." in " ".join(answer.err.split())
+    best = rows(cli("top", fitted, "-k", 60, "--calibrator", "in-n-out-plus").out)
+    best.sort(key=lambda row: -float(row["probability"]))
+    listed = rows(answer.out)
+    probabilities = [float(row["probability"]) for row in listed]
+    assert probabilities == pytest.approx([float(row["probability"]) for row in best[:7]], rel=1e-6)
+    assert probabilities == sorted(probabilities, reverse=True)
+    logits = [float(row["logit"]) for row in listed]
+    assert logits != sorted(logits, reverse=True)
+    refused = cli("top", fitted, "-k", 7, "--rerank", 6)
+    assert refused.code == 1
+    assert "rerank must be at least k = 7, got 6" in refused.err
+
+
 def test_chunk_size_and_output_file_change_nothing(cli, fitted, tmp_path):
     expected = cli("top", fitted, "-k", 7).out
     assert cli("top", fitted, "-k", 7, "--chunk-size", 100).out == expected

@@ -37,13 +37,22 @@ def top(
         str | None, typer.Option("--calibrator", help="Default: the one selected when the folder was made.")
     ] = None,
     base_rate: BaseRateOption = None,
+    rerank: Annotated[
+        int | None,
+        typer.Option(
+            "--rerank",
+            help="Take so many best by the model's score, and list the most probable of them.",
+            show_default=False,
+        ),
+    ] = None,
     chunk_size: Annotated[int, typer.Option("--chunk-size", help="Pairs held at once.")] = 1 << 18,
 ) -> None:
     """List the pairs without an edge that the model finds most probable, with calibrated probabilities.
 
     All missing pairs of the graph compete, in bounded memory; known edges, also those held out for
-    validation and test, are left out. Pairs are ordered by the model's score, ties by node number. With SEAL
-    only pairs at distance 2 compete.
+    validation and test, are left out. Pairs are ordered by the model's score, ties by node number; with
+    `--rerank N` the N best by the score are ordered by their calibrated probability. With SEAL only pairs at
+    distance 2 compete.
     """
     from linkcal.data import NodeIds
     from linkcal.ranking import most_probable_pairs
@@ -51,7 +60,9 @@ def top(
 
     check_output_file(out)
     predictor = CalibratedLinkPredictor.load(folder, calibrator=calibrator)
-    ranked = most_probable_pairs(predictor, k, chunk_size=chunk_size, base_rate=as_base_rate(base_rate))
+    ranked = most_probable_pairs(
+        predictor, k, chunk_size=chunk_size, base_rate=as_base_rate(base_rate), rerank=rerank
+    )
     node_ids = predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
     if out is None:
         _write(ranked, node_ids, sys.stdout)
@@ -62,8 +73,9 @@ def top(
     if not number:
         log(_NOTHING[ranked.candidates])
         return
+    best = f"most probable of the {ranked.reranked:,} best" if ranked.reranked else "best"
     log(
-        f"{number:,} best of {ranked.candidates}. Probabilities hold for "
+        f"{number:,} {best} of {ranked.candidates}. Probabilities hold for "
         f"{non_links_per_link(ranked.negatives_per_positive)} (base rate {ranked.base_rate:.4g})."
     )
     kind = predictor.info_.get("negatives") or "uniform"
