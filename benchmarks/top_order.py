@@ -40,6 +40,7 @@ class Counts:
     """Test links among the first `KEPT` pairs of one training, by order: the model's, then by candidates."""
 
     dataset: str
+    model: str
     links: int
     missing: int
     found: NDArray[np.int64]
@@ -66,6 +67,8 @@ def main() -> None:
         "`linkcal top -k K --rerank C`. "
         "In brackets the share of trainings that find more, and fewer, than in the model's order.",
         *(part for place, k in enumerate(KEPT) for part in (f"## k = {k:,}", table(counts, place))),
+        f"## k = {KEPT[-1]:,}, by model",
+        by_model(counts),
     ]
     print("\n\n".join(text))
     if options.out is not None:
@@ -98,7 +101,7 @@ def counts_of(dataset: str, model: str, seed: int, store: Path) -> Counts:
     orders += [np.argsort(-ranked.probability[:c].numpy(), kind="stable") for c in CANDIDATES]
     found = np.array([[hit[order[:k]].sum() for order in orders] for k in KEPT])
     print(f"{job.title}: {found.tolist()} of {links.size(1)}", file=sys.stderr, flush=True)
-    return Counts(dataset, links.size(1), missing, found)
+    return Counts(dataset, model, links.size(1), missing, found)
 
 
 def table(counts: list[Counts], place: int) -> str:
@@ -122,6 +125,18 @@ def table(counts: list[Counts], place: int) -> str:
             f"| {dataset} | {np.mean([c.links for c in mine]):,.0f} | "
             f"{np.mean([c.missing for c in mine]):,.0f} | {plain.mean():.1f} | {' | '.join(cells)} |"
         )
+    return "\n".join(lines)
+
+
+def by_model(counts: list[Counts]) -> str:
+    """Means of the largest k, in the model's order and by probability."""
+    shown = [0, *(1 + i for i, c in enumerate(CANDIDATES) if c > KEPT[-1])]
+    heads = " | ".join(f"probability, C = {CANDIDATES[i - 1]:,}" for i in shown[1:])
+    lines = [f"| data set | model | model's order | {heads} |", "| --- | --- |" + " ---: |" * len(shown)]
+    for dataset, model in dict.fromkeys((c.dataset, c.model) for c in counts):
+        mine = [c.found[-1] for c in counts if (c.dataset, c.model) == (dataset, model)]
+        means = np.mean(mine, axis=0)[shown]
+        lines.append(f"| {dataset} | {model} | {' | '.join(f'{value:.1f}' for value in means)} |")
     return "\n".join(lines)
 
 

@@ -208,6 +208,8 @@ def test_top_order(run, load, tmp_path, graph, monkeypatch):
     # The 50 best of 50 are the same in any order.
     assert counts.found[1, 0] == counts.found[1, 1] > 0
     assert f"| {counts.found[0, 0]:.1f} | {counts.found[0, 1]:.1f} (" in page.read_text()
+    last = counts.found[1]
+    assert f"| simulated | gcn | {last[0]:.1f} | {last[2]:.1f} | {last[3]:.1f} |" in page.read_text()
 
 
 @pytest.mark.slow
