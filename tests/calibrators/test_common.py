@@ -251,7 +251,7 @@ def test_logits_without_a_second_dimension_are_refused_in_one_line(name, kind):
 @every
 def test_refusals_do_not_print_the_numbers(name):
     X, y = overconfident(n=40)
-    with pytest.raises(InputError, match="^Complex data not supported$"):
+    with pytest.raises(InputError, match=r"^Complex data not supported$"):
         fast(name).fit(X.astype(complex), y)
 
 

@@ -122,8 +122,8 @@ def test_what_cannot_be_reached_is_said_in_one_line():
     far_off = np.r_[np.full(100, 40.0), np.full(100, 30.0)], np.repeat([1, 0], 100)
     with pytest.raises(
         InputError,
-        match=r"can show, 0\.4\d+ at logits of 2\.2 to 5\.2, where tests begin, and elsewhere at best about 0\.9\d+ "
-        r"with 100 links",
+        match=r"can show, 0\.4\d+ at logits of 2\.2 to 5\.2, where tests begin, "
+        r"and elsewhere at best about 0\.9\d+ with 100 links",
     ):
         certified_threshold(*far_off, precision=0.9)
     with pytest.raises(InputError, match=r"recall = 0\.99 must be shown with at least 299 links, got 100"):

@@ -253,7 +253,9 @@ def _by_precision(links: FloatArray, others: FloatArray, wanted: float, rate: fl
         shown = f"at best about {best:.3g}"
         if best >= wanted:  # but not where logits of this precision are, if they are calibrated
             high, low = grid[_CHAINS[-1][0]], grid[_CHAINS[0][0]]
-            shown = f"{first:.3g} at logits of {low:.3g} to {high:.3g}, where tests begin, and elsewhere {shown}"
+            shown = (
+                f"{first:.3g} at logits of {low:.3g} to {high:.3g}, where tests begin, and elsewhere {shown}"
+            )
         raise InputError(
             f"precision must be one that the labels can show, {shown} with {links.size} links and "
             f"{others.size} non-links at a base rate of {rate:.4g}, got {wanted:g}"
