@@ -296,6 +296,36 @@ def test_seal_ranks_pairs_at_distance_two(split, chunk_size):
     assert two[ranked.edge_label_index[0], ranked.edge_label_index[1]].all()
 
 
+def test_reranked_pairs_at_distance_two_fall_in_probability(split):
+    model = make_model("seal", 12, sort_k=10)
+    clp = CalibratedLinkPredictor(model, StructuralCalibrator()).fit(split)
+    ranked = most_probable_pairs(clp, 12, rerank=60, chunk_size=17)
+    assert (ranked.candidates, ranked.reranked) == ("missing pairs at distance 2", 60)
+    assert (ranked.probability.diff() <= 0).all()
+    best = most_probable_pairs(clp, 60)
+    expected = best.probability.sort(descending=True).values[:12]
+    torch.testing.assert_close(ranked.probability, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_rerank_of_all_pairs_and_of_none(directed):
+    graph = simulate_graph(60, num_edges=200, num_features=6, seed=0)
+    graph = Graph.from_edges(graph.edge_index, 60, x=graph.x, directed=directed)
+    split = split_links(graph, seed=0)
+    clp = CalibratedLinkPredictor(make_model("sage", 6), StructuralCalibrator()).fit(split)
+    plain = most_probable_pairs(clp, 10_000)
+    ranked = most_probable_pairs(clp, 10_000, rerank=10_000, chunk_size=1)
+    assert ranked.reranked == plain.logit.numel() < 10_000
+    assert (ranked.probability.diff() <= 0).all()
+    expected = plain.probability.sort(descending=True).values
+    torch.testing.assert_close(ranked.probability, expected, rtol=0, atol=1e-6)
+    keys = [pair_keys(r.edge_label_index, 60, directed=directed).sort().values for r in (plain, ranked)]
+    assert torch.equal(*keys)
+    nothing = most_probable_pairs(clp, 5, rerank=9, exclude=plain.edge_label_index)
+    assert nothing.edge_label_index.shape == (2, 0)
+    assert (nothing.logit.numel(), nothing.probability.numel(), nothing.reranked) == (0, 0, 0)
+
+
 def test_rerank_below_k_is_refused(split):
     with pytest.raises(InputError, match="rerank must be at least k = 5, got 4"):
         most_probable_pairs(fitted("gcn", split), 5, rerank=4)

@@ -249,6 +249,13 @@ def test_logits_without_a_second_dimension_are_refused_in_one_line(name, kind):
 
 
 @every
+def test_refusals_do_not_print_the_numbers(name):
+    X, y = overconfident(n=40)
+    with pytest.raises(InputError, match=r"^Complex data not supported$"):
+        fast(name).fit(X.astype(complex), y)
+
+
+@every
 def test_one_class_is_refused(name):
     X, _ = overconfident(n=10)
     with pytest.raises(InputError, match="y must hold two classes, got 1 class: 1"):

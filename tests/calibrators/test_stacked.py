@@ -164,10 +164,10 @@ def test_an_unfitted_one_can_be_refitted():
     [
         (links(50, 0)[0], None, "X_base and y_base must be given together"),
         (None, links(50, 0)[1], "X_base and y_base must be given together"),
-        (links(50, 0)[0][:, :4], links(50, 0)[1], "X has 4 features"),
+        (links(50, 0)[0][:, :4], links(50, 0)[1], "X_base and y_base .*: X has 4 features"),
         (links(50, 0)[0], np.ones(50, dtype=int), "y_base must hold both labels"),
         (links(50, 0)[0], np.arange(50), "y_base must hold only the labels"),
-        (np.full((50, 8), np.nan), links(50, 0)[1], "X must be finite"),
+        (np.full((50, 8), np.nan), links(50, 0)[1], "X_base and y_base .*: X must be finite"),
     ],
 )
 def test_base_links_are_checked(X_base, y_base, message):

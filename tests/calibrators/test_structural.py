@@ -13,7 +13,7 @@ from scipy.special import expit
 from linkcal._math import bernoulli_nll
 from linkcal.calibrators import Histogram, Isotonic, Platt, StructuralCalibrator
 from linkcal.calibrators._additive import merged_links, weighted_quantile
-from linkcal.exceptions import InputError
+from linkcal.exceptions import InputError, NotFittedError
 from linkcal.features import STRUCTURAL_COLUMNS
 from linkcal.metrics import negative_log_likelihood
 
@@ -107,6 +107,11 @@ def test_contributions_add_up_to_the_decision():
         assert values.mean() == pytest.approx(centre, abs=1e-9)
 
 
+def test_contributions_before_fit_are_refused():
+    with pytest.raises(NotFittedError, match="must be fitted first"):
+        StructuralCalibrator().contributions(np.zeros((3, 1)))
+
+
 def test_contributions_name_the_cause():
     X, y = structural_links(5_000)
     spread = {name: v.std() for name, v in StructuralCalibrator().fit(X, y).contributions(X).items()}
@@ -133,6 +138,31 @@ def test_monotone_never_falls_with_the_logit(seed, n_knots, penalty):
         line = np.repeat(row[None], len(grid), axis=0)
         line[:, 0] = grid
         assert (np.diff(fitted.decision_function(line)) >= -1e-9).all()
+
+
+@pytest.mark.parametrize("monotone", [False, True])
+@pytest.mark.parametrize(
+    "logit",
+    [
+        lambda n: np.r_[-5.0, np.linspace(0.1, 3.0, n - 1)],  # one link below 0, too few for a knot there
+        lambda n: np.r_[5.0, np.linspace(-3.0, -0.1, n - 1)],
+        lambda n: np.r_[-5.0, np.ones(n - 1)],
+        lambda n: np.r_[5.0, np.zeros(n - 1)],
+        lambda n: np.r_[-5.0, 5.0, np.zeros(n - 2)],
+    ],
+)
+def test_what_is_kept_is_what_was_fitted_where_few_links_are_beyond_0(logit, monotone):
+    rng = np.random.default_rng(2)
+    y, s = rng.integers(0, 2, size=1000), logit(1000)
+    y[0] = s[0] > 0.0
+    X = np.column_stack((s, y + rng.normal(size=1000), rng.normal(size=(1000, 2))))
+    calibrator = StructuralCalibrator(monotone=monotone, penalty=1e-3).fit(X, y)
+    # Only then is the intercept that of the kept curves.
+    assert calibrator.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=1e-9)
+    if monotone:
+        grid = np.repeat(X[:5], 401, axis=0)
+        grid[:, 0] = np.tile(np.linspace(-20.0, 20.0, 401), 5)
+        assert np.diff(calibrator.decision_function(grid).reshape(5, 401)).min() >= -1e-12
 
 
 def test_without_the_option_a_falling_logit_is_followed():

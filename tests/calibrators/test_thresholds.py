@@ -119,6 +119,13 @@ def test_what_cannot_be_reached_is_said_in_one_line():
         match=r"precision .* at best about 0\.\d+ with 10 links and 10 non-links",
     ):
         certified_threshold(*sample(rng, 10, 10), precision=0.95)
+    far_off = np.r_[np.full(100, 40.0), np.full(100, 30.0)], np.repeat([1, 0], 100)
+    with pytest.raises(
+        InputError,
+        match=r"can show, 0\.4\d+ at logits of 2\.2 to 5\.2, where tests begin, "
+        r"and elsewhere at best about 0\.9\d+ with 100 links",
+    ):
+        certified_threshold(*far_off, precision=0.9)
     with pytest.raises(InputError, match=r"recall = 0\.99 must be shown with at least 299 links, got 100"):
         certified_threshold(*sample(rng, 100, 10), recall=0.99)
     with pytest.raises(InputError, match="y must hold both classes, got 2 links and 0 non-links"):

@@ -187,6 +187,8 @@ class AdditiveModel:
         curves = [np.zeros(len(k)) for k in basis.knots]
         products = np.zeros((2, len(basis.knots)))
         pairs = np.zeros((len(basis.knots), len(basis.knots)))
+        # The logit's curve at -1 and 1, should it bend at 0 where that is its last knot.
+        sides, at_sides, bent = np.array([-1.0, 1.0]), np.zeros(2), len(basis.knots[0]) == 1
         start = 0
         for term in terms:
             own = theta[start : start + term.block.shape[1]]
@@ -195,16 +197,26 @@ class AdditiveModel:
             if term.kind == "curve":
                 at_knots = _curve_term(j, basis.knots[j], basis.knots[j], monotone=term.positive)
                 curves[j] += at_knots.block @ own
+                if j == 0:
+                    at_sides += _curve_term(0, sides, basis.knots[0], monotone=term.positive).block @ own
             elif term.kind == "pair":
                 pairs[j, j + 1 :] = pairs[j + 1 :, j] = own / 2.0
             elif term.positive:
                 (rise, fall), (low, high) = own.reshape(2, 2), basis.span(j)
                 products[:, j] = rise - fall
                 share = high * fall - low * rise
-                knots = basis.knots[0]
-                curves[0] += share[0] * np.maximum(knots, 0.0) + share[1] * np.minimum(knots, 0.0)
+                for at, values in ((basis.knots[0], curves[0]), (sides, at_sides)):
+                    values += share[0] * np.maximum(at, 0.0) + share[1] * np.minimum(at, 0.0)
+                bent = True
             else:
                 products[:, j] = own
+        if bent:
+            # So few links are beyond 0 that the quantiles have left that side without a knot.
+            beyond = np.isin(sides, np.sign(X[:, 0])) & ~np.isin(sides, np.sign(basis.knots[0]))
+            knots = np.r_[basis.knots[0], sides[beyond]]
+            order = np.argsort(knots)
+            basis = replace(basis, knots=(knots[order], *basis.knots[1:]))
+            curves[0] = np.r_[curves[0], at_sides[beyond]][order]
         model = cls(basis, tuple(curves), products, pairs)
         average = np.average(model.contributions(X), axis=0, weights=weight)
         return replace(model, curves=tuple(c - a for c, a in zip(curves, average, strict=True)))

@@ -105,7 +105,8 @@ def _plain(values: Any) -> Any:
 
 
 def _raise_input_error(error: ValueError) -> NoReturn:
-    raise InputError(" ".join(str(error).split())) from error
+    # scikit-learn's words in one line, without the numbers that stand below some of them.
+    raise InputError(" ".join(str(error).partition("\n[")[0].split())) from error
 
 
 def within_range(X: FloatArray) -> FloatArray:

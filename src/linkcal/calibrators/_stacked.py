@@ -84,7 +84,10 @@ class Stacked(Calibrator):
     def _fitted_base(self, X_base: Any, y_base: Any) -> Self:
         if X_base is None or y_base is None:
             raise InputError("X_base and y_base must be given together, got only one of them")
-        X, y = validated(self, X_base, y_base, reset=False)
+        try:
+            X, y = validated(self, X_base, y_base, reset=False)
+        except InputError as error:
+            raise InputError(f"X_base and y_base must be links as X and y are: {error}") from error
         label = known_labels(y, len(X), self.classes_, "y_base")
         if label.min() == label.max():
             raise InputError(f"y_base must hold both labels {self.classes_.tolist()}, got only {y[0]}")

@@ -213,8 +213,16 @@ class StructuralCalibrator(Stacked, Calibrator):
             ``intercept`` (with the offset of ``refresh``); a term for each column used (``terms_``), of mean
             0 over the calibration links, where a product of two columns counts half for each; and ``limit``,
             what the limits take off at the ends of the ranking. They add up to :meth:`decision_function`.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        InputError
+            If X has another number of columns than in ``fit`` or is not finite.
         """
-        columns = self._model().contributions(self._inputs(self._check_predict(X)))
+        X = self._check_predict(X)
+        columns = self._model().contributions(self._inputs(X))
         terms = {name: columns[:, j] for j, name in enumerate(self.terms_)}
         total = self.intercept_ + columns.sum(axis=1)
         return {

@@ -239,9 +239,10 @@ def _bounds(
 def _by_precision(links: FloatArray, others: FloatArray, wanted: float, rate: float, error: float) -> float:
     steps = np.arange(-_STEPS_ABOVE, _STEPS_BELOW, dtype=np.float64)
     grid = logit(np.array([wanted])) - _STEP * steps
-    lowest = -1
+    lowest, first = -1, 0.0
     for start, part in _CHAINS:
         bound, _ = _bounds(links, others, grid[start:], rate, part * error)
+        first = max(first, float(bound[0]))
         failed = np.flatnonzero(bound < wanted)
         passed = int(failed[0]) if failed.size else bound.size
         if passed:
@@ -249,9 +250,15 @@ def _by_precision(links: FloatArray, others: FloatArray, wanted: float, rate: fl
     if lowest < 0:
         every = np.concatenate((links, others))
         best = float(_bounds(links, others, every, rate, _CHAINS[0][1] * error)[0].max())
+        shown = f"at best about {best:.3g}"
+        if best >= wanted:  # but not where logits of this precision are, if they are calibrated
+            high, low = grid[_CHAINS[-1][0]], grid[_CHAINS[0][0]]
+            shown = (
+                f"{first:.3g} at logits of {low:.3g} to {high:.3g}, where tests begin, and elsewhere {shown}"
+            )
         raise InputError(
-            f"precision must be one that the labels can show, at best about {best:.3g} with {links.size} "
-            f"links and {others.size} non-links at a base rate of {rate:.4g}, got {wanted:g}"
+            f"precision must be one that the labels can show, {shown} with {links.size} links and "
+            f"{others.size} non-links at a base rate of {rate:.4g}, got {wanted:g}"
         )
     return float(grid[lowest])
 

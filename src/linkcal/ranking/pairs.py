@@ -79,8 +79,8 @@ def most_probable_pairs(
     k : int
         Fewer come back if the graph has fewer missing pairs.
     chunk_size : int
-        Pairs scored at once; the answer does not depend on it (for a PairPredictor, up to the rounding of its
-        own batches).
+        Pairs scored at once; the answer does not depend on it (for a PairPredictor and with `rerank`, up to
+        the rounding of the model's batches).
     exclude : Tensor [2, K], optional
         More known edges to leave out, for instance ``split.held_out_edges()``; the predictor's own
         `held_out_` are left out in any case.
@@ -103,7 +103,8 @@ def most_probable_pairs(
     UnsupportedModelError
         If the decoder is neither kind.
     InputError
-        If a number is none, or `rerank` is below `k`.
+        If `k`, `chunk_size` or `rerank` is no whole number of at least 1, `rerank` is below `k`, `exclude`
+        names other nodes, or `base_rate` is not one.
 
     Notes
     -----
@@ -154,16 +155,18 @@ def most_probable_pairs(
             exclude=exclude,
         )
         candidates = ALL_MISSING
-    reranked = 0
-    if rerank is not None:
+    reranked, logit = 0, logit.to(device)
+    if rerank is None:
+        scores = _with_logit(scorer.score(pairs.to(device)), logit)
+        probability = predictor.probability_of(scores, base_rate=base_rate)
+    else:
         reranked = logit.numel()
-        rows = _most_probable_rows(predictor, scorer, pairs, logit, k, chunk_size)
-        pairs, logit = pairs[:, rows], logit[rows]
-    scores = _with_logit(scorer.score(pairs.to(device)), logit)
+        rows, probability = _most_probable_rows(predictor, scorer, pairs, logit, k, chunk_size, base_rate)
+        pairs, logit = pairs[:, rows.cpu()], logit[rows]
     return RankedPairs(
         edge_label_index=pairs,
-        logit=scores.logit,
-        probability=predictor.probability_of(scores, base_rate=base_rate),
+        logit=logit,
+        probability=probability,
         negatives_per_positive=ratio,
         candidates=candidates,
         base_rate=rate,
@@ -178,14 +181,17 @@ def _most_probable_rows(
     logit: Tensor,
     k: int,
     chunk_size: int,
-) -> Tensor:
-    """Rows of the k pairs with the largest calibrated logits, falling; equal ones as they stand."""
-    parts = zip(pairs.split(chunk_size, dim=1), logit.split(chunk_size), strict=True)
-    device = predictor.graph_.edge_index.device
-    calibrated = [
-        predictor.logit_of(_with_logit(scorer.score(some.to(device)), known)).cpu() for some, known in parts
-    ]
-    return torch.cat(calibrated).argsort(descending=True, stable=True)[:k]
+    base_rate: BaseRate | None,
+) -> tuple[Tensor, Tensor]:
+    """Rows of the k pairs with the largest calibrated logits, falling, equal ones as they stand; their p."""
+    calibrated, probability = [], []
+    for some, known in zip(pairs.split(chunk_size, dim=1), logit.split(chunk_size), strict=True):
+        scores = _with_logit(scorer.score(some.to(logit.device)), known)
+        calibrated.append(predictor.logit_of(scores))
+        # Not made again for the k alone: what a model says rounds with its batches.
+        probability.append(predictor.probability_of(scores, base_rate=base_rate))
+    rows = torch.cat(calibrated).argsort(descending=True, stable=True)[:k]
+    return rows, torch.cat(probability)[rows]
 
 
 def _known_edges(predictor: CalibratedLinkPredictor, exclude: Tensor | None) -> Tensor | None:
