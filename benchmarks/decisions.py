@@ -247,6 +247,8 @@ def thresholds(world: World, draws: int, size: int, calibrators: dict[str, Calib
 
 def refreshes(world: World, draws: int, size: int) -> list[str]:
     lines = [
+        "The number of links among the new pairs is binomial.",
+        "",
         "| new links / non-links (mean) | best offset on the population | mean offset | standard deviation | "
         "mean standard error | within 1.96 of them |",
         "| ---: | ---: | ---: | ---: | ---: | ---: |",
