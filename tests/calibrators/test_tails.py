@@ -84,6 +84,16 @@ def test_weights_count_as_copies():
     )
 
 
+@pytest.mark.parametrize("scale", [1e12, 1e120, 1e300])
+def test_weights_of_any_size_have_a_fit(scale):
+    z, y, weight = drawn(300, lost=0.05, stray=0.05)
+    slope, tails, converged = fit_tails(z, y, scale * weight)
+    most, by_most, _ = fit_tails(z, y, 1e9 / 300.0 * weight)
+    assert converged
+    assert slope == pytest.approx(most, rel=1e-6)
+    assert (tails.lost, tails.stray) == pytest.approx((by_most.lost, by_most.stray), rel=1e-5)
+
+
 def test_equal_logits_ask_for_nothing():
     slope, tails, _ = fit_tails(np.full(40, 3.0), np.arange(40) % 2.0, np.ones(40))
     assert (slope, tails.prior) == (1.0, 0.0)

@@ -33,6 +33,9 @@ _UNSEEN, _RARITY, _SPREAD = 0.5, 100.0, 0.25
 # the loss no longer changes by what float64 can hold.
 _STATIONARY = 1e-5
 
+# Weight of all links beyond which the prior counts for nothing; the search would step out of float64 there.
+_MOST = 1e9
+
 # What is left of the slope far beyond the limits, so that links keep their order there.
 _REST = 0.01
 
@@ -109,6 +112,7 @@ def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, 
     bool
         Whether the search ended where the loss is stationary within the bounds.
     """
+    weight = weight * min(1.0, _MOST / float(weight.sum()))
     links, others = float(weight @ y), float(weight @ (1.0 - y))
     prior = float(np.log(links) - np.log(others))
     unseen = np.clip([_UNSEEN / (links + _UNSEEN), _UNSEEN / (others + _UNSEEN)], *_SHARES)
