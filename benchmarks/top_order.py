@@ -84,22 +84,19 @@ def counts_of(dataset: str, model: str, seed: int, store: Path) -> Counts:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinkcalWarning)
         predictor = CalibratedLinkPredictor(trained, StructuralCalibrator()).fit(split)
-    ranked = most_probable_pairs(predictor, CANDIDATES[-1])
-    if ranked.logit.numel() < CANDIDATES[-1]:
+    orders = [most_probable_pairs(predictor, KEPT[-1], rerank=c) for c in (None, *CANDIDATES)]
+    if orders[-1].reranked < CANDIDATES[-1]:
         raise SystemExit(f"{job.title}: fewer than {CANDIDATES[-1]:,} missing pairs")
     links = split.test.edge_label_index[:, split.test.edge_label == 1]
     # What the list was chosen from: pairs of two nodes that are no edge of the message graph, nor held out.
     missing = graph.num_nodes * (graph.num_nodes - 1) // (1 if graph.directed else 2)
     missing -= split.graph.num_pairs + int((split.val.edge_label == 1).sum())
-    keys = [
+    wanted, *listed = (
         pair_keys(pairs, graph.num_nodes, directed=graph.directed)
-        for pairs in (ranked.edge_label_index, links)
-    ]
-    hit = torch.isin(*keys).numpy()
-    orders = [np.arange(hit.size)]
-    # Equal probabilities stay in the model's order.
-    orders += [np.argsort(-ranked.probability[:c].numpy(), kind="stable") for c in CANDIDATES]
-    found = np.array([[hit[order[:k]].sum() for order in orders] for k in KEPT])
+        for pairs in (links, *(order.edge_label_index for order in orders))
+    )
+    hits = [torch.isin(keys, wanted).numpy() for keys in listed]
+    found = np.array([[hit[:k].sum() for hit in hits] for k in KEPT])
     print(f"{job.title}: {found.tolist()} of {links.size(1)}", file=sys.stderr, flush=True)
     return Counts(dataset, model, links.size(1), missing, found)
 
