@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linkcal.calibrators import CALIBRATORS, Calibrator
-from linkcal.experiments.cells import SweepPlan, TrainingJob
-from linkcal.experiments.graphs import load_graph
-from linkcal.experiments.store import Store
-from linkcal.experiments.training_stage import load_training, train_and_store
 from linkcal.features import LinkScores
+from linkcal.workflow.steps import load_graph
+from linkcal_lab.cells import SweepPlan, TrainingJob
+from linkcal_lab.stages import load_training, train_and_store
+from linkcal_lab.store import Store
 
 __all__ = ["Cell", "job_for", "load_cell", "training_of"]
 

@@ -11,11 +11,11 @@ from _cells import job_for, training_of
 from numpy.typing import NDArray
 
 from linkcal.data import NEGATIVE_KINDS, LinkSplit
-from linkcal.experiments.cells import TrainingJob
-from linkcal.experiments.graphs import load_graph, split_graph
-from linkcal.experiments.score_files import load_scores, save_scores
 from linkcal.features import LinkScores, score_links
 from linkcal.models import load_model
+from linkcal.workflow.steps import load_graph, split_graph
+from linkcal_lab.cells import TrainingJob
+from linkcal_lab.store import load_scores, save_scores
 
 #: Parts that are scored: calibrators are fitted on ``val`` (and stacked on ``train``), measured on ``test``.
 PARTS = ("train", "val", "test")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from linkcal._files import written_whole
+from linkcal._core.files import written_whole
 
 
 def write_page(path: Path, text: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch_geometric
 
-from linkcal._files import written_whole
+from linkcal._core.files import written_whole
 
 FORWARD = "forward pass"
 KERNEL, NAIVE, FALLBACK, PYG = "kernel", "naive", "khop", "k_hop_subgraph"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 from _pages import write_page
 
-from linkcal.experiments import read_records
+from linkcal_lab.records import read_records
 
 OURS, RAW = "in-n-out-plus", "uncalibrated"
 TRAINING = ["dataset", "model", "train_seed"]

@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
-from linkcal._random import numpy_stream
+from linkcal._core.random import numpy_stream
 from linkcal.calibrators import InNOut
-from linkcal.calibrators._temperature_net import (
+from linkcal.calibrators._network_training import (
     Member,
     TemperatureNet,
     Trained,

@@ -22,10 +22,11 @@ from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 
 from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
-from linkcal.calibrators import Calibrator, Isotonic, monotone_interval
-from linkcal.calibrators.intervals import asked_scores, ranking_scores
+from linkcal.artifact import Evidence
+from linkcal.calibrators import Calibrator, Isotonic
 from linkcal.data import LinkPairs, simulate_graph, split_links
-from linkcal.evidence import Evidence
+from linkcal.decisions import monotone_interval
+from linkcal.decisions.intervals import asked_scores, ranking_scores
 from linkcal.exceptions import InputError
 from linkcal.features import STRUCTURAL_COLUMNS, LinkScorer
 from linkcal.models import TrainingConfig, make_model, train_link_predictor

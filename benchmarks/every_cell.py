@@ -24,9 +24,9 @@ from _pages import write_page
 
 from linkcal.data import load_dataset
 from linkcal.exceptions import LinkcalWarning
-from linkcal.experiments import RunConfig, run_experiment, write_outputs
 from linkcal.models import MODELS
-from linkcal.wrapper import CalibratedLinkPredictor
+from linkcal.predictor import CalibratedLinkPredictor
+from linkcal.workflow import RunConfig, run_experiment, write_outputs
 
 DATASETS = ("cora", "citeseer", "bitcoin-alpha", "bitcoin-otc", "chameleon", "twitch-pt", "pubmed")
 CALIBRATORS = ("uncalibrated", "temperature", "isotonic", "in-n-out-plus")

@@ -22,14 +22,13 @@ import torch
 from _pages import write_page
 from torch import Tensor
 
-from linkcal._random import torch_stream
-from linkcal.toggle import khop
-from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.khop_kernel import FAR
-from linkcal.toggle.shared_rim import SharedRimExtractor
-from linkcal.toggle.subgraphs import SubgraphExtractor, batch_nodes
-from linkcal.toggle.trimming import MessageTrimmer
-from linkcal.toggle.watching import watching_messages
+from linkcal._core.random import torch_stream
+from linkcal.toggle import _khop as khop
+from linkcal.toggle._graph import ToggleGraph
+from linkcal.toggle._khop import MessageTrimmer
+from linkcal.toggle._recognise import watching_messages
+from linkcal.toggle._shared_rim import SharedRimExtractor
+from linkcal.toggle._subgraphs import FAR, SubgraphExtractor, batch_nodes
 from toggle import LAYERS, THREADS, all_pairs, build_model, load, timed
 
 #: How many pairs are toggled: few where one costs as much as a pass over the graph.

@@ -28,9 +28,9 @@ from _kinds import KindCell, load_kind_cell
 from _pages import write_page
 from numpy.typing import NDArray
 
-from linkcal._files import written_whole
-from linkcal._math import bernoulli_nll, sigmoid
-from linkcal._random import stream_seed
+from linkcal._core.files import written_whole
+from linkcal._core.maths import bernoulli_nll, sigmoid
+from linkcal._core.random import stream_seed
 from linkcal.calibrators import (
     CALIBRATORS,
     Calibrator,

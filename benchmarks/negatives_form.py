@@ -24,8 +24,8 @@ from _pages import write_page
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from linkcal._files import written_whole
-from linkcal._random import numpy_stream
+from linkcal._core.files import written_whole
+from linkcal._core.random import numpy_stream
 from linkcal.calibrators import StructuralCalibrator, _additive
 from linkcal.data import NEGATIVE_KINDS
 from linkcal.metrics import calibration_floor, expected_calibration_error, negative_log_likelihood

@@ -26,14 +26,14 @@ from _pages import write_page
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from linkcal._math import bernoulli_nll
-from linkcal._random import numpy_stream
+from linkcal._core.maths import bernoulli_nll
+from linkcal._core.random import numpy_stream
 from linkcal.calibrators import StructuralCalibrator, base_rate_offset, make_calibrator
 from linkcal.data import LinkSplit, NegativeSampler
 from linkcal.exceptions import LinkcalWarning
-from linkcal.experiments.graphs import load_graph, split_graph
 from linkcal.features import LinkScorer
 from linkcal.models import load_model
+from linkcal.workflow.steps import load_graph, split_graph
 
 FloatArray = NDArray[np.float64]
 

@@ -1,13 +1,13 @@
 """What a change of structure must not move: numbers of runs, toggles, scores, selections and top pairs.
 
-    python benchmarks/same_numbers.py record before/      # at one commit; a finished case is not run again
-    python benchmarks/same_numbers.py record after/       # at another
+    python benchmarks/same_numbers.py record before/    # at one commit; a finished case is not run again
+    python benchmarks/same_numbers.py record after/     # at another
     python benchmarks/same_numbers.py compare before/ after/
 
-A case is one JSON file of numbers by name. It calls the command line and the few public names that both commits have.
-`compare` prints the largest difference of each case, relative to max(1, |before|), and the names that differ by more
-than the tolerance or stand on one side only; it ends with 1 if there are any. Needs the raw data sets under
-LINKCAL_DATA_ROOT.
+A case is one JSON file of numbers by name. It calls the command line and the few public names that both
+commits have. `compare` prints the largest difference of each case, relative to max(1, |before|), and the
+names that differ by more than the tolerance or stand on one side only; it ends with 1 if there are any.
+Needs the raw data sets under LINKCAL_DATA_ROOT.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import torch
@@ -29,7 +30,7 @@ import torch
 DATASETS = ("cora", "chameleon", "bitcoin-alpha")
 MODELS = ("vgae", "sage", "peg")
 TOGGLED = ("gcn", "sage", "gin", "vgae", "peg")
-METHODS = ("naive", "fast", "delta", "khop")
+METHODS: tuple[Literal["naive", "fast", "delta", "khop"], ...] = ("naive", "fast", "delta", "khop")
 
 Numbers = dict[str, float]
 
@@ -102,11 +103,11 @@ def difference(before: float, after: float) -> float:
 def cases() -> dict[str, Callable[[], Numbers]]:
     found: dict[str, Callable[[], Numbers]] = {}
     for name in TOGGLED:
-        found[f"toggle-{name}"] = lambda name=name: toggles(name)
+        found[f"toggle-{name}"] = partial(toggles, name)
     found["folder"] = folder_numbers
     for dataset in DATASETS:
         for model in MODELS:
-            found[f"run-{dataset}-{model}"] = lambda dataset=dataset, model=model: run(dataset, model)
+            found[f"run-{dataset}-{model}"] = partial(run, dataset, model)
     return found
 
 
@@ -174,6 +175,7 @@ def toggles(name: str) -> Numbers:
     split = replace(split, graph=model.prepare(split.graph))
     pairs = torch.cat([split.train.edge_label_index[:, :60], split.test.edge_label_index[:, -60:]], dim=1)
     numbers: Numbers = {}
+    assert split.graph.x is not None
     for method in METHODS:
         toggled = toggle_edges(model, split.graph.x, split.graph.edge_index, pairs, method=method)
         for part in ("absent", "present", "logit_absent", "logit_present"):

@@ -33,12 +33,12 @@ import numpy as np
 import torch
 from _pages import write_page
 
-from linkcal._files import written_whole
+from linkcal._core.files import written_whole
+from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import read_edges, simulate_graph
 from linkcal.exceptions import LinkcalWarning
-from linkcal.experiments import RunConfig, run_experiment, write_outputs
-from linkcal.ranking import most_probable_pairs
-from linkcal.wrapper import CalibratedLinkPredictor
+from linkcal.predictor import CalibratedLinkPredictor
+from linkcal.workflow import RunConfig, run_experiment, write_outputs
 
 NODES, EDGES, FEATURES = 235_868, 1_200_000, 128
 FILE_NODES, FILE_EDGES = 1_000_000, 10_000_000

@@ -30,10 +30,10 @@ from torch import Tensor
 from torch_geometric.utils import k_hop_subgraph, to_scipy_sparse_matrix
 
 from linkcal.data import LinkSplit, load_dataset, split_links
-from linkcal.experiments import RunConfig
-from linkcal.experiments.steps import build_model
 from linkcal.models import train_link_predictor
-from linkcal.models._subgraphs import EnclosingSubgraphs
+from linkcal.models._enclosing import EnclosingSubgraphs
+from linkcal.workflow import RunConfig
+from linkcal.workflow.steps import build_model
 
 REPEATS = 3
 BATCH = 512

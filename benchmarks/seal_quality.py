@@ -22,8 +22,8 @@ from _pages import write_page
 
 from linkcal.data import Graph, load_dataset
 from linkcal.exceptions import LinkcalWarning
-from linkcal.experiments import RunConfig, run_experiment
 from linkcal.models import MODELS
+from linkcal.workflow import RunConfig, run_experiment
 
 CALIBRATORS = ("uncalibrated", "temperature", "platt", "isotonic", "bbq", "in-n-out-plus")
 #: What is asked of the mean over seeds on Cora.

@@ -24,14 +24,13 @@ from _pages import write_page
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from linkcal._files import written_whole
+from linkcal._core.files import written_whole
 from linkcal.calibrators import Isotonic, StructuralCalibrator
 from linkcal.data import BlockModelTruth, Graph, LinkSplit, load_dataset
-from linkcal.experiments.config import RunConfig
-from linkcal.experiments.graphs import split_graph
-from linkcal.experiments.steps import train_for_run
 from linkcal.features import score_links
 from linkcal.models import GraphModel
+from linkcal.workflow.config import RunConfig
+from linkcal.workflow.steps import split_graph, train_for_run
 
 FloatArray = NDArray[np.float64]
 

@@ -28,12 +28,12 @@ import torch
 from _toggle_report import FORWARD, Row, machine, render, store
 from torch_geometric.utils import k_hop_subgraph
 
-from linkcal._random import numpy_stream, torch_stream, torch_streams_forked
+from linkcal._core.random import numpy_stream, torch_stream, torch_streams_forked
 from linkcal.data import Graph, load_dataset, sample_negatives, simulate_graph
 from linkcal.models import MODELS, GraphModel, LinkPredictor
 from linkcal.toggle import iter_toggled, toggle_edges
+from linkcal.toggle._naive import toggle_edge_index
 from linkcal.toggle.api import toggle_engine
-from linkcal.toggle.naive import toggle_edge_index
 
 THREADS, HIDDEN, OUT, LAYERS = 2, 32, 16, 2
 #: Sampled pairs for naive, for k_hop_subgraph and for the fallback: what that does once per batch must weigh

@@ -19,7 +19,7 @@ from statistics import median
 import torch
 from _pages import write_page
 
-from linkcal._random import numpy_stream
+from linkcal._core.random import numpy_stream
 from linkcal.models import MODELS
 from linkcal.toggle import toggle_edges
 from toggle import HIDDEN, OUT, THREADS, all_pairs, build_model, load, timed

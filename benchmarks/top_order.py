@@ -24,11 +24,11 @@ from _pages import write_page
 from numpy.typing import NDArray
 
 from linkcal import CalibratedLinkPredictor, StructuralCalibrator
+from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import LinkSplit, pair_keys
 from linkcal.exceptions import LinkcalWarning
-from linkcal.experiments.graphs import load_graph, split_graph
 from linkcal.models import load_model
-from linkcal.ranking import most_probable_pairs
+from linkcal.workflow.steps import load_graph, split_graph
 
 #: How many pairs are kept, and out of how many of the model's best they are taken.
 KEPT = (100, 1_000)

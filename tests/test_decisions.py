@@ -10,9 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
-from linkcal.calibrators import Histogram, certified_threshold, conformal_p_values
+from linkcal.artifact import Evidence, gather_evidence
+from linkcal.calibrators import Histogram
 from linkcal.data import LinkPairs, pair_keys, split_links
-from linkcal.evidence import Evidence, gather_evidence
+from linkcal.decisions import certified_threshold, conformal_p_values
 from linkcal.exceptions import ArtifactError, InputError, NotFittedError
 from linkcal.features import LinkScorer
 

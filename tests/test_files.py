@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from linkcal._files import require_writable, written_whole
+from linkcal._core.files import require_writable, written_whole
 from linkcal.exceptions import InputError
 
 
@@ -51,7 +51,7 @@ def test_a_folder_that_takes_none_is_named(tmp_path, monkeypatch) -> None:
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("linkcal._files.tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("linkcal._core.files.tempfile.TemporaryFile", refuse)
     with pytest.raises(
         InputError, match=r"out must be in a folder that can .*, got .* \(Permission denied\)"
     ):

@@ -9,8 +9,8 @@ import threading
 import pytest
 import torch
 
-from linkcal import _memory
-from linkcal._memory import kept_pages
+from linkcal._core import threads as _memory
+from linkcal._core.threads import kept_pages
 
 CPU = torch.device("cpu")
 BYTES = 1 << 26
@@ -23,7 +23,7 @@ FRESH = """
 import resource
 from pathlib import Path
 import torch
-from linkcal._memory import kept_pages
+from linkcal._core.threads import kept_pages
 
 CPU, ARCS, BYTES = torch.device("cpu"), 1 << 20, 1 << 26
 PAGES = BYTES // resource.getpagesize()

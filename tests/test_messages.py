@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import linkcal
-from linkcal import _validation, exceptions
+from linkcal import exceptions
+from linkcal._core import validation as _validation
 from linkcal.exceptions import InputError, LinkcalError
 
 ROOT = Path(linkcal.__file__).parent

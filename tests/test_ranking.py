@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from torch_geometric.nn import GAE
 
 from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
+from linkcal import _products as products
+from linkcal._products import Best, top_products
+from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, simulate_graph, split_links
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
 from linkcal.models import PEG, TrainingConfig, make_model, train_link_predictor
-from linkcal.ranking import most_probable_pairs, products, top_products
-from linkcal.ranking._best import Best
 
 
 def brute_force(z, graph, k, weight=None):

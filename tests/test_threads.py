@@ -4,7 +4,7 @@ import numba
 import pytest
 import torch
 
-from linkcal._threads import numba_threads, torch_threads
+from linkcal._core.threads import numba_threads, torch_threads
 from linkcal.calibrators import InNOut
 from linkcal.models import make_model
 from linkcal.toggle import toggle_edges

@@ -10,10 +10,10 @@ from torch import nn
 from torch_geometric.nn import GCNConv
 
 from linkcal import CalibratedLinkPredictor, InNOut, Isotonic, Platt, StructuralCalibrator
+from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import LinkPairs
 from linkcal.exceptions import ArtifactError, InputError, NotFittedError, UnsupportedModelError
 from linkcal.features import calibration_links, score_links
-from linkcal.ranking import most_probable_pairs
 
 
 class UserModel(nn.Module):
@@ -63,7 +63,7 @@ def test_only_what_the_calibrator_reads_is_made(trained_gcn, small_split, monkey
 
     with monkeypatch.context() as patch:
         for part in ("PairStructure", "AttributeSimilarity"):
-            patch.setattr(f"linkcal.features.scorer.{part}", refuse)
+            patch.setattr(f"linkcal.features.scores.{part}", refuse)
         clp = CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)
         pairs = small_split.test.edge_label_index
         p = clp.predict_proba(pairs)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         Temperature,
     )
     from linkcal.features import LinkScores, score_links
+    from linkcal.predictor import CalibratedLinkPredictor
     from linkcal.toggle import ToggledEmbeddings, toggle_edges
-    from linkcal.wrapper import CalibratedLinkPredictor
 
 __version__ = version("linkcal")
 
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "CalibratedLinkPredictor": "wrapper",
+    "CalibratedLinkPredictor": "predictor",
     "LinkScores": "features",
     "ToggledEmbeddings": "toggle",
     "score_links": "features",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.benchmarks.documented import ROOT, commands_in, errors_of
 
-from linkcal.experiments import RunConfig
+from linkcal.workflow import RunConfig
 
 
 @pytest.fixture

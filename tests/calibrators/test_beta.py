@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-from linkcal._math import bernoulli_nll
+from linkcal._core.maths import bernoulli_nll
 from linkcal.calibrators import Beta, Platt
 from linkcal.exceptions import BoundReachedWarning
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkcal.calibrators._bins import bin_index, quantile_edges, uniform_edges
+from linkcal.calibrators.binning import bin_index, quantile_edges, uniform_edges
 
 
 def test_bins_are_closed_on_the_right_and_zero_is_in_the_first():

@@ -13,14 +13,7 @@ from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import linkcal.calibrators as package
-from linkcal.calibrators import (
-    BBQ,
-    CALIBRATORS,
-    Calibrator,
-    Histogram,
-    Identity,
-    InNOut,
-)
+from linkcal.calibrators import BBQ, CALIBRATORS, Calibrator, Histogram, Identity, InNOut
 from linkcal.exceptions import InputError, NotFittedError
 
 from .samples import FEATURE_NAMES, NET_NAMES, SCORE_ONLY, VARIANTS, fast, overconfident

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkcal.calibrators import conformal_p_values, select_links
 from linkcal.data import sample_negatives
+from linkcal.decisions import conformal_p_values, select_links
 from linkcal.exceptions import InputError
 from linkcal.features import score_links
 

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from linkcal._math import bernoulli_nll
+from linkcal._core.maths import bernoulli_nll
 from linkcal.calibrators import EmbeddingMLP, InNOut, Platt, calibrator_name
 from linkcal.exceptions import ArtifactError, BaseRateWarning, InputError
 

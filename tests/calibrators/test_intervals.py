@@ -11,9 +11,9 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from linkcal.calibrators import IntervalCalibrator, Platt, StructuralCalibrator, monotone_interval
-from linkcal.calibrators.bounds import clopper_pearson
-from linkcal.calibrators.intervals import ranking_scores
+from linkcal.calibrators import Platt, StructuralCalibrator
+from linkcal.decisions import IntervalCalibrator, monotone_interval
+from linkcal.decisions.intervals import clopper_pearson, ranking_scores
 from linkcal.exceptions import InputError, NotFittedError
 
 from .samples import overconfident

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from linkcal.calibrators._logistic import fit_logistic, separated
+from linkcal.calibrators._newton import fit_logistic, separated
 
 
 def _data(n=300, m=2, seed=0):

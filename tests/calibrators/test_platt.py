@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from linkcal._math import bernoulli_nll
+from linkcal._core.maths import bernoulli_nll
 from linkcal.calibrators import Platt
 from linkcal.exceptions import BoundReachedWarning
 from linkcal.metrics import expected_calibration_error

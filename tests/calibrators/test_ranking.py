@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkcal.calibrators import BBQ, Histogram, Isotonic
-from linkcal.calibrators._ranking import ties_broken
+from linkcal.calibrators.binning import ties_broken
 from linkcal.metrics import expected_calibration_error, hits_at_k, roc_auc
 
 from .samples import overconfident

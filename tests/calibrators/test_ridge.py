@@ -7,8 +7,8 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from linkcal._math import bernoulli_nll
-from linkcal.calibrators._ridge import RidgeProblem, cross_validated, fit_ridge
+from linkcal._core.maths import bernoulli_nll
+from linkcal.calibrators._newton import RidgeProblem, cross_validated, fit_ridge
 
 
 def problem(n=300, m=4, seed=0, lower=-np.inf, centre=0.0) -> RidgeProblem:

@@ -7,8 +7,9 @@ import pytest
 from scipy.special import expit
 from sklearn.base import clone
 
-from linkcal._math import bernoulli_nll
-from linkcal.calibrators import IntervalCalibrator, Platt, StructuralCalibrator, fit_together
+from linkcal._core.maths import bernoulli_nll
+from linkcal.calibrators import Platt, StructuralCalibrator, fit_together
+from linkcal.decisions import IntervalCalibrator
 from linkcal.exceptions import ArtifactError, InputError
 
 

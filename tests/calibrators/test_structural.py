@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from linkcal._math import bernoulli_nll
+from linkcal._core.maths import bernoulli_nll
 from linkcal.calibrators import Histogram, Isotonic, Platt, StructuralCalibrator
 from linkcal.calibrators._additive import merged_links, weighted_quantile
 from linkcal.exceptions import InputError, NotFittedError

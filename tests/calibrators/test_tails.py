@@ -5,8 +5,8 @@ import pytest
 from scipy.special import expit
 
 from linkcal import StructuralCalibrator
-from linkcal.calibrators import _tails
-from linkcal.calibrators._tails import Tails, fit_tails
+from linkcal.calibrators import _held_out as _tails
+from linkcal.calibrators._held_out import Tails, fit_tails
 from linkcal.exceptions import ArtifactError, ConvergenceWarning
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn.metrics import roc_auc_score
 
-from linkcal._math import bernoulli_nll
+from linkcal._core.maths import bernoulli_nll
 from linkcal.calibrators import Identity, Temperature
 from linkcal.exceptions import BaseRateWarning, BoundReachedWarning, LinkcalWarning
 from linkcal.metrics import expected_calibration_error

@@ -9,9 +9,16 @@ import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
-from linkcal.calibrators._net_kernel import SMALLEST_TEMPERATURE, Adam, total_loss, train_epochs
-from linkcal.calibrators._net_tiles import BLOCK, exp, log1p
-from linkcal.calibrators._temperature_net import (
+from linkcal.calibrators._network_kernel import (
+    BLOCK,
+    SMALLEST_TEMPERATURE,
+    Adam,
+    exp,
+    log1p,
+    total_loss,
+    train_epochs,
+)
+from linkcal.calibrators._network_training import (
     Member,
     TemperatureNet,
     TrainOptions,

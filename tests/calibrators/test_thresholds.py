@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import norm
 
-from linkcal.calibrators import certified_threshold, expected_threshold
+from linkcal.decisions import certified_threshold, expected_threshold
 from linkcal.exceptions import InputError
 
 logits = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=12)

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from linkcal.cli import main
-from linkcal.wrapper import CalibratedLinkPredictor
+from linkcal.predictor import CalibratedLinkPredictor
+from linkcal_lab.cli import main as lab_main
 
 NUM_NODES = 120
+LAB = {"sweep", "export", "tables", "figures", "search"}
 
 
 @pytest.fixture
@@ -20,7 +22,8 @@ def cli(capsys):
 
     def call(*arguments: object) -> SimpleNamespace:
         capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
+        command = lab_main if arguments[0] in LAB else main
+        code = command([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return SimpleNamespace(code=code, out=captured.out, err=captured.err)
 

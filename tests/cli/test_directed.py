@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from linkcal.wrapper import CalibratedLinkPredictor
+from linkcal.predictor import CalibratedLinkPredictor
 
 pytestmark = pytest.mark.filterwarnings("always::linkcal.exceptions.LinkcalWarning")
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from linkcal.calibrators import CALIBRATORS
-from linkcal.cli.results import print_results
+from linkcal.cli._console import print_results
 from linkcal.models import MODELS
-from linkcal.wrapper import CalibratedLinkPredictor
+from linkcal.predictor import CalibratedLinkPredictor
 
 pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
 
@@ -194,7 +194,7 @@ def test_output_folder_that_takes_no_files_is_refused_before_the_work(cli, files
     def refuse(**_):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("linkcal._files.tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("linkcal._core.files.tempfile.TemporaryFile", refuse)
     out = tmp_path / "out"
     answer = cli("fit", files.folder / "edges.csv", "--out", out)
     assert answer.code == 1

@@ -14,8 +14,8 @@ import pytest
 from linkcal.calibrators import CALIBRATORS
 from linkcal.data import DATASETS
 from linkcal.exceptions import LinkcalWarning
-from linkcal.experiments import check_output_folder
 from linkcal.models import MODELS
+from linkcal.workflow import check_output_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
 
@@ -262,7 +262,7 @@ def test_folder_that_cannot_be_written_is_told_before_training(cli, small_simula
     def train(*_args, **_options):
         raise AssertionError("a model was trained first")
 
-    monkeypatch.setattr("linkcal.experiments.run_experiment", train)
+    monkeypatch.setattr("linkcal.workflow.run_experiment", train)
     answer = cli("run", "--dataset", "simulated", "--out", "/proc/linkcal/out")
     assert answer.code == 1
     assert "out must be in a folder that can be written to, got /proc/linkcal/out" in answer.err

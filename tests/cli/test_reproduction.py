@@ -3,7 +3,7 @@
 import pytest
 from tests.reproduction.sample import frame, record
 
-from linkcal.experiments import sweep as sweeping
+from linkcal_lab import sweep as sweeping
 
 pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from linkcal.experiments import sweep as sweeping
+from linkcal_lab import sweep as sweeping
 
 pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
 

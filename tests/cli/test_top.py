@@ -13,7 +13,7 @@ import torch
 from linkcal import Identity
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.models import make_model
-from linkcal.wrapper import CalibratedLinkPredictor
+from linkcal.predictor import CalibratedLinkPredictor
 
 pytestmark = pytest.mark.filterwarnings("always::linkcal.exceptions.BaseRateWarning")
 
@@ -89,7 +89,7 @@ def test_output_that_cannot_be_written_is_told_before_the_work(cli, fitted, tmp_
     def work(*_args, **_options):
         raise AssertionError("pairs were ranked first")
 
-    monkeypatch.setattr("linkcal.ranking.most_probable_pairs", work)
+    monkeypatch.setattr("linkcal.all_pairs.most_probable_pairs", work)
     answer = cli("top", fitted, "--out", tmp_path / out)
     assert answer.code == 1
     expected = f"linkcal: error: out must be a file in an existing folder, got {tmp_path / out}"

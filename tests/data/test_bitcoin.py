@@ -5,7 +5,7 @@ import urllib.request
 import pytest
 
 from linkcal.data import split_links, structural_node_features
-from linkcal.data.bitcoin import bitcoin_files, read_bitcoin
+from linkcal.data.named import bitcoin_files, read_bitcoin
 from linkcal.exceptions import InputError
 
 

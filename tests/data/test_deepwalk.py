@@ -7,7 +7,8 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from linkcal.data import Graph, deepwalk, deepwalk_positions, sample_negatives, simulate_graph
+from linkcal.data import Graph, deepwalk_positions, sample_negatives, simulate_graph
+from linkcal.data import positions as deepwalk
 from linkcal.exceptions import InputError
 
 

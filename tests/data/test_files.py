@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from linkcal.data import NodeIds, read_edges, read_features, read_pairs
-from linkcal.data import tables as tables_module
+from linkcal.data import _tables as tables_module
 from linkcal.exceptions import InputError, LinkcalWarning
 
 EDGES = "source,target,weight\nbob,alice,1\nalice,carol,2\ncarol,carol,3\nalice,bob,4\n"

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from linkcal._random import numpy_stream
+from linkcal._core.random import numpy_stream
 from linkcal.data import NEGATIVE_KINDS, Graph, pair_keys, sample_negatives, split_links
-from linkcal.data.degree_negatives import degree_negatives
-from linkcal.data.two_hop_negatives import two_hop_negatives
+from linkcal.data.negatives import degree_negatives, two_hop_negatives
 from linkcal.exceptions import InputError, ShortageError
 
 from .strategies import graphs, non_edges, pair_set

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkcal.data.neighbours import neighbour_rows, place_in_row, row_starts, rows_of_keys
+from linkcal.data.graph import neighbour_rows, place_in_row, row_starts, rows_of_keys
 
 
 @given(st.integers(1, 9), st.data())

@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from linkcal.data.plain_arrays import one_line, plain_array, plain_arrays
+from linkcal.data._tables import one_line, plain_array, plain_arrays
 from linkcal.exceptions import InputError
 
 

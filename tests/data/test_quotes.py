@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from linkcal.data import NodeIds, read_edges, read_features, read_pairs
-from linkcal.data import tables as tables_module
+from linkcal.data import _tables as tables_module
 from linkcal.exceptions import InputError
 
 

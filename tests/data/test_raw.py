@@ -5,7 +5,7 @@ from zipfile import BadZipFile
 
 import pytest
 
-from linkcal.data.raw import DATA_ROOT_VARIABLE, RawFiles, find_data_root
+from linkcal.data._raw import DATA_ROOT_VARIABLE, RawFiles, find_data_root
 from linkcal.exceptions import DataNotFoundError, InputError
 
 

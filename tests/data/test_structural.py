@@ -4,14 +4,8 @@ import torch
 from hypothesis import given
 
 from linkcal.data import STRUCTURAL_FEATURES, structural_node_features
-from linkcal.data.neighbours import neighbour_rows
-from linkcal.data.structural import (
-    _core_numbers,
-    _neighbour_degrees,
-    _oriented_csr,
-    _pagerank,
-    _triangles,
-)
+from linkcal.data.graph import neighbour_rows
+from linkcal.data.node_features import _core_numbers, _neighbour_degrees, _oriented_csr, _pagerank, _triangles
 from linkcal.exceptions import InputError
 
 from .strategies import graphs

@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 
 from linkcal.data import simulate_graph
-from linkcal.experiments import SweepOptions, SweepPlan, run_sweep
+from linkcal_lab.cells import SweepPlan
+from linkcal_lab.sweep import SweepOptions, run_sweep
 
 KILLS = 20
 GRAPH = simulate_graph(120, num_edges=400, num_features=8, seed=0)

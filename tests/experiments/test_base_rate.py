@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 from linkcal.calibrators import Histogram, Identity
-from linkcal.experiments.base_rate import AskedRate
+from linkcal.workflow.run import AskedRate
 
 ASKED = AskedRate(1e-15, 0.5, "given")
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal.experiments import RunConfig, SweepPlan, TrainingJob, parse_seeds, settings_suffix
+from linkcal.workflow import RunConfig
+from linkcal_lab.cells import SweepPlan, TrainingJob, parse_seeds, settings_suffix
 
 
 def test_every_data_set_comes_before_the_second_seed():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal.experiments import RunConfig
+from linkcal.workflow import RunConfig
 
 
 def test_round_trip_through_json():

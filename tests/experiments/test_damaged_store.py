@@ -6,7 +6,11 @@ import shutil
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal.experiments import Store, SweepOptions, SweepPlan, estimate_jobs, read_records, run_sweep
+from linkcal_lab.cells import SweepPlan
+from linkcal_lab.estimate import estimate_jobs
+from linkcal_lab.records import read_records
+from linkcal_lab.store import Store
+from linkcal_lab.sweep import SweepOptions, run_sweep
 
 TRAINING = "own/gcn~epochs=2/train-0/training"
 CELL = "own/gcn~epochs=2/train-0/val/cal-0"

@@ -7,9 +7,9 @@ import pytest
 
 from linkcal.data import simulate_graph
 from linkcal.exceptions import InputError, WorkerDiedError
-from linkcal.experiments import SweepOptions, SweepPlan, run_sweep
-from linkcal.experiments import sweep as sweeping
-from linkcal.experiments.engines import run_jobs, threads_per_job
+from linkcal_lab import sweep as sweeping
+from linkcal_lab.cells import SweepPlan
+from linkcal_lab.sweep import SweepOptions, run_jobs, run_sweep, threads_per_job
 
 SETTINGS = {"epochs": 2, "calibrators": ("uncalibrated", "platt", "in-n-out-plus")}
 PLAN = SweepPlan(["own"], ["gcn", "sage"], [0, 1], [0, 1], ["train-loo"], SETTINGS)

@@ -6,7 +6,9 @@ import math
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal.experiments import Store, SweepPlan, estimate_jobs, wall_seconds
+from linkcal_lab.cells import SweepPlan
+from linkcal_lab.estimate import estimate_jobs, wall_seconds
+from linkcal_lab.store import Store
 
 EDGES = {"cora": 5000, "pubmed": 45000}
 CALIBRATORS = ("uncalibrated", "platt")

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from linkcal.calibrators import CALIBRATORS
-from linkcal.experiments import RunConfig, fitting_links, run_experiment
 from linkcal.features import LinkScores
 from linkcal.toggle import ToggledEmbeddings
+from linkcal.workflow import RunConfig, run_experiment
+from linkcal.workflow import steps as fitting_links
 
 
 def scores(num_links, num_others):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from linkcal.exceptions import FewNegativesWarning
-from linkcal.experiments.cell_metrics import measure
 from linkcal.metrics import expected_calibration_error
+from linkcal_lab.records import measure
 
 
 def logit(p):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal.experiments.predictions import Predictions, read_predictions, write_predictions
+from linkcal_lab.store import Predictions, read_predictions, write_predictions
 
 NAMES = ("uncalibrated", "platt")
 

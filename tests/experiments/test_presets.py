@@ -5,8 +5,8 @@ import json
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal.experiments import PresetFile, RunConfig, preset_options, read_preset, write_preset
-from linkcal.experiments.steps import build_model
+from linkcal.workflow import PresetFile, RunConfig, preset_options, read_preset, write_preset
+from linkcal.workflow.steps import build_model
 
 VALUES = {"hidden_channels": 8, "lr": 0.1, "epochs": 600, "patience": None}
 

@@ -9,11 +9,11 @@ import torch
 from linkcal.calibrators import CALIBRATORS, make_calibrator
 from linkcal.data import DATASETS, Graph
 from linkcal.exceptions import InputError, LinkcalWarning
-from linkcal.experiments import PROTOCOLS, RunConfig, find_protocol, run_experiment, split_graph
-from linkcal.experiments.steps import build_model
 from linkcal.features import FIT_ON
 from linkcal.metrics import EVALUATION_KEYS
 from linkcal.models import MODELS, make_training_config
+from linkcal.workflow import PROTOCOLS, RunConfig, find_protocol, run_experiment, split_graph
+from linkcal.workflow.steps import build_model
 
 NAMES = list(PROTOCOLS)
 

@@ -8,8 +8,9 @@ import pytest
 from tests.reproduction.sample import frame, record
 
 from linkcal.exceptions import InputError
-from linkcal.experiments import SweepOptions, SweepPlan, export_records, read_records, run_sweep
-from linkcal.experiments.record_files import write_record_file
+from linkcal_lab.cells import SweepPlan
+from linkcal_lab.records import export_records, read_records, write_record_file
+from linkcal_lab.sweep import SweepOptions, run_sweep
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,11 @@ from linkcal.exceptions import (
     ShortageError,
     SymmetricDecoderWarning,
 )
-from linkcal.experiments import RunConfig, run_experiment, select_calibrator, to_json, write_outputs
-from linkcal.experiments._distinct import distinct_warnings
 from linkcal.features import calibration_links
 from linkcal.metrics import EVALUATION_KEYS
-from linkcal.wrapper import CalibratedLinkPredictor
+from linkcal.predictor import CalibratedLinkPredictor
+from linkcal.workflow import RunConfig, run_experiment, select_calibrator, to_json, write_outputs
+from linkcal.workflow.run import distinct_warnings
 
 FAST = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq")
 
@@ -156,7 +156,7 @@ def test_failed_write_leaves_no_finished_run(outcome, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr("linkcal.experiments.outputs.write_report", fail)
+    monkeypatch.setattr("linkcal.workflow.outputs.write_report", fail)
     with pytest.raises(OSError, match="disk full"):
         write_outputs(outcome, tmp_path / "out")
     assert not (tmp_path / "out" / "metrics.json").exists()

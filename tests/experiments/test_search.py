@@ -12,9 +12,10 @@ import pytest
 
 from linkcal.data import LinkPairs
 from linkcal.exceptions import InputError, TrainingDivergedError
-from linkcal.experiments import RunConfig, run_experiment, search_hyperparameters, split_graph
-from linkcal.experiments import search as module
 from linkcal.models import MODELS, TrainingConfig, TrainingResult, make_model, train_link_predictor
+from linkcal.workflow import RunConfig, run_experiment, split_graph
+from linkcal_lab import search as module
+from linkcal_lab.search import search_hyperparameters
 
 CONFIG = RunConfig("small", "gcn", seed=2)
 SPACE = {"lr": [0.1, 0.01], "hidden_channels": [4, 8], "epochs": [5, 10, 20]}
@@ -147,7 +148,7 @@ def test_kill_9_and_resume(small_graph, tmp_path):
     script = f"""
 import os, signal
 from linkcal.data import simulate_graph
-from linkcal.experiments import RunConfig, search, search_hyperparameters
+from linkcal.workflow import RunConfig, search, search_hyperparameters
 train, count = search._train, []
 def dies(*arguments):
     count.append(1)

@@ -11,22 +11,17 @@ import torch
 
 from linkcal.data import split_links
 from linkcal.exceptions import LinkcalWarning
-from linkcal.experiments import (
-    RunConfig,
-    Store,
-    SweepOptions,
-    SweepPlan,
-    cell_metrics,
-    read_records,
-    remeasure_cell,
-    run_experiment,
-    run_sweep,
-)
-from linkcal.experiments import calibration_stage as calibration
-from linkcal.experiments import sweep as sweeping
-from linkcal.experiments.calibration_links import draw_calibration_negatives
 from linkcal.features import score_links
 from linkcal.metrics import EVALUATION_KEYS
+from linkcal.workflow import RunConfig, run_experiment
+from linkcal_lab import records as cell_metrics
+from linkcal_lab import stages as calibration
+from linkcal_lab import sweep as sweeping
+from linkcal_lab.cells import SweepPlan
+from linkcal_lab.records import read_records, remeasure_cell
+from linkcal_lab.stages import draw_calibration_negatives
+from linkcal_lab.store import Store
+from linkcal_lab.sweep import SweepOptions, run_sweep
 
 CALIBRATORS = ("uncalibrated", "platt", "histogram", "in-n-out-plus")
 SETTINGS = {"epochs": 3, "calibrators": CALIBRATORS}

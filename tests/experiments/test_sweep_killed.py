@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from linkcal.experiments import read_records
+from linkcal_lab.records import read_records
 
 #: Files whose content says when or how long, and not what.
 _TIMES = ("config.json", ".lock")

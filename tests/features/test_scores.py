@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
+from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import simulate_graph, split_links
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.features import FEATURE_KINDS, LinkScores, calibration_links, score_links
 from linkcal.models import TrainingConfig, logits_of, make_model, train_link_predictor
-from linkcal.ranking import most_probable_pairs
 from linkcal.toggle import ToggledEmbeddings
 
 

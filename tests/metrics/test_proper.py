@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
-from linkcal._math import PROBABILITY_EPS
+from linkcal._core.maths import PROBABILITY_EPS
 from linkcal.metrics import accuracy, brier_score, negative_log_likelihood
 
 Y, P, W = [1, 0, 1, 0], [0.8, 0.4, 0.5, 0.9], [1.0, 2.0, 0.0, 1.0]

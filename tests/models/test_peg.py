@@ -10,10 +10,10 @@ import torch
 from linkcal import CalibratedLinkPredictor, Platt
 from linkcal.data import Graph, deepwalk_positions, laplacian_eigenmaps, simulate_graph, split_links
 from linkcal.exceptions import EdgeFeaturesWarning, InputError
-from linkcal.experiments import RunConfig, run_experiment
 from linkcal.features import score_links
 from linkcal.models import PEG, TrainingConfig, load_model, make_model, save_model, train_link_predictor
 from linkcal.toggle import toggle_edges
+from linkcal.workflow import RunConfig, run_experiment
 
 PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 

@@ -13,9 +13,9 @@ from torch_geometric.nn import GCNConv
 from linkcal import CalibratedLinkPredictor, Platt, toggle_edges
 from linkcal.data import Graph, LinkPairs, simulate_graph, split_links
 from linkcal.exceptions import InputError, UnsupportedModelError
-from linkcal.experiments import RunConfig, run_experiment
 from linkcal.models import MODELS, SEAL, as_link_predictor, make_model, seal
-from linkcal.models._dgcnn import sort_pool
+from linkcal.models.seal import sort_pool
+from linkcal.workflow import RunConfig, run_experiment
 
 # Case 23: triangle with a tail.
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 0, 2, 3], [1, 0, 2, 1, 0, 2, 3, 2]])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 
-from linkcal.models._subgraphs import MAX_LABEL, EnclosingSubgraphs, _drnl
+from linkcal.models._enclosing import MAX_LABEL, EnclosingSubgraphs, _drnl
 
 
 def expected(edges: set[tuple[int, int]], n: int, u: int, v: int, hops: int) -> tuple[dict[int, int], set]:

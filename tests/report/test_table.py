@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from linkcal.metrics import EVALUATION_KEYS
-from linkcal.report._table import build_table
+from linkcal.report.page import build_table
 
 
 def cells(results: dict, key: str) -> list:

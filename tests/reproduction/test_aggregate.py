@@ -8,8 +8,15 @@ import pytest
 from tests.reproduction.sample import frame, record
 
 from linkcal.exceptions import InputError
-from linkcal.reproduction import check_records, seed_values, summarise
-from linkcal.reproduction.aggregate import base_model, in_scope, row_order_of, scopes
+from linkcal_lab.aggregate import (
+    base_model,
+    check_records,
+    in_scope,
+    row_order_of,
+    scopes,
+    seed_values,
+    summarise,
+)
 
 
 def grid(values: list[list[float]], **fixed: object) -> list[dict[str, object]]:

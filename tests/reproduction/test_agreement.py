@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.reproduction.sample import frame, record
 
-from linkcal.reproduction import build_tables
-from linkcal.reproduction.formats import MISSING
-from linkcal.reproduction.published import published_values
+from linkcal_lab.formats import MISSING
+from linkcal_lab.published import published_values
+from linkcal_lab.tables import build_tables
 
 
 def agreement(*rows, name="agreement"):

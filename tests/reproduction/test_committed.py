@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from linkcal.experiments import read_records
-from linkcal.reproduction import build_tables, write_tables
+from linkcal_lab.records import read_records
+from linkcal_lab.tables import build_tables, write_tables
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reproduction"
 

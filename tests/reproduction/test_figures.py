@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal.experiments.predictions import PREDICTIONS_FILE, Predictions, write_predictions
-from linkcal.reproduction import draw_figures
-from linkcal.reproduction.figures import _chosen, _plans, cell_predictions, find_predictions
+from linkcal_lab.figures import _chosen, _plans, cell_predictions, draw_figures, find_predictions
+from linkcal_lab.store import PREDICTIONS_FILE, Predictions, write_predictions
 
 NAMES = ("uncalibrated", "in-n-out", "in-n-out-plus")
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal.reproduction import Cell, Table, render
+from linkcal_lab.formats import Cell, Table, render
 
 TABLE = Table(
     name="t",

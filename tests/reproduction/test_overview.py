@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from tests.reproduction.sample import frame, record, sweep
 
-from linkcal.reproduction import build_tables
-from linkcal.reproduction.formats import MISSING
-from linkcal.reproduction.overview import OVERVIEW_METRICS
+from linkcal_lab.formats import MISSING
+from linkcal_lab.tables import OVERVIEW_METRICS, build_tables
 
 
 def overview(records):

@@ -8,7 +8,7 @@ from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
 from linkcal.metrics import METRICS, CalibrationPattern
 from linkcal.models import MODELS
-from linkcal.reproduction import (
+from linkcal_lab.published import (
     PUBLISHED,
     published_origin,
     published_patterns,

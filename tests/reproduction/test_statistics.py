@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from linkcal.exceptions import InputError
-from linkcal.reproduction import (
+from linkcal_lab.significance import (
     friedman_nemenyi,
     nemenyi_critical_difference,
     paired_t_test,

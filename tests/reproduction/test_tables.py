@@ -11,8 +11,8 @@ from tests.reproduction.sample import CALIBRATORS, frame, record, sweep
 
 from linkcal.exceptions import InputError
 from linkcal.metrics import CalibrationPattern
-from linkcal.reproduction import FORMATS, build_tables, choose_tables, render, write_tables
-from linkcal.reproduction.formats import MISSING, Table
+from linkcal_lab.formats import FORMATS, MISSING, Table, render
+from linkcal_lab.tables import build_tables, choose_tables, write_tables
 
 
 @pytest.fixture(scope="module")

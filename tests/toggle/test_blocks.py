@@ -8,7 +8,8 @@ import torch
 
 from linkcal.exceptions import InputError
 from linkcal.models import GCN
-from linkcal.toggle import fused, iter_toggled, toggle_edges
+from linkcal.toggle import _kernel as fused
+from linkcal.toggle import iter_toggled, toggle_edges
 
 from .cases import MODELS, build_case, features, seeded
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch_geometric import nn as pyg
 
-from linkcal._threads import torch_threads
+from linkcal._core.threads import torch_threads
 from linkcal.toggle import toggle_edges
+from linkcal.toggle._deep import CompiledToggle, DeepToggle, compiled_toggle
+from linkcal.toggle._recognise import Recognised, recognise
 from linkcal.toggle.api import toggle_engine
-from linkcal.toggle.deep import CompiledToggle, DeepToggle, compiled_toggle
-from linkcal.toggle.recognise import Recognised, recognise
 
 from .cases import MODELS, assert_equals_naive, assert_same, build_case, features, seeded
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from linkcal.toggle.cache import forward_with_cache
-from linkcal.toggle.delta import delta_endpoints
-from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.pair_rows import arcs_per_pair, split_by_cost
-from linkcal.toggle.recognise import Recognised, recognise
+from linkcal.toggle._delta import arcs_per_pair, delta_endpoints, split_by_cost
+from linkcal.toggle._graph import ToggleGraph
+from linkcal.toggle._layers import forward_with_cache
+from linkcal.toggle._recognise import Recognised, recognise
 
 from .cases import MODELS, build_case, features, seeded
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from linkcal.models import GCN
-from linkcal.toggle.embedding import embed_and_score
+from linkcal.toggle._engine import embed_and_score
 
 from .cases import features, seeded
 

@@ -12,7 +12,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from linkcal.models import GCN
 from linkcal.toggle import toggle_edges
-from linkcal.toggle.memory import empty_array
+from linkcal.toggle._compiled import empty_array
 
 from .cases import (
     MODELS,
@@ -108,7 +108,7 @@ def test_memory_that_was_not_written_is_not_read(monkeypatch, fill):
         empty.view(np.uint8 if empty.dtype.names else empty.dtype)[...] = 255 if empty.dtype.names else fill
         return empty
 
-    monkeypatch.setattr("linkcal.toggle.fused.empty_array", filled)
+    monkeypatch.setattr("linkcal.toggle._kernel.empty_array", filled)
     case = build_case(12, ["path"], 7, undirected=True, loops=False, repeats=False)
     model = seeded(lambda: GAE(NarrowGIN(4, 8, 2, 5)), 0)
     assert_equals_naive(model, features(12, 4, torch.float32), case, "fast")

@@ -9,9 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkcal.exceptions import InputError
-from linkcal.toggle.graph import ToggleGraph, _already_rows, _sort_by_torch, _sort_compiled
-from linkcal.toggle.graph_kernel import rows_are_symmetric
-from linkcal.toggle.plan_kernel import both_directions, sort_pairs
+from linkcal.toggle._compiled import both_directions, sort_pairs
+from linkcal.toggle._graph import (
+    ToggleGraph,
+    _already_rows,
+    _sort_by_torch,
+    _sort_compiled,
+    rows_are_symmetric,
+)
 
 from .cases import toggle_cases
 

@@ -11,10 +11,10 @@ from torch_geometric import nn as pyg
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN
-from linkcal.toggle import engine as toggle_engine_module
+from linkcal.toggle import _engine as toggle_engine_module
 from linkcal.toggle import toggle_edges
-from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.subgraphs import SubgraphExtractor
+from linkcal.toggle._graph import ToggleGraph
+from linkcal.toggle._subgraphs import SubgraphExtractor
 
 from .cases import MODELS, assert_equals_naive, assert_same, build_case, features, seeded, toggle_cases
 

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch_geometric import nn as pyg
 
-from linkcal.toggle import engine as toggle_engine_module
+from linkcal.toggle import _engine as toggle_engine_module
+from linkcal.toggle._shared_rim import SharedRimExtractor
+from linkcal.toggle._subgraphs import SubgraphExtractor
 from linkcal.toggle.api import toggle_engine
-from linkcal.toggle.shared_rim import SharedRimExtractor
-from linkcal.toggle.subgraphs import SubgraphExtractor
 
 from .cases import Case, assert_equals_naive, assert_same, build_case, features, seeded
 from .test_khop import BUILDERS, Stack, both_directions, gat

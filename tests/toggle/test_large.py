@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 
 from linkcal.models import GCN
-from linkcal.toggle import engine, toggle_edges
+from linkcal.toggle import _engine as engine
+from linkcal.toggle import toggle_edges
 
 from .cases import MODELS, assert_equals_naive, assert_same, build_case, features, seeded, toggle_cases
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from linkcal._random import torch_stream
+from linkcal._core.random import torch_stream
 from linkcal.data import Graph, load_dataset, structural_node_features
 from linkcal.toggle import toggle_edges
 

@@ -8,7 +8,8 @@ from torch_geometric import nn as pyg
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN
-from linkcal.toggle import engine, toggle_edges
+from linkcal.toggle import _engine as engine
+from linkcal.toggle import toggle_edges
 
 from .cases import assert_equals_naive, build_case, features, seeded
 

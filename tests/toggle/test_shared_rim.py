@@ -6,11 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkcal.toggle.graph import ToggleGraph
-from linkcal.toggle.khop_kernel import FAR
-from linkcal.toggle.naive import toggle_edge_index
-from linkcal.toggle.shared_rim import SharedRimExtractor
-from linkcal.toggle.subgraphs import batch_nodes
+from linkcal.toggle._graph import ToggleGraph
+from linkcal.toggle._naive import toggle_edge_index
+from linkcal.toggle._shared_rim import SharedRimExtractor
+from linkcal.toggle._subgraphs import FAR, batch_nodes
 
 from .cases import build_case, toggle_cases
 

@@ -9,9 +9,9 @@ from torch_geometric import nn as pyg
 from torch_geometric.utils import degree, softmax
 
 from linkcal.toggle import toggle_edges
+from linkcal.toggle._khop import MessageTrimmer, arc_arguments
+from linkcal.toggle._recognise import watching_messages
 from linkcal.toggle.api import toggle_engine
-from linkcal.toggle.trimming import MessageTrimmer, arc_arguments
-from linkcal.toggle.watching import watching_messages
 
 from .cases import Case, assert_equals_naive, assert_same, build_case, features, seeded
 from .test_khop import BUILDERS, Stack

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 __all__ = ["AdditiveBasis", "AdditiveModel", "merged_links", "weighted_quantile"]
 
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 

@@ -1,16 +1,163 @@
-"""What held-out folds of the calibration links decide: ridge penalty, slope and limits of the logit."""
+"""What held-out folds decide: ridge penalty, slope, and how far a logit may go."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import Bounds, brentq, minimize
+from scipy.special import expit, logit
 
-from linkcal.calibrators._ridge import RidgeProblem, cross_validated
-from linkcal.calibrators._tails import Tails, fit_tails
+from linkcal._core.maths import bernoulli_nll
+from linkcal.calibrators._newton import RidgeProblem, cross_validated
 
-__all__ = ["HeldOutChoice", "choose_held_out"]
+__all__ = ["HeldOutChoice", "Tails", "choose_held_out", "fit_tails"]
+
+
+# How far a logit may go: what the calibration links can tell of rare pairs, and no further.
+
+# Bounds of the slope. Held-out logits without use would ask for 0, which would tie all links; a threshold
+# that separates them would ask for an infinite one.
+_SLOPES = (0.01, 2.0)
+
+# Bounds of the shares: from those that no number of links can tell from 0, to half of the links.
+_SHARES = (1e-12, 0.5)
+
+# What is believed before a link is seen. Half a link, and half a non-link, that looks like the other class
+# counts beside those that were seen; such shares are of the order of one in a hundred (an exponential prior);
+# and the slope is near 1 (a normal prior on its logarithm). With few links shares and slope could else take
+# each other's place. Chosen on validation links and fresh non-links of four graphs.
+_UNSEEN, _RARITY, _SPREAD = 0.5, 100.0, 0.25
+
+# Largest gradient of the loss per unit of weight at which the search counts as done. It ends near 1e-8, where
+# the loss no longer changes by what float64 can hold.
+_STATIONARY = 1e-5
+
+# Weight of all links beyond which the prior counts for nothing; the search would step out of float64 there.
+_MOST = 1e9
+
+# What is left of the slope far beyond the limits, so that links keep their order there.
+_REST = 0.01
+
+
+@dataclass(frozen=True)
+class Tails:
+    """A map of logits that grows slowly where few links speak; it rises if ``lost + stray <= 1``.
+
+    A share of the links looks like non-links, and a share of the non-links like links (of which many will be
+    links that nobody knows of yet). So a likelihood ratio r of links to non-links is in truth
+    ``((1 - lost) r + lost) / ((1 - stray) + stray r)``, between ``lost / (1 - stray)`` and
+    ``(1 - lost) / stray``.
+
+    Parameters
+    ----------
+    prior : float
+        Log odds of a link among the calibration links; r is the exponential of the logit less this.
+    lost : float in (0, 1)
+        Share of links that look like non-links.
+    stray : float in (0, 1)
+        Share of non-links that look like links.
+    """
+
+    prior: float
+    lost: float
+    stray: float
+
+    def __call__(self, z: FloatArray) -> FloatArray:
+        """Limited logits; a hundredth of the slope stays everywhere."""
+        return self.of_ratio(z - self.prior)
+
+    def of_ratio(self, ratio: FloatArray) -> FloatArray:
+        """Limited logits where the logarithm of r is `ratio`."""
+        above = np.logaddexp(np.log1p(-self.lost) + ratio, np.log(self.lost))
+        below = np.logaddexp(np.log1p(-self.stray), np.log(self.stray) + ratio)
+        return np.asarray(self.prior + (1.0 - _REST) * (above - below) + _REST * ratio)
+
+    def intercept(self, logit_less_it: FloatArray, weight: FloatArray) -> float:
+        """What has to be added to logits so that, limited, their mean probability is the share of links."""
+        # Of the rarer class: a share near 1 would round, and no mean of probabilities might reach it.
+        sign = -1.0 if self.prior > 0.0 else 1.0
+        share, total = expit(sign * self.prior), weight.sum()
+
+        def excess(intercept: float) -> float:
+            mean = weight @ expit(sign * self(logit_less_it + intercept)) / total
+            return float(sign * (mean - share))
+
+        reach = 1.0
+        low, high = -logit_less_it.max(), -logit_less_it.min()
+        while excess(low - reach) > 0.0 or excess(high + reach) < 0.0:
+            reach *= 2.0
+        return float(brentq(excess, low - reach, high + reach, xtol=1e-12, rtol=8.9e-16))
+
+
+def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, Tails, bool]:
+    """Slope and limits that make held-out logits most likely.
+
+    ``limits(a z + b)`` at the mode of the posterior: half a link more looks like a non-link, and half a
+    non-link like a link (where none was seen among n the share is about ``0.5 / (n + 100)``), both shares
+    have exponential priors of mean 0.01, and the logarithm of a has a normal one of deviation 0.25.
+
+    Parameters
+    ----------
+    z : ndarray of shape (n,)
+        Logits of links that had no part in their fit.
+    y : ndarray of shape (n,)
+    weight : ndarray of shape (n,)
+
+    Returns
+    -------
+    float
+        The slope, within 0.01 and 2.
+    Tails
+    bool
+        Whether the search ended where the loss is stationary within the bounds.
+    """
+    weight = weight * min(1.0, _MOST / float(weight.sum()))
+    links, others = float(weight @ y), float(weight @ (1.0 - y))
+    prior = float(np.log(links) - np.log(others))
+    unseen = np.clip([_UNSEEN / (links + _UNSEEN), _UNSEEN / (others + _UNSEEN)], *_SHARES)
+    mean = float(np.average(z, weights=weight))
+    if float(np.ptp(z)) == 0.0:
+        return 1.0, Tails(prior, *map(float, unseen)), True
+
+    def loss(at: Any) -> tuple[float, FloatArray]:
+        slope, shift, (lost, stray) = float(at[0]), float(at[1]), map(float, expit(at[2:]))
+        ratio = slope * (z - mean) + shift
+        limited = Tails(prior, lost, stray).of_ratio(ratio)
+        # Shares of the terms with r in numerator and denominator of the limited ratio.
+        own_above, own_below = expit(ratio + np.log1p(-lost) - np.log(lost)), expit(ratio + at[3])
+        pull = weight * (expit(limited) - y)
+        by_ratio = pull * ((1.0 - _REST) * (own_above - own_below) + _REST)
+        # By the log odds of each share, of the logarithms of numerator and denominator.
+        by_lost = (1.0 - _REST) * pull @ ((1.0 - own_above) * (1.0 - lost) - own_above * lost)
+        by_stray = -(1.0 - _REST) * pull @ (own_below * (1.0 - stray) - (1.0 - own_below) * stray)
+        by_slope = by_ratio @ (z - mean)
+        # The priors.
+        value = weight @ bernoulli_nll(limited, y) - _UNSEEN * (np.log(lost) + np.log(stray))
+        by_lost, by_stray = by_lost - _UNSEEN * (1.0 - lost), by_stray - _UNSEEN * (1.0 - stray)
+        value += _RARITY * (lost + stray) + (np.log(slope) / _SPREAD) ** 2 / 2.0
+        by_lost, by_stray = (
+            by_lost + _RARITY * lost * (1.0 - lost),
+            by_stray + _RARITY * stray * (1.0 - stray),
+        )
+        by_slope += np.log(slope) / (_SPREAD**2 * slope)
+        gradient = [by_slope, by_ratio.sum(), by_lost, by_stray]
+        return float(value), np.array(gradient)
+
+    start = np.array([1.0, mean - prior, *logit(unseen)])
+    low, high = map(float, logit(_SHARES))
+    bounds = Bounds([_SLOPES[0], -np.inf, low, low], [_SLOPES[1], np.inf, high, high])
+    found = minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-14, "gtol": 1e-8}
+    )
+    step = np.clip(found.x - loss(found.x)[1], bounds.lb, bounds.ub) - found.x
+    converged = bool(np.abs(step).max() <= _STATIONARY * max(1.0, links + others))
+    return float(found.x[0]), Tails(prior, *map(float, expit(found.x[2:]))), converged
+
+
+# What held-out folds of the calibration links decide: ridge penalty, slope and limits of the logit.
 
 FloatArray = NDArray[np.float64]
 

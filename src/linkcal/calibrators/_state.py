@@ -15,6 +15,7 @@ from linkcal.exceptions import ArtifactError, NotFittedError
 
 __all__ = ["FittedState", "StateKind", "checked", "exported", "unchanged_if_refused"]
 
+
 #: Kind of a fitted attribute: a Python type, or the number of dimensions of a float64 array.
 StateKind = type | int
 

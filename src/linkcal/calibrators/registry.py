@@ -5,18 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from linkcal._validation import check_choice
+from linkcal._core.validation import check_choice
 from linkcal.calibrators.base import Calibrator
-from linkcal.calibrators.bbq import BBQ
-from linkcal.calibrators.beta import Beta
-from linkcal.calibrators.embedding_mlp import EmbeddingMLP
-from linkcal.calibrators.histogram import Histogram
-from linkcal.calibrators.identity import Identity
-from linkcal.calibrators.in_n_out import InNOut
-from linkcal.calibrators.isotonic import Isotonic
-from linkcal.calibrators.platt import Platt
+from linkcal.calibrators.binning import BBQ, Histogram, Isotonic
+from linkcal.calibrators.networks import EmbeddingMLP, InNOut
+from linkcal.calibrators.scaling import Beta, Identity, Platt, Temperature
 from linkcal.calibrators.structural import StructuralCalibrator
-from linkcal.calibrators.temperature import Temperature
 from linkcal.exceptions import UnsupportedModelError
 
 __all__ = ["CALIBRATORS", "CalibratorSpec", "calibrator_name", "make_calibrator"]

@@ -1,25 +1,179 @@
-"""In-n-Out as a convex additive model: what the own edge does, where the link sits, how alike its ends."""
+"""In-n-Out as a convex additive model of the target link's effect, structure and features."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
+from sklearn.base import clone
 
-from linkcal._validation import check_flag, check_positive_float, check_positive_int
-from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, merged_links
-from linkcal.calibrators._held_out import choose_held_out
-from linkcal.calibrators._ridge import fit_ridge
-from linkcal.calibrators._said_name import said_name
-from linkcal.calibrators._stacked import Stacked
-from linkcal.calibrators._structural_fit import named_columns, ridge_problem, standardised
-from linkcal.calibrators._tails import Tails
-from linkcal.calibrators.base import Calibrator, FloatArray, LinkFeatures, StateKind
-from linkcal.exceptions import ConvergenceWarning
+from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS, TOGGLE_COLUMNS
+from linkcal._core.validation import check_choice, check_flag, check_positive_float, check_positive_int
+from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, Term, merged_links
+from linkcal.calibrators._held_out import Tails, choose_held_out
+from linkcal.calibrators._newton import RidgeProblem, fit_ridge
+from linkcal.calibrators._state import unchanged_if_refused
+from linkcal.calibrators.base import (
+    Calibrator,
+    FloatArray,
+    LinkFeatures,
+    StateKind,
+    known_labels,
+    said_name,
+    validated,
+)
+from linkcal.exceptions import ConvergenceWarning, InputError
 
-__all__ = ["StructuralCalibrator"]
+__all__ = ["Stacked", "StructuralCalibrator", "named_columns", "ridge_problem", "standardised"]
+
+
+# The penalised fit behind ``StructuralCalibrator``: its columns, standardised design, penalties, start.
+
+
+#: Columns by name; sets are joined by "+".
+_FEATURE_SETS: dict[str, tuple[str, ...]] = {
+    "toggle": TOGGLE_COLUMNS,
+    "structure": STRUCTURE_COLUMNS,
+    "attributes": ATTRIBUTE_COLUMNS,
+}
+
+
+def named_columns(features: str, n_columns: int) -> tuple[list[str], list[int]]:
+    """Names of the terms and their columns in X."""
+    alone = ("all", "logit")
+    parts = features.split("+") if isinstance(features, str) and features not in alone else [features]
+    for part in parts:
+        check_choice(part, "features", (*alone, *_FEATURE_SETS) if len(parts) == 1 else _FEATURE_SETS)
+    structural = n_columns == 1 + len(STRUCTURAL_COLUMNS)
+    if not structural and features not in alone:
+        raise InputError(
+            f"X must have {1 + len(STRUCTURAL_COLUMNS)} columns for features={features!r} (the logit and "
+            f"{', '.join(STRUCTURAL_COLUMNS)}), got {n_columns}"
+        )
+    names = STRUCTURAL_COLUMNS if structural else tuple(f"feature_{j}" for j in range(1, n_columns))
+    wanted = set(names if features == "all" else ())
+    wanted.update(*(_FEATURE_SETS.get(part, ()) for part in parts))
+    columns = [0, *(j for j, name in enumerate(names, start=1) if name in wanted)]
+    return ["logit", *(name for name in names if name in wanted)], columns
+
+
+def standardised(terms: list[Term], weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Design matrix (n, 1 + m) with a first column of ones, and the deviations (m,) it was divided by."""
+    design = np.column_stack((np.ones(len(weight)), *(term.block for term in terms)))
+    body = design[:, 1:]
+    average = np.average(body, axis=0, weights=weight)
+    body -= average
+    deviation = np.sqrt(np.average(body**2, axis=0, weights=weight))
+    # A constant column keeps its rounding noise, which the penalty holds at coefficient 0.
+    deviation[deviation <= 1e-12 * np.maximum(1.0, np.abs(average))] = 1.0
+    body /= deviation
+    return design, deviation
+
+
+def ridge_problem(
+    design: FloatArray, terms: list[Term], y: FloatArray, weight: FloatArray
+) -> tuple[RidgeProblem, FloatArray, FloatArray]:
+    """The penalised fit, the relative penalties (1 + m,), and a start that fits the share of links."""
+    positive = np.concatenate([np.full(len(term.penalty), term.positive) for term in terms])
+    lower = np.r_[-np.inf, np.where(positive, 0.0, -np.inf)]
+    strength = np.concatenate(([0.0], *(term.penalty for term in terms)))
+    # Below 1, to which weights of 1 and 1e-17 round: the start must be finite.
+    share = min(float(weight @ y / weight.sum()), float(np.nextafter(1.0, 0.0)))
+    start = np.zeros(design.shape[1])
+    start[0] = np.log(share) - np.log1p(-share)
+    return RidgeProblem(design, y, weight, lower, np.zeros_like(start)), strength, start
+
+
+# A calibrator of few links on top of one of many: what its base is, and how it travels with the rest.
+
+# Where the base's fitted attributes are in a state.
+_PREFIX = "base_."
+
+
+class Stacked(Calibrator):
+    """A calibrator whose ``fit`` takes base links too; a subclass reads ``base_`` in its map."""
+
+    #: Of the same class and settings, fitted on the base links; None without them.
+    base_: Self | None
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, X_base: Any = None, y_base: Any = None
+    ) -> Self:
+        """Fit on calibration links.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1 + k)
+            Uncalibrated logit in column 0, link features of the kind ``link_features`` after it.
+        y : array-like of shape (n,)
+            Exactly two different labels; the larger one is the positive class.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative counts.
+        X_base, y_base : array-like, optional
+            Base links: many, but of another kind, such as training links scored leave-one-out. The logit
+            fitted on them becomes an input of the fit on (X, y).
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            As for the other calibrators; also if only one of `X_base` and `y_base` is given, or `y_base` has
+            not both labels of `y`. A fit that raises changes nothing.
+        """
+        with unchanged_if_refused(self):
+            X, y, weight = self._check_fit(X, y, sample_weight)
+            given = X_base is not None or y_base is not None
+            self.base_ = self._fitted_base(X_base, y_base) if given else None
+            self._fit(X, y, weight)
+        return self
+
+    def refitted(self, X: Any, y: Any) -> Self:
+        """A clone fitted to other links on top of the same base."""
+        fresh: Self = clone(self)
+        X, y, weight = fresh._check_fit(X, y, None)
+        fresh.base_ = getattr(self, "base_", None)
+        fresh._fit(X, y, weight)
+        return fresh
+
+    def get_state(self) -> dict[str, Any]:
+        """Fitted attributes, those of the base among them."""
+        state = super().get_state()
+        base = {} if self.base_ is None else self.base_.get_state()
+        return state | {_PREFIX + name: value for name, value in base.items()}
+
+    def set_state(self, state: dict[str, Any]) -> Self:
+        """Take over what :meth:`get_state` gave."""
+        own = {name: value for name, value in state.items() if not str(name).startswith(_PREFIX)}
+        base = {str(name).removeprefix(_PREFIX): state[name] for name in state if name not in own}
+        with unchanged_if_refused(self):
+            self.base_ = clone(self).set_state(base) if base else None
+            return super().set_state(own)
+
+    def _check_together(self) -> None:
+        if self.base_ is not None and self.base_.n_features_in_ != self.n_features_in_:
+            raise ValueError(f"a base of {self.base_.n_features_in_} columns under {self.n_features_in_}")
+        super()._check_together()
+
+    def _fitted_base(self, X_base: Any, y_base: Any) -> Self:
+        if X_base is None or y_base is None:
+            raise InputError("X_base and y_base must be given together, got only one of them")
+        try:
+            X, y = validated(self, X_base, y_base, reset=False)
+        except InputError as error:
+            raise InputError(f"X_base and y_base must be links as X and y are: {error}") from error
+        label = known_labels(y, len(X), self.classes_, "y_base")
+        if label.min() == label.max():
+            raise InputError(f"y_base must hold both labels {self.classes_.tolist()}, got only {y[0]}")
+        base: Self = clone(self)
+        return base.fit(X, y)
+
+
+# In-n-Out as a convex additive model: what the own edge does, where the link sits, how alike its ends.
 
 # Name of the base's term.
 _BASE_TERM = "base"

@@ -1,33 +1,68 @@
-"""Entry point: parse, call, turn errors into exit codes.
-
-0 success, 1 user error (one line on stderr, no traceback), 2 wrong usage. Results go to stdout or files,
-logs and progress to stderr.
-"""
+"""The command `linkcal`."""
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from linkcal import __version__
-from linkcal.cli.console import shown_once
-from linkcal.cli.figures import figures
-from linkcal.cli.fit import fit
-from linkcal.cli.list import list_names
-from linkcal.cli.run import run
-from linkcal.cli.score import score
-from linkcal.cli.search import search
-from linkcal.cli.select import select
-from linkcal.cli.sweep import export, sweep
-from linkcal.cli.tables import tables
-from linkcal.cli.top import top
-from linkcal.exceptions import LinkcalError
+from linkcal.cli._console import run_app
+from linkcal.cli.asking import score, select, top
+from linkcal.cli.fitting import fit, run
 
-__all__ = ["app", "main"]
+__all__ = ["app", "list_names", "main"]
+
+
+# ``linkcal list``: names that the other commands take.
+
+
+class _What(StrEnum):
+    DATASETS = "datasets"
+    MODELS = "models"
+    CALIBRATORS = "calibrators"
+
+
+def list_names(
+    what: Annotated[
+        _What | None, typer.Argument(help="datasets, models or calibrators; all by default.")
+    ] = None,
+) -> None:
+    """List data sets, models and calibrators."""
+    console = Console(width=None if Console().is_terminal else 120)
+    for each in [what] if what else list(_What):
+        table = Table("name", "description", title=each.value, title_justify="left", box=None)
+        for name, description in _rows(each):
+            table.add_row(name, description)
+        console.print(table)
+
+
+def _rows(what: _What) -> list[tuple[str, str]]:
+    from linkcal.calibrators import CALIBRATORS
+    from linkcal.data import DATASETS
+    from linkcal.models import MODELS
+
+    if what is _What.DATASETS:
+        return [
+            (
+                name,
+                f"{d.num_nodes:,} nodes, {d.num_edges:,} edges, {d.num_features:,} features: {d.description}",
+            )
+            for name, d in DATASETS.items()
+        ]
+    if what is _What.MODELS:
+        return [(name, spec.description) for name, spec in MODELS.items()]
+    return [(name, spec.description) for name, spec in CALIBRATORS.items()]
+
+
+# Entry point: parse, call, turn errors into exit codes.
+#
+# 0 success, 1 user error (one line on stderr, no traceback), 2 wrong usage. Results go to stdout or files,
+# logs and progress to stderr.
 
 app = typer.Typer(
     name="linkcal",
@@ -43,11 +78,6 @@ app.command("fit")(fit)
 app.command("score")(score)
 app.command("select")(select)
 app.command("top")(top)
-app.command("sweep")(sweep)
-app.command("export")(export)
-app.command("tables")(tables)
-app.command("figures")(figures)
-app.command("search")(search)
 app.command("list")(list_names)
 
 
@@ -79,22 +109,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0, 1 for a user error, 2 for wrong usage.
     """
-    with warnings.catch_warnings():
-        warnings.showwarning = shown_once()
-        try:
-            app(args=None if arguments is None else list(arguments), prog_name="linkcal")
-        except SystemExit as stop:
-            return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        except LinkcalError as error:
-            print(f"linkcal: error: {error}", file=sys.stderr)  # noqa: T201
-            return 1
-        except BrokenPipeError:
-            # The reader of our output went away (`linkcal ... | head`).
-            sys.stderr.close()
-            return 1
-        except OSError as error:
-            # A disk that is full, a folder that may not be written: nothing the program could have known.
-            place = f": {error.filename}" if error.filename else ""
-            print(f"linkcal: error: {error.strerror or error}{place}", file=sys.stderr)  # noqa: T201
-            return 1
-    return 0
+    return run_app(app, "linkcal", arguments)

@@ -1,19 +1,19 @@
 """Graphs and their labelled pairs: data sets, own files, simulation, exact negatives, leak-proof splits."""
 
-from linkcal.data.deepwalk import deepwalk_positions
-from linkcal.data.files import NamedGraph, PairChunk, read_edges, read_features, read_pairs
+from __future__ import annotations
+
 from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
 from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
-from linkcal.data.negative_kinds import NEGATIVE_KINDS, NegativeKind, sample_negatives
-from linkcal.data.negatives import NegativeSampler
+from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, NegativeSampler, sample_negatives
+from linkcal.data.node_features import STRUCTURAL_FEATURES, structural_node_features
 from linkcal.data.node_ids import NodeIds
 from linkcal.data.ogb import OFFICIAL_SPLITS, load_official_split
+from linkcal.data.own_files import NamedGraph, PairChunk, read_edges, read_features, read_pairs
 from linkcal.data.pairs import LinkPairs, LinkSplit
-from linkcal.data.positions import laplacian_eigenmaps
+from linkcal.data.positions import deepwalk_positions, laplacian_eigenmaps
 from linkcal.data.pyg import from_pyg, to_pyg
 from linkcal.data.simulated import BlockModelTruth, simulate_graph
 from linkcal.data.split import split_links
-from linkcal.data.structural import STRUCTURAL_FEATURES, structural_node_features
 
 __all__ = [
     "DATASETS",

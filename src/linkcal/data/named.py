@@ -1,10 +1,4 @@
-"""Data sets by name.
-
-The raw files of Cora, CiteSeer and PubMed are Python pickles, which can run code when they are read. They
-are opened by PyG's own class only, from the data root only, and only if their SHA-256 is that of the
-published file. PyG's ``processed`` folder, pickles again, is made in a temporary folder for each load and
-never kept or read back.
-"""
+"""Data sets by name, from raw files that are checked against their checksums."""
 
 from __future__ import annotations
 
@@ -12,22 +6,79 @@ import contextlib
 import io
 import os
 import shutil
+import urllib.request
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from linkcal._validation import check_choice
-from linkcal.data.bitcoin import bitcoin_files, read_bitcoin
+import numpy as np
+import pandas as pd
+
+from linkcal._core.validation import check_choice
+from linkcal.data._raw import RawFiles, find_data_root
+from linkcal.data._tables import plain_arrays
 from linkcal.data.graph import Graph
+from linkcal.data.node_features import structural_node_features
 from linkcal.data.ogb import OFFICIAL_SPLITS
-from linkcal.data.plain_arrays import plain_arrays
-from linkcal.data.raw import RawFiles, find_data_root
 from linkcal.data.simulated import simulate_graph
 from linkcal.exceptions import InputError
 
-__all__ = ["DATASETS", "DatasetInfo", "load_dataset"]
+__all__ = ["DATASETS", "DatasetInfo", "bitcoin_files", "load_dataset", "read_bitcoin"]
+
+
+# Bitcoin Alpha and OTC: who-trusts-whom networks of SNAP, as unsigned links.
+#
+# Kumar, Spezzano, Subrahmanian, Faloutsos, "Edge Weight Prediction in Weighted Signed Networks", ICDM 2016.
+
+_SNAP = "https://snap.stanford.edu/data"
+
+
+def bitcoin_files(market: str) -> RawFiles:
+    """Describe the raw file of `market`, ``"alpha"`` or ``"otc"``."""
+    folder, name = f"bitcoin_{market}/raw", f"soc-sign-bitcoin{market}.csv.gz"
+
+    def download(staging: Path) -> None:
+        target = staging / folder / name
+        target.parent.mkdir(parents=True)
+        with urllib.request.urlopen(f"{_SNAP}/{name}") as answer, target.open("wb") as file:  # noqa: S310
+            shutil.copyfileobj(answer, file)
+
+    return RawFiles(folder=folder, names=(name,), download=download)
+
+
+def read_bitcoin(path: Path, *, name: str) -> Graph:
+    """Read one rating a line (SOURCE, TARGET, RATING, TIME, no header) as an undirected graph.
+
+    Two users are linked if either rated the other; signs, weights and times are left out. Users are numbered
+    in the order of their ids. The file has no node features: the graph carries
+    :func:`~linkcal.data.node_features.structural_node_features` as its ``feature_builder``.
+
+    Raises
+    ------
+    InputError
+        If the file is no such table.
+    """
+    try:
+        table = pd.read_csv(path, header=None, usecols=[0, 1], dtype=np.int64)
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        raise InputError(
+            f"file {path} must hold lines SOURCE,TARGET,RATING,TIME, got {str(error).splitlines()[0]}"
+        ) from error
+    users, index = np.unique(table.to_numpy().T, return_inverse=True)
+    return Graph.from_edges(
+        index.reshape(2, -1), len(users), name=name, feature_builder=structural_node_features
+    )
+
+
+# Data sets by name.
+#
+# The raw files of Cora, CiteSeer and PubMed are Python pickles, which can run code when they are read. They
+# are opened by PyG's own class only, from the data root only, and only if their SHA-256 is that of the
+# published file. PyG's ``processed`` folder, pickles again, is made in a temporary folder for each load and
+# never kept or read back.
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from linkcal._validation import check_positive_int
+from linkcal._core.validation import check_positive_int
 from linkcal.exceptions import ArtifactError, InputError
 
 __all__ = ["IdColumn", "NodeIds", "is_id_type"]
+
 
 IntArray = NDArray[np.int64]
 

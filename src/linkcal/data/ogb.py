@@ -23,15 +23,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from linkcal._random import numpy_stream
-from linkcal._validation import check_choice, check_edge_index, check_positive_int
+from linkcal._core.random import numpy_stream
+from linkcal._core.validation import check_choice, check_edge_index, check_positive_int
+from linkcal.data._raw import RawFiles, find_data_root
 from linkcal.data.graph import Graph, pair_keys
 from linkcal.data.negatives import NegativeSampler
 from linkcal.data.pairs import LinkPairs, LinkSplit
-from linkcal.data.raw import RawFiles, find_data_root
 from linkcal.exceptions import DataNotFoundError, InputError
 
 __all__ = ["OFFICIAL_SPLITS", "load_official_split"]
+
 
 #: Data sets that come with a split, and the folder of that split in ogb's layout.
 OFFICIAL_SPLITS: dict[str, str] = {"ogbl-ddi": "target", "ogbl-collab": "time"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from linkcal._validation import check_choice, check_edge_index
+from linkcal._core.validation import check_choice, check_edge_index
 from linkcal.data.graph import Graph
 from linkcal.exceptions import InputError
 

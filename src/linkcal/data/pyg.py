@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from linkcal._validation import check_choice, check_edge_index
+from linkcal._core.validation import check_choice, check_edge_index
 from linkcal.data.graph import Graph, pair_keys
 from linkcal.data.pairs import LinkPairs, LinkSplit
 from linkcal.exceptions import InputError, LinkcalWarning
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 __all__ = ["from_pyg", "to_pyg"]
+
 
 #: Where a repeated negative is kept: a test set should stay as it was.
 _KEEP_ORDER = ("test", "val", "train")

@@ -13,12 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from linkcal._random import numpy_stream
-from linkcal._validation import check_edge_index, check_fraction, check_positive_int
+from linkcal._core.random import numpy_stream
+from linkcal._core.validation import check_edge_index, check_fraction, check_positive_int
 from linkcal.data.graph import Graph
 from linkcal.exceptions import InputError
 
 __all__ = ["BlockModelTruth", "simulate_graph"]
+
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

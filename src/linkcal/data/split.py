@@ -10,14 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from linkcal._random import numpy_stream
-from linkcal._validation import check_choice, check_fraction, check_positive_float, check_positive_int
+from linkcal._core.random import numpy_stream
+from linkcal._core.validation import check_choice, check_fraction, check_positive_float, check_positive_int
 from linkcal.data.graph import Graph
-from linkcal.data.negative_kinds import NEGATIVE_KINDS, NegativeKind, sample_negatives
+from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, sample_negatives
 from linkcal.data.pairs import LinkPairs, LinkSplit
 from linkcal.exceptions import EdgeFeaturesWarning, InputError, ShortageError
 
 __all__ = ["split_links"]
+
 
 _PARTS = ("test", "val", "train")
 

@@ -1,7 +1,17 @@
 """What a fitted predictor does beyond a probability: select, find thresholds, give intervals, refresh."""
 
-from linkcal.decisions.methods import DecisionMethods
-from linkcal.decisions.selection import SelectedLinks
-from linkcal.scoring import BaseRate, base_rate_origin, graph_density
+from __future__ import annotations
 
-__all__ = ["BaseRate", "DecisionMethods", "SelectedLinks", "base_rate_origin", "graph_density"]
+from linkcal.decisions.conformal import conformal_p_values, select_links
+from linkcal.decisions.intervals import IntervalCalibrator, monotone_interval
+from linkcal.decisions.thresholds import LinkThreshold, certified_threshold, expected_threshold
+
+__all__ = [
+    "IntervalCalibrator",
+    "LinkThreshold",
+    "certified_threshold",
+    "conformal_p_values",
+    "expected_threshold",
+    "monotone_interval",
+    "select_links",
+]

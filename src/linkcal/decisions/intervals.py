@@ -1,88 +1,334 @@
-"""Intervals: how well each pair's probability is known."""
+"""How well a probability is known: intervals from the calibration links, exact binomial bounds."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from scipy.stats import beta, norm
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import Tags
 
-from linkcal._validation import check_fraction
-from linkcal.calibrators import base_rate_offset
-from linkcal.calibrators.intervals import calibrated_interval, ranking_scores
-from linkcal.decisions.base import EvidenceMethods
-from linkcal.features import LinkScores
-from linkcal.scoring import BaseRate
+from linkcal._core.maths import sigmoid
+from linkcal._core.validation import check_binary_labels, check_fraction, check_scores, to_float64, to_numpy
+from linkcal.calibrators._state import unchanged_if_refused
+from linkcal.calibrators.base import Calibrator
+from linkcal.exceptions import InputError, NotFittedError
 
-__all__ = ["IntervalMethods"]
+__all__ = [
+    "IntervalCalibrator",
+    "asked_scores",
+    "calibrated_interval",
+    "clopper_pearson",
+    "monotone_interval",
+    "ranking_scores",
+]
+
+
+# What labels prove about probabilities: exact binomial bounds, at one score or along a rising curve.
+
+# Lengths of the windows in units of n^(2/3), the rate at which the width of a window and the slope of the
+# curve across it cost the same. Chosen on simulated curves, before any graph was looked at.
+_WINDOWS = (0.5, 1.0, 2.0)
+
+
+def clopper_pearson(successes: Any, trials: Any, tail: float) -> tuple[FloatArray, FloatArray]:
+    """One-sided exact bounds of a binomial probability, each missed with probability at most `tail`.
+
+    Parameters
+    ----------
+    successes, trials : array-like of whole numbers, of one shape
+        With no trial the bounds are 0 and 1.
+    tail : float in (0, 1)
+
+    Returns
+    -------
+    lower, upper : ndarray
+        In [0, 1].
+
+    References
+    ----------
+    Clopper, Pearson: The use of confidence or fiducial limits, Biometrika 26, 1934.
+
+    Examples
+    --------
+    >>> lower, upper = clopper_pearson([0, 29], [29, 29], 0.05)
+    >>> lower.round(3).tolist(), upper.round(3).tolist()
+    ([0.0, 0.902], [0.098, 1.0])
+    """
+    k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    # Where a parameter would be 0 the bound is known; 1 only keeps the quantile defined.
+    lower = np.where(k > 0, beta.ppf(tail, np.maximum(k, 1), n - k + 1), 0.0)
+    upper = np.where(k < n, beta.ppf(1.0 - tail, k + 1, np.maximum(n - k, 1)), 1.0)
+    return np.asarray(lower), np.asarray(upper)
+
+
+def monotone_interval(
+    score: Any, label: Any, asked: Any, *, level: float = 0.9
+) -> tuple[FloatArray, FloatArray]:
+    """Interval for the probability of a link at a score, if that does not fall with the score.
+
+    Parameters
+    ----------
+    score : array-like of shape (m,)
+        Of the calibration links.
+    label : array-like of shape (m,), values 0 and 1
+    asked : array-like of shape (n,)
+        Scores asked about.
+    level : float in (0, 1)
+
+    Returns
+    -------
+    low, high : ndarray of shape (n,)
+        In [0, 1].
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong shape or content, or there is no calibration link.
+
+    Notes
+    -----
+    Let ``r(s) = P(link | score = s)`` be non-decreasing and the labels independent given the scores. Links of
+    a window that ends at s have probabilities of at most r(s), so the links counted in it are stochastically
+    fewer than a binomial number with r(s), and the exact lower bound of Clopper and Pearson stays below r(s)
+    with its nominal probability; likewise above. Three windows on each side, of ``n^(2/3)`` times 1/2, 1 and
+    2 links, share the error by Bonferroni; at the ends of the scores a window is what there is. So for every
+    sample size each asked score's interval covers r(s) with probability at least `level`: for one score, not
+    for all at once. It is widened to the bounds of a window around the score, which changes little where r
+    rises and saves most of the coverage where it does not. Two binary searches and eight counts for each
+    score.
+
+    Examples
+    --------
+    >>> low, high = monotone_interval(range(100), [0] * 50 + [1] * 50, [10, 90], level=0.9)
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([0.0, 0.82], [0.17, 1.0])
+    """
+    s, q = check_scores(score), check_scores(asked, "asked")
+    y = check_binary_labels(label, len(s), "label")
+    if not len(s):
+        raise InputError("score must hold at least one calibration link, got none")
+    tail = (1.0 - check_fraction(level, "level")) / (2 * len(_WINDOWS))
+    order = np.argsort(s, kind="stable")
+    s, upto = s[order], np.concatenate(([0.0], np.cumsum(y[order])))
+    # Windows end where groups of equal scores do: the order of the links then means nothing.
+    group, after = np.searchsorted(s, s, side="left"), np.searchsorted(s, s, side="right")
+    # Links at the very score belong to both sides.
+    end, start = np.searchsorted(s, q, side="right"), np.searchsorted(s, q, side="left")
+    low, high = np.zeros(len(q)), np.ones(len(q))
+    for factor in _WINDOWS:
+        width = max(1, round(factor * len(s) ** (2.0 / 3.0)))
+        first, last = group[np.maximum(end - width, 0)], after[np.minimum(start + width, len(s)) - 1]
+        low = np.maximum(low, clopper_pearson(upto[end] - upto[first], end - first, tail)[0])
+        high = np.minimum(high, clopper_pearson(upto[last] - upto[start], last - start, tail)[1])
+    # Where the curve falls after all, windows on one side lie beyond it; one around the score does not.
+    half = max(1, round(len(s) ** (2.0 / 3.0) / 2.0))
+    first, last = group[np.maximum(start - half, 0)], after[np.minimum(end + half, len(s)) - 1]
+    around = clopper_pearson(upto[last] - upto[first], last - first, tail)
+    return np.minimum(low, around[0]), np.maximum(high, around[1])
+
+
+# How well a calibrated probability is known: intervals from the calibration links alone.
 
 FloatArray = NDArray[np.float64]
 
+_FOLDS = 5
 
-class IntervalMethods(EvidenceMethods):
-    """The methods ``predict_interval`` and ``interval_of``."""
 
-    def predict_interval(
-        self, edge_label_index: Tensor, *, level: float = 0.9, base_rate: BaseRate | None = None
-    ) -> Tensor:
-        """Lower and upper end [L, 2] of an interval for each pair's probability.
+def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
+    """Scores of calibration links that their own labels had no part in, (m,).
+
+    The raw logit for calibrators of the logit alone. For those that read link features the calibrated logit,
+    from clones fitted on the other four of five folds: a link's own label would otherwise pull its score
+    towards itself.
+
+    Raises
+    ------
+    InputError
+        If folds are needed and a class has fewer than two links.
+    """
+    array, label = to_float64(X), to_numpy(y)
+    if calibrator.link_features == "none":
+        return array[:, 0].copy()
+    rarest = int(np.unique(label, return_counts=True)[1].min())
+    if rarest < 2:
+        raise InputError(f"y must hold at least 2 links of each class for an interval, got {rarest}")
+    scores = np.empty(len(label))
+    folds = StratifiedKFold(min(_FOLDS, rarest), shuffle=True, random_state=0)
+    for train, held_out in folds.split(array, label):
+        part = calibrator.refitted(array[train], label[train])
+        scores[held_out] = part.decision_function(array[held_out])
+    return scores
+
+
+@final
+class IntervalCalibrator(ClassifierMixin, BaseEstimator):
+    """A calibrator that also says how well each probability is known.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+        Unfitted; it is cloned.
+
+    Attributes
+    ----------
+    calibrator_ : Calibrator
+        The fitted clone; ``predict_proba`` and ``decision_function`` are its own.
+    score_ : ndarray of shape (m,)
+        See :func:`ranking_scores`.
+    label_ : ndarray of shape (m,)
+        0 or 1.
+    classes_ : ndarray of shape (2,)
+    n_features_in_ : int
+
+    Notes
+    -----
+    What is covered: the share of links among pairs like the calibration links that have the asked pair's
+    SCORE (its raw logit, or its calibrated logit where the calibrator reads features), with probability at
+    least `level` over the draw of the calibration links; see :func:`monotone_interval`. It is not an interval
+    for the label, nor for what would be known about the pair with other features than the score. Intervals
+    are widened to hold the calibrator's own probability. Links have no weights here: the bounds are those of
+    counts. After ``calibrator_.refresh`` half of the error pays for the interval of the offset (normal, by
+    its standard error). With feature calibrators the scores come from
+    cross-fitting, whose coverage is measured, not proved (docs/decisions.md).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from linkcal.calibrators import Platt
+    >>> rng = np.random.default_rng(0)
+    >>> s = rng.normal(size=(2000, 1))
+    >>> y = rng.random(2000) < 1 / (1 + np.exp(-s[:, 0]))
+    >>> low, high = IntervalCalibrator(Platt()).fit(s, y).predict_interval([[0.0]], level=0.9)[0]
+    >>> bool(low < 0.5 < high < low + 0.3)
+    True
+    """
+
+    calibrator_: Calibrator
+    score_: FloatArray
+    label_: FloatArray
+    classes_: NDArray[Any]
+    n_features_in_: int
+
+    def __init__(self, calibrator: Calibrator) -> None:
+        self.calibrator = calibrator
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the calibrator and keep its calibration links.
 
         Parameters
         ----------
-        edge_label_index : Tensor [2, L], int
-        level : float in (0, 1)
-            Probability, over the draw of the calibration links, that the interval of one pair holds the share
-            of links among pairs of its score.
-        base_rate : float in (0, 1) or "density", optional
-            As in ``predict_proba``; both ends move with it.
+        X : array-like of shape (m, 1 + k)
+        y : array-like of shape (m,)
 
         Returns
         -------
-        Tensor [L, 2], float64
-            The pair's own probability lies between the ends.
+        self
+
+        Raises
+        ------
+        InputError
+            As the calibrator, or if `calibrator` is none. A fit that raises changes nothing.
+        """
+        if not isinstance(self.calibrator, Calibrator):
+            raise InputError(f"calibrator must be a Calibrator, got {type(self.calibrator).__name__}")
+        with unchanged_if_refused(self):
+            self.calibrator_ = clone(self.calibrator).fit(X, y)
+            self.classes_, self.n_features_in_ = self.calibrator_.classes_, self.calibrator_.n_features_in_
+            self.score_ = ranking_scores(self.calibrator_, X, y)
+            self.label_ = np.asarray(to_numpy(y) == self.classes_[1], dtype=np.float64)
+        return self
+
+    def predict_interval(self, X: Any, *, level: float = 0.9) -> FloatArray:
+        """Ends of the interval for each link's probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1 + k)
+        level : float in (0, 1)
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper end, in [0, 1]; the calibrated probability lies between them.
 
         Raises
         ------
         NotFittedError
             Before ``fit``.
         InputError
-            If a pair is out of range, `level` is not in (0, 1), or the predictor was loaded from a folder
-            that has no calibration links.
-
-        Notes
-        -----
-        What is covered and what is assumed: :class:`linkcal.calibrators.IntervalCalibrator`. After a
-        ``refresh`` half of the error pays for the interval of the offset (normal, by its standard error).
+            If X does not fit or `level` is not in (0, 1).
         """
         self._require_fitted()
-        return self.interval_of(
-            self.scorer().score(self._placed(edge_label_index)), level=level, base_rate=base_rate
-        )
+        return calibrated_interval(self.calibrator_, X, self.score_, self.label_, level=level)
 
-    def interval_of(
-        self, scores: LinkScores, *, level: float = 0.9, base_rate: BaseRate | None = None
-    ) -> Tensor:
-        """Interval [L, 2] of links that a scorer scored; see :meth:`predict_interval`."""
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities (n, 2) of the fitted calibrator."""
         self._require_fitted()
-        level = check_fraction(level, "level")
-        rate = self.base_rate if base_rate is None else self.resolve_base_rate(base_rate)
-        reference, label = self._interval_evidence()
-        if not len(scores):  # scikit-learn's checks refuse no rows
-            return torch.empty(0, 2, dtype=torch.float64)
-        shift = base_rate_offset(self.calibration_rate, rate)
-        X = scores.to_matrix(self.calibrator_.link_features)
-        return torch.from_numpy(
-            calibrated_interval(self.calibrator_, X, reference, label, level=level, shift=shift)
-        )
+        return self.calibrator_.predict_proba(X)
 
-    def _interval_evidence(self) -> tuple[FloatArray, FloatArray]:
-        """Scores and labels of the calibration links for intervals; made once for each calibrator."""
-        kept: tuple[Any, FloatArray, FloatArray] | None = self.__dict__.get("_interval_cache")
-        if kept is None or kept[0] is not self.calibrator_:
-            scores = self._score_evidence(self._evidence().calibration)
-            X, y = scores.to_arrays(self.calibrator_.link_features)
-            kept = (self.calibrator_, ranking_scores(self.calibrator_, X, y), y.astype(np.float64))
-            self.__dict__["_interval_cache"] = kept
-        return kept[1], kept[2]
+    def decision_function(self, X: Any) -> FloatArray:
+        """Calibrated logits (n,) of the fitted calibrator."""
+        self._require_fitted()
+        return self.calibrator_.decision_function(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Classes (n,) of the fitted calibrator."""
+        self._require_fitted()
+        return self.calibrator_.predict(X)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "label_"):
+            raise NotFittedError("IntervalCalibrator must be fitted first, call fit")
+
+
+def calibrated_interval(
+    calibrator: Calibrator,
+    X: Any,
+    score: FloatArray,
+    label: FloatArray,
+    *,
+    level: float,
+    shift: float = 0.0,
+) -> FloatArray:
+    """Ends (n, 2) of the intervals of a fitted calibrator's probabilities, which lie between them.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+        Fitted, and perhaps refreshed since.
+    X : array-like of shape (n, 1 + k)
+    score, label : ndarray of shape (m,)
+        Of the calibration links; see :func:`ranking_scores`.
+    level : float in (0, 1)
+    shift : float
+        Added to the logits of the ends and of the probabilities: the change of the base rate.
+    """
+    level = check_fraction(level, "level")
+    z = calibrator.decision_function(X)
+    offset, margin = 0.0, 0.0
+    if hasattr(calibrator, "offset_"):
+        # Half of the error for the doubt about the offset.
+        level, tail = 1.0 - (1.0 - level) / 2.0, (1.0 - level) / 4.0
+        offset, margin = calibrator.offset_, float(norm.isf(tail)) * calibrator.offset_standard_error_
+    low, high = monotone_interval(score, label, asked_scores(calibrator, X), level=level)
+    with np.errstate(divide="ignore"):
+        below, above = (np.log(end) - np.log1p(-end) + offset + shift for end in (low, high))
+    p = sigmoid(z + shift)
+    return np.column_stack((np.minimum(sigmoid(below - margin), p), np.maximum(sigmoid(above + margin), p)))
+
+
+def asked_scores(calibrator: Calibrator, X: Any) -> FloatArray:
+    """Scores of asked links on the scale of :func:`ranking_scores`, (n,); no offset of ``refresh``."""
+    if calibrator.link_features == "none":
+        return to_float64(X)[:, 0]
+    return calibrator.decision_function(X) - getattr(calibrator, "offset_", 0.0)

@@ -1,11 +1,26 @@
 """Scored links: the seam between graphs and calibrators."""
 
+from __future__ import annotations
+
 from linkcal.features.attributes import attribute_similarity
-from linkcal.features.fit_on import FIT_ON, FitOn, calibration_links, calibration_part
-from linkcal.features.scorer import LinkScorer, score_links
-from linkcal.features.scores import FEATURE_KINDS, LinkScores, OwnEdge
-from linkcal.features.structural import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS, structural_features
-from linkcal.features.structure import PAIR_STRUCTURE, pair_structure
+from linkcal.features.scores import (
+    FEATURE_KINDS,
+    FIT_ON,
+    FitOn,
+    LinkScorer,
+    LinkScores,
+    OwnEdge,
+    calibration_links,
+    calibration_part,
+    score_links,
+)
+from linkcal.features.structure import (
+    ATTRIBUTE_COLUMNS,
+    PAIR_STRUCTURE,
+    STRUCTURAL_COLUMNS,
+    pair_structure,
+    structural_features,
+)
 
 __all__ = [
     "ATTRIBUTE_COLUMNS",

@@ -13,14 +13,15 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler, normalize
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from linkcal._columns import ATTRIBUTE_COLUMNS
-from linkcal._random import numpy_stream
-from linkcal._threads import blas_threads
-from linkcal._validation import check_edge_index, check_no_self_pairs, check_positive_int
+from linkcal._core.columns import ATTRIBUTE_COLUMNS
+from linkcal._core.random import numpy_stream
+from linkcal._core.threads import blas_threads
+from linkcal._core.validation import check_edge_index, check_no_self_pairs, check_positive_int
 from linkcal.data import Graph
 from linkcal.features.structure import neighbour_lists
 
 __all__ = ["AttributeSimilarity", "attribute_directions", "attribute_similarity"]
+
 
 #: Principal directions that are kept, at most and (of as many features) at least.
 MOST_DIRECTIONS, FEWEST_DIRECTIONS = 128, 4

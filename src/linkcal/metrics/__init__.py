@@ -5,8 +5,12 @@ Calibration (ECE and its noise floor), proper scores, ranking. Nothing here know
 
 from __future__ import annotations
 
-from linkcal.metrics.calibration import debiased_calibration_error, expected_calibration_error
-from linkcal.metrics.curve import ReliabilityCurve, reliability_curve
+from linkcal.metrics.calibration import (
+    ReliabilityCurve,
+    debiased_calibration_error,
+    expected_calibration_error,
+    reliability_curve,
+)
 from linkcal.metrics.floor import CalibrationFloor, NullBand, calibration_floor, calibration_null_band
 from linkcal.metrics.pattern import CalibrationPattern, calibration_pattern
 from linkcal.metrics.proper import accuracy, brier_score, negative_log_likelihood

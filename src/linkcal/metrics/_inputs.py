@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from linkcal._validation import (
+from linkcal._core.validation import (
     check_binary_labels,
     check_probabilities,
     check_sample_weight,
@@ -20,6 +20,7 @@ from linkcal._validation import (
 from linkcal.exceptions import InputError
 
 __all__ = ["Links", "check_generator", "labelled_links", "ranked_links", "unlabelled_links"]
+
 
 FloatArray = NDArray[np.float64]
 

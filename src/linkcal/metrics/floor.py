@@ -7,17 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from linkcal._validation import check_fraction, check_positive_int
-from linkcal.metrics._binning import (
-    Strategy,
-    Variant,
-    assign_bins,
-    check_binning,
-    event_probability,
-)
+from linkcal._core.validation import check_fraction, check_positive_int
 from linkcal.metrics._inputs import check_generator, unlabelled_links
+from linkcal.metrics.calibration import Strategy, Variant, assign_bins, check_binning, event_probability
 
 __all__ = ["CalibrationFloor", "NullBand", "calibration_floor", "calibration_null_band"]
+
 
 FloatArray = NDArray[np.float64]
 

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from linkcal.metrics._inputs import labelled_links
-from linkcal.metrics.curve import reliability_curve
+from linkcal.metrics.calibration import reliability_curve
 from linkcal.metrics.floor import calibration_floor
 
 __all__ = ["CalibrationPattern", "calibration_pattern"]
+
 
 # 5 % level of every test below.
 _ALPHA = 0.05

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import log_loss, mean_squared_error
 
-from linkcal._math import clip_probability
+from linkcal._core.maths import clip_probability
 from linkcal.metrics._inputs import labelled_links
 
 __all__ = ["accuracy", "brier_score", "negative_log_likelihood"]

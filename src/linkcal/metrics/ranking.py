@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from linkcal._validation import check_positive_int
+from linkcal._core.validation import check_positive_int
 from linkcal.exceptions import FewNegativesWarning
 from linkcal.metrics._inputs import ranked_links
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from linkcal._validation import check_probabilities, check_scores
+from linkcal._core.validation import check_probabilities, check_scores
 from linkcal.exceptions import InputError
 from linkcal.metrics._inputs import labelled_links
 from linkcal.metrics.calibration import debiased_calibration_error, expected_calibration_error

@@ -1,12 +1,23 @@
 """Link predictors: interface, GNNs, training, and the adapter for anyone's module."""
 
+from __future__ import annotations
+
 from linkcal.models.adapter import AdaptedLinkPredictor, as_link_predictor, unwrap_link_predictor
-from linkcal.models.base import OWN_EDGE_STATES, GraphModel, LinkPredictor, OwnEdgeState, PairPredictor
-from linkcal.models.declared import DecodeReturns, check_link_predictor, resolve_decode_returns
-from linkcal.models.gcn import GCN
-from linkcal.models.gin import GIN
+from linkcal.models.base import (
+    OWN_EDGE_STATES,
+    DecodeReturns,
+    GraphModel,
+    LinkPredictor,
+    OwnEdgeState,
+    PairPredictor,
+    auxiliary_loss_of,
+    check_link_predictor,
+    link_embedding_of,
+    logits_of,
+    resolve_decode_returns,
+)
+from linkcal.models.gnn import GCN, GIN, SAGE, VGAE
 from linkcal.models.io import load_model, save_model
-from linkcal.models.outputs import auxiliary_loss_of, link_embedding_of, logits_of
 from linkcal.models.peg import PEG, PEG_DECODERS, PEGConv
 from linkcal.models.registry import (
     MODELS,
@@ -16,11 +27,8 @@ from linkcal.models.registry import (
     make_model,
     make_training_config,
 )
-from linkcal.models.sage import SAGE
 from linkcal.models.seal import SEAL
-from linkcal.models.training import train_link_predictor
-from linkcal.models.training_config import EpochReport, TrainingConfig, TrainingResult
-from linkcal.models.vgae import VGAE
+from linkcal.models.training import EpochReport, TrainingConfig, TrainingResult, train_link_predictor
 
 __all__ = [
     "GCN",

@@ -7,9 +7,16 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from linkcal.exceptions import UnsupportedModelError
-from linkcal.models.base import GraphModel
-from linkcal.models.declared import DecodeReturns, check_link_predictor, resolve_decode_returns
-from linkcal.models.outputs import auxiliary_loss_of, describe_value, link_embedding_of, logits_of
+from linkcal.models.base import (
+    DecodeReturns,
+    GraphModel,
+    auxiliary_loss_of,
+    check_link_predictor,
+    describe_value,
+    link_embedding_of,
+    logits_of,
+    resolve_decode_returns,
+)
 
 __all__ = ["AdaptedLinkPredictor", "as_link_predictor", "unwrap_link_predictor"]
 

@@ -12,13 +12,14 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors import torch as safetensors
 
-from linkcal._files import written_whole
-from linkcal._random import torch_streams_forked
+from linkcal._core.files import written_whole
+from linkcal._core.random import torch_streams_forked
 from linkcal.exceptions import ArtifactError, InputError, UnsupportedModelError
 from linkcal.models.base import GraphModel
 from linkcal.models.registry import MODELS
 
 __all__ = ["MODEL_FORMAT_VERSION", "load_model", "save_model"]
+
 
 #: Raised whenever files of an older version can no longer be read.
 MODEL_FORMAT_VERSION = 1

@@ -12,12 +12,13 @@ from torch.nn import functional
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from linkcal._validation import check_choice, check_positive_int
+from linkcal._core.validation import check_choice, check_positive_int
 from linkcal.data import Graph, deepwalk_positions, laplacian_eigenmaps
 from linkcal.exceptions import InputError
 from linkcal.models.base import LinkPredictor
 
 __all__ = ["PEG", "PEG_DECODERS", "POSITION_ENCODINGS", "PEGConv", "arc_distance"]
+
 
 PEGDecoder = Literal["product", "product+distance"]
 PEG_DECODERS: tuple[str, ...] = get_args(PEGDecoder)

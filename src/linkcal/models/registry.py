@@ -9,18 +9,16 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
-from linkcal._random import torch_streams_forked
-from linkcal._validation import check_choice, check_positive_int
+from linkcal._core.random import torch_streams_forked
+from linkcal._core.validation import check_choice, check_positive_int
 from linkcal.models.base import GraphModel
-from linkcal.models.gcn import GCN
-from linkcal.models.gin import GIN
+from linkcal.models.gnn import GCN, GIN, SAGE, VGAE
 from linkcal.models.peg import PEG
-from linkcal.models.sage import SAGE
 from linkcal.models.seal import SEAL
-from linkcal.models.training_config import TrainingConfig
-from linkcal.models.vgae import VGAE
+from linkcal.models.training import TrainingConfig
 
 __all__ = ["MODELS", "NODE_EMBEDDING_CHANNELS", "ModelSpec", "Preset", "make_model", "make_training_config"]
+
 
 #: Width of the learned node embedding of a graph without features, where nothing else is asked for.
 NODE_EMBEDDING_CHANNELS = 32

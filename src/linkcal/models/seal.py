@@ -1,8 +1,9 @@
-"""SEAL: a graph network over the subgraph that encloses each pair."""
+"""SEAL: links from the labelled subgraphs around them (DRNL labels, DGCNN)."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -11,24 +12,128 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.extmath import randomized_svd
 from torch import Tensor, nn
 from torch.nn import functional
 
-from linkcal._validation import (
+from linkcal._core.validation import (
     check_choice,
     check_edge_index,
     check_fraction,
     check_no_self_pairs,
     check_positive_int,
+    to_float64,
 )
 from linkcal.data import Graph, LinkSplit
 from linkcal.exceptions import InputError, UnsupportedModelError
-from linkcal.models._dgcnn import normalised_adjacency, propagate, sort_pool
-from linkcal.models._principal import principal_features
-from linkcal.models._subgraphs import MAX_LABEL, EnclosingSubgraphs, SubgraphBatch
+from linkcal.models._enclosing import MAX_LABEL, EnclosingSubgraphs, SubgraphBatch
 from linkcal.models.base import OWN_EDGE_STATES, OwnEdgeState, PairPredictor
 
-__all__ = ["SEAL"]
+__all__ = ["SEAL", "normalised_adjacency", "principal_features", "propagate", "sort_pool"]
+
+
+# Parts of DGCNN: propagation over many small graphs at once, and pooling of their nodes in sorted order.
+
+
+def sort_pool(x: Tensor, start: Tensor, k: int) -> Tensor:
+    """Rows of the k nodes of each subgraph with the largest last channel, in falling order, [P, k, C].
+
+    Parameters
+    ----------
+    x : Tensor [M, C]
+    start : Tensor [P + 1], int64
+        First row of each subgraph.
+    k : int
+        Smaller subgraphs are filled up with zeros; equal keys keep the order of the rows.
+    """
+    sizes = start.diff()
+    owner = torch.repeat_interleave(torch.arange(sizes.numel(), device=x.device), sizes)
+    order = torch.argsort(x[:, -1], descending=True, stable=True)
+    order = order[torch.argsort(owner[order], stable=True)]
+    rank = torch.arange(x.size(0), device=x.device) - start[owner]
+    kept = rank < k
+    pooled = x.new_zeros(sizes.numel() * k, x.size(1))
+    pooled = pooled.index_copy(0, (owner * k + rank)[kept], x[order[kept]])
+    return pooled.view(sizes.numel(), k, x.size(1))
+
+
+def propagate(adjacency: Tensor, x: Tensor) -> Tensor:
+    """``A x`` [M, C] for a symmetric sparse A [M, M] that needs no gradient."""
+    propagated: Tensor = _Propagate.apply(adjacency, x)  # type: ignore[no-untyped-call]
+    return propagated
+
+
+class _Propagate(torch.autograd.Function):
+    """``A x`` for a symmetric sparse A that needs no gradient; the gradient of x is then ``A grad``."""
+
+    @staticmethod
+    def forward(ctx: Any, adjacency: Tensor, x: Tensor) -> Tensor:
+        ctx.adjacency = adjacency
+        return adjacency @ x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.adjacency @ grad
+
+
+def normalised_adjacency(batch: SubgraphBatch, dtype: torch.dtype) -> Tensor:
+    """``D^-1/2 (A + I) D^-1/2`` of the batch, sparse [M, M] (Kipf and Welling, arXiv 1609.02907)."""
+    degree = batch.indptr.diff()
+    root = degree.to(dtype).rsqrt()
+    values = torch.repeat_interleave(root, degree) * root[batch.neighbors]
+    size = (degree.numel(), degree.numel())
+    with warnings.catch_warnings():
+        # torch announces on first use that compressed tensors are in beta; only their product is used here.
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support", category=UserWarning)
+        return torch.sparse_csr_tensor(
+            batch.indptr, batch.neighbors, values, size=size, check_invariants=False
+        )
+
+
+# Features along their principal directions: few numbers in place of a vocabulary.
+
+
+def principal_features(x: Tensor, num_directions: int) -> Tensor:
+    """Coordinates [N, k] of feature rows along their k strongest directions, scaled together to deviation 1.
+
+    Parameters
+    ----------
+    x : Tensor [N, F]
+    num_directions : int
+        k, at most F. Columns beyond min(N, F) are 0.
+
+    Returns
+    -------
+    Tensor [N, k]
+        Dtype and device of `x`. The same `x` gives the same coordinates: scikit-learn's randomised solver
+        starts from a fixed seed.
+
+    Notes
+    -----
+    ``X V_k / std(X V_k)`` with the truncated singular value decomposition ``X = U S V^T`` (latent semantic
+    analysis): features are not centred, so that absent words stay 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> z = principal_features(x, 2)
+    >>> z.shape, torch.allclose(z[0], z[1]), abs(float(z[0] @ z[2])) < 1e-5
+    (torch.Size([3, 2]), True, True)
+    """
+    rows = to_float64(x)
+    rank = min(num_directions, *rows.shape)
+    out = np.zeros((rows.shape[0], num_directions))
+    left, strength, _ = randomized_svd(rows, rank, random_state=0)
+    out[:, :rank] = left * strength
+    # Without features that differ from 0 there is nothing to scale.
+    deviation = out[:, :rank].std()
+    if deviation > 0.0:
+        out /= deviation
+    return torch.from_numpy(out).to(x)
+
+
+# SEAL: a graph network over the subgraph that encloses each pair.
 
 IntArray = NDArray[np.int64]
 
@@ -63,7 +168,7 @@ class SEAL(PairPredictor):
         Before the last linear layer, in training mode.
     feature_channels : int, optional
         k: :meth:`prepare` replaces more than k features by their coordinates along their k principal
-        directions (:func:`~linkcal.models._principal.principal_features`). Weights of so many a few thousand
+        directions (:func:`~linkcal.models.seal.principal_features`). Weights of so many a few thousand
         small subgraphs can teach; with one for each of 1,433 words, the training pairs are learned by heart
         within a few epochs. None keeps the features.
     feature_dropout : float in [0, 1)

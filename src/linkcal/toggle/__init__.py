@@ -1,5 +1,7 @@
 """Exact link embeddings with and without the pair's own edge."""
 
+from __future__ import annotations
+
 from linkcal.toggle.api import METHODS, iter_toggled, toggle_edges
 from linkcal.toggle.result import ToggledEmbeddings
 

@@ -1,21 +1,135 @@
-"""The public functions: toggle every pair's own edge, by whichever method is exact for the model."""
+"""The public functions: link embeddings of every pair without and with the target link."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from linkcal._validation import check_choice, check_edge_index, check_positive_int
-from linkcal.models import DecodeReturns, PairPredictor, as_link_predictor
-from linkcal.toggle.checks import check_pairs, check_weights
-from linkcal.toggle.engine import METHODS, Method, ToggleEngine
-from linkcal.toggle.output import OutputArrays
-from linkcal.toggle.pairwise import PairwiseToggle
-from linkcal.toggle.result import ToggledEmbeddings
+from linkcal._core.validation import (
+    check_choice,
+    check_edge_index,
+    check_no_self_pairs,
+    check_positive_float,
+    check_positive_int,
+)
+from linkcal.exceptions import InputError, UnsupportedModelError
+from linkcal.models import DecodeReturns, PairPredictor, as_link_predictor, unwrap_link_predictor
+from linkcal.toggle._engine import METHODS, Method, ToggleEngine, widened
+from linkcal.toggle._graph import ToggleGraph
+from linkcal.toggle._recognise import evaluating
+from linkcal.toggle.result import OutputArrays, ToggledEmbeddings
 
-__all__ = ["BLOCK_SIZE", "METHODS", "Method", "iter_toggled", "toggle_edges"]
+__all__ = [
+    "BLOCK_SIZE",
+    "METHODS",
+    "Method",
+    "PairwiseToggle",
+    "check_pairs",
+    "check_weights",
+    "iter_toggled",
+    "toggle_edges",
+]
+
+
+# Checks of what the public functions are given.
+
+
+def check_pairs(x: Tensor, edge_label_index: Tensor) -> Tensor:
+    """Checked pairs [2, L], int64, after the check of `x` that gives the number of nodes."""
+    if not isinstance(x, Tensor) or x.ndim not in (1, 2):
+        shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise InputError(f"x must be a tensor of shape [N, F] or [N], got {shape}")
+    # The sum is finite only if all values are, and costs a tenth of asking each.
+    finite = not x.dtype.is_floating_point or bool(x.sum().isfinite())
+    if not finite and not bool(torch.isfinite(x).all()):
+        raise InputError(f"x must be finite, {int((~torch.isfinite(x)).sum())} values are not")
+    return check_no_self_pairs(check_edge_index(edge_label_index, x.size(0), "edge_label_index"))
+
+
+def check_weights(
+    predictor: nn.Module, edge_weight: Tensor | None, insert_weight: float, edge_index: Tensor
+) -> None:
+    """Check `edge_weight` and `insert_weight`, and that the model's ``encode`` takes weights."""
+    if edge_weight is None:
+        if insert_weight != 1.0:
+            raise InputError(f"insert_weight must be 1.0 without edge_weight, got {insert_weight!r}")
+        return
+    expected = [edge_index.size(1)]
+    if not isinstance(edge_weight, Tensor) or list(edge_weight.shape) != expected:
+        came = list(edge_weight.shape) if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
+        raise InputError(f"edge_weight must be a tensor of shape {expected}, got {came}")
+    if not edge_weight.dtype.is_floating_point:
+        raise InputError(f"edge_weight must hold floats, got {edge_weight.dtype}")
+    wrong = ~(torch.isfinite(edge_weight) & (edge_weight >= 0))
+    if bool(wrong.any()):
+        raise InputError(f"edge_weight must be finite and >= 0, got {float(edge_weight[wrong][0])}")
+    check_positive_float(insert_weight, "insert_weight", zero=True)
+    takes: Any = None
+    if not isinstance(predictor, PairPredictor):
+        takes = inspect.signature(unwrap_link_predictor(predictor).encode).parameters  # type: ignore[arg-type]
+    if takes is None or not any(p.name == "edge_weight" or p.kind is p.VAR_KEYWORD for p in takes.values()):
+        name = type(unwrap_link_predictor(predictor)).__name__
+        raise UnsupportedModelError(f"model.encode must take edge_weight to use it, {name}'s does not")
+
+
+# Toggling for models that embed pairs by themselves: they are asked for both states.
+
+
+class PairwiseToggle:
+    """A :class:`~linkcal.models.PairPredictor` and a graph, ready to toggle any pairs.
+
+    Parameters
+    ----------
+    predictor : PairPredictor
+    x : Tensor [N, F] or [N]
+    edge_index : Tensor [2, E], int64
+    undirected : bool
+    method : str
+        Only ``"auto"``: there is one way, and it is exact by the model's definition.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If another method is asked for.
+    InputError
+        If `undirected` and some edge stands in one direction only.
+    """
+
+    def __init__(
+        self, predictor: PairPredictor, x: Tensor, edge_index: Tensor, *, undirected: bool, method: str
+    ) -> None:
+        if method != "auto":
+            raise UnsupportedModelError(
+                f"method must be 'auto' for {type(predictor).__name__}, which embeds pairs with and without "
+                f"their own edge itself, got {method!r}"
+            )
+        self.predictor, self.x, self.edge_index = predictor, x, edge_index
+        self.graph = ToggleGraph.from_edge_index(edge_index, x.size(0), undirected=undirected)
+
+    def toggle(self, pairs: Tensor) -> ToggledEmbeddings:
+        """Both states of pairs [2, L]; the model's mode is restored before this returns."""
+        with torch.no_grad(), evaluating(self.predictor):
+            absent, present = (
+                self.predictor.embed_pairs(self.x, self.edge_index, pairs, own_edge=state)
+                for state in ("absent", "present")
+            )
+            logit_absent, logit_present = self.predictor.head(absent), self.predictor.head(present)
+        in_graph = self.graph.contains(pairs)
+        return ToggledEmbeddings(
+            absent=widened(absent),
+            present=widened(present),
+            logit_absent=widened(logit_absent),
+            logit_present=widened(logit_present),
+            in_graph=in_graph,
+            method="pairwise",
+        )
+
+
+# The public functions: toggle every pair's own edge, by whichever method is exact for the model.
 
 #: Pairs toggled at once unless the caller says otherwise.
 BLOCK_SIZE = 1 << 16

@@ -1,12 +1,21 @@
-"""What toggling returns: link embeddings and logits with the pair's own edge absent and present."""
+"""What toggling returns, and where blocks of it are put together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
+import numpy as np
+import torch
 from torch import Tensor
 
-__all__ = ["ToggledEmbeddings"]
+from linkcal.exceptions import InputError
+
+__all__ = ["OutputArrays", "ToggledEmbeddings"]
+
+
+# What toggling returns: link embeddings and logits with the pair's own edge absent and present.
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,3 +68,74 @@ class ToggledEmbeddings:
             in_graph=self.in_graph[index],
             method=self.method,
         )
+
+
+# Where blocks of results are put together: new tensors, or arrays and memory maps of the caller.
+
+_NAMES = tuple(field.name for field in fields(ToggledEmbeddings) if field.name != "method")
+
+
+class OutputArrays:
+    """Five arrays of L rows that blocks are written into.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray or Tensor
+        By the field names of :class:`ToggledEmbeddings`, all of them.
+    num_pairs : int
+        L.
+
+    Raises
+    ------
+    InputError
+        If a name is missing or unknown, or an array has not L rows or cannot be written to; from ``write``,
+        if an array has not the width or dtype of the results.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], num_pairs: int) -> None:
+        if set(arrays) != set(_NAMES):
+            raise InputError(f"out must have the keys {', '.join(_NAMES)}, got {', '.join(arrays) or 'none'}")
+        self.tensors = {name: _writable(arrays[name], f"out[{name!r}]") for name in _NAMES}
+        for name, tensor in self.tensors.items():
+            if not tensor.ndim or tensor.size(0) != num_pairs:
+                raise InputError(f"out[{name!r}] must have {num_pairs} rows, got shape {list(tensor.shape)}")
+
+    @classmethod
+    def like(cls, block: ToggledEmbeddings, num_pairs: int) -> Self:
+        """New tensors for L pairs, of the device, dtype and width of a block."""
+        blocks = {name: getattr(block, name) for name in _NAMES}
+        return cls({name: b.new_empty((num_pairs, *b.shape[1:])) for name, b in blocks.items()}, num_pairs)
+
+    def write(self, rows: slice, block: ToggledEmbeddings) -> None:
+        """Copy a block to its rows; shape and dtype must be those of the arrays, or nothing is written."""
+        for name, tensor in self.tensors.items():
+            values: Tensor = getattr(block, name)
+            if tensor.shape[1:] != values.shape[1:] or tensor.dtype != values.dtype:
+                raise InputError(
+                    f"out[{name!r}] must be {values.dtype} of shape {[tensor.size(0), *values.shape[1:]]}, "
+                    f"got {tensor.dtype} {list(tensor.shape)}"
+                )
+        for name, tensor in self.tensors.items():
+            tensor[rows] = getattr(block, name)
+
+    def result(self, method: str) -> ToggledEmbeddings:
+        """The arrays as a result; nothing is copied."""
+        return ToggledEmbeddings(**self.tensors, method=method)
+
+
+def _writable(array: Any, name: str) -> Tensor:
+    if isinstance(array, Tensor):
+        if array.requires_grad or array.device.type == "meta" or array.layout != torch.strided:
+            kind = "a gradient required" if array.requires_grad else f"{array.layout} on {array.device}"
+            raise InputError(f"{name} must be a plain tensor, got {kind}")
+        return array
+    if not isinstance(array, np.ndarray) or not array.flags.writeable:
+        kind = "a read-only array" if isinstance(array, np.ndarray) else type(array).__name__
+        raise InputError(f"{name} must be a writable array or tensor, got {kind}")
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{name} must be an array that torch can share, in native byte order and with strides >= 0, got "
+            f"{array.dtype.str} with strides {array.strides}"
+        ) from error

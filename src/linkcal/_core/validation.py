@@ -1,0 +1,276 @@
+"""Checks of what users pass in. Every public entry calls these once; private functions trust their callers.
+
+Every message reads: name, what was expected, what came.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from linkcal.exceptions import InputError
+
+__all__ = [
+    "check_base_rate",
+    "check_binary_labels",
+    "check_choice",
+    "check_device",
+    "check_edge_index",
+    "check_finite",
+    "check_flag",
+    "check_fraction",
+    "check_no_self_pairs",
+    "check_positive_float",
+    "check_positive_int",
+    "check_probabilities",
+    "check_sample_weight",
+    "check_scores",
+    "count_not_finite",
+    "in_container_of",
+    "to_float64",
+    "to_numpy",
+]
+
+
+FloatArray = NDArray[np.float64]
+
+
+def to_numpy(values: Any) -> NDArray[Any]:
+    """Array from a tensor (any device), array, series or list; never a view that is written to.
+
+    NumPy knows no bfloat16: its values come as float32, which holds each of them exactly.
+    """
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        return np.asarray((values.float() if values.dtype == torch.bfloat16 else values).numpy())
+    return np.asarray(values)
+
+
+def to_float64(values: Any) -> FloatArray:
+    """As :func:`to_numpy`, in float64."""
+    return to_numpy(values).astype(np.float64)
+
+
+def in_container_of(template: Any, result: FloatArray) -> Any:
+    """`result` as what `template` is: a tensor (dtype, device), a list, or an array of a floating dtype."""
+    if isinstance(template, Tensor):
+        dtype = template.dtype if template.dtype.is_floating_point else torch.get_default_dtype()
+        return torch.as_tensor(result, dtype=dtype, device=template.device)
+    if isinstance(template, list):
+        return result.tolist()
+    dtype_in = to_numpy(template).dtype
+    return result.astype(dtype_in) if np.issubdtype(dtype_in, np.floating) else result
+
+
+def check_choice(value: str, name: str, allowed: Iterable[str]) -> str:
+    """Return `value` if it is one of `allowed`; else name the nearest one."""
+    options = list(allowed)
+    if value in options:
+        return value
+    near = difflib.get_close_matches(str(value), options, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise InputError(f"{name} must be one of {', '.join(options)}; got {value!r}{hint}")
+
+
+def check_positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
+    """Return `value` as int if it is a whole number of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise InputError(f"{name} must be a whole number >= {minimum}, got {value!r}")
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    """The value as float; NaN, which fits no range, for what is no real number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    return float(value)
+
+
+def check_fraction(value: Any, name: str, *, zero: bool = False, one: bool = False) -> float:
+    """Return `value` as float if it lies in (0, 1); `zero` and `one` close the interval there."""
+    number = _number(value)
+    above = number > 0.0 or (zero and number == 0.0)
+    below = number < 1.0 or (one and number == 1.0)
+    if not (above and below):
+        interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
+        raise InputError(f"{name} must be in {interval}, got {value!r}")
+    return number
+
+
+def check_base_rate(value: Any, negatives: str = "uniform", name: str = "base_rate") -> float | str:
+    """Return a share of links in (0, 1) as float, or the word ``"density"``.
+
+    The density is a share among all pairs, and refused where the non-links are of another kind than uniform.
+    """
+    if not isinstance(value, str):
+        return check_fraction(value, name)
+    if value != "density":
+        raise InputError(f"{name} must be a number in (0, 1) or 'density', got {value!r}")
+    if negatives != "uniform":
+        raise InputError(
+            f"{name} must be a number for a calibrator fitted on {negatives} non-links, got 'density', "
+            "which is the share of links among all pairs"
+        )
+    return value
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """Return `value` as bool if it is one: the text ``"no"`` would count as true."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_index") -> Tensor:
+    """Return an int64 tensor of shape [2, L] whose entries are node indices below `num_nodes`.
+
+    int32 and int64 input give equal results. The check runs before anything reaches a device kernel.
+    """
+    if not isinstance(edge_index, Tensor):
+        try:
+            edge_index = torch.as_tensor(np.asarray(edge_index))
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{name} must be an integer tensor of shape [2, L], got {type(edge_index).__name__}"
+            ) from error
+    if edge_index.ndim != 2 or edge_index.size(0) != 2:
+        raise InputError(f"{name} must have shape [2, L], got {list(edge_index.shape)}")
+    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype is torch.bool:
+        if edge_index.size(1) == 0:
+            empty: Tensor = edge_index.to(torch.int64)
+            return empty
+        raise InputError(f"{name} must hold integers, got {edge_index.dtype}")
+    index: Tensor = edge_index.to(torch.int64)
+    if index.numel():
+        low, high = (int(v) for v in index.aminmax())
+        if low < 0:
+            raise InputError(f"{name} must hold node indices >= 0, got {low}")
+        if num_nodes is not None and high >= num_nodes:
+            raise InputError(f"{name} must hold node indices < num_nodes = {num_nodes}, got {high}")
+    return index
+
+
+def check_no_self_pairs(pairs: Tensor, name: str = "edge_label_index") -> Tensor:
+    """Return `pairs` [2, L] if each joins two different nodes."""
+    loops = pairs[0] == pairs[1]
+    if bool(loops.any()):
+        node = int(pairs[0][loops][0])
+        raise InputError(f"{name} must join two different nodes, got ({node}, {node})")
+    return pairs
+
+
+def check_finite(values: FloatArray, name: str) -> FloatArray:
+    """Return `values` if none is NaN or infinite."""
+    bad = int(values.size - np.isfinite(values).sum())
+    if bad:
+        raise InputError(f"{name} must be finite, got {count_not_finite(bad)}")
+    return values
+
+
+def count_not_finite(count: int) -> str:
+    """Say for a message how many values are not finite."""
+    return f"{count} NaN or infinite value{'s' if count > 1 else ''}"
+
+
+def _as_float(values: Any, name: str) -> FloatArray:
+    try:
+        return np.asarray(to_numpy(values), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numeric, got {type(values).__name__}") from error
+
+
+def check_scores(score: Any, name: str = "score") -> FloatArray:
+    """Return finite scores (logits or any order-equivalent value) as float64 of shape (n,).
+
+    (n, 1) is accepted and flattened.
+    """
+    array = _as_float(score, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InputError(f"{name} must have shape (n,), got {array.shape}")
+    check_finite(array, name)
+    return array
+
+
+def check_probabilities(y_prob: Any, name: str = "y_prob") -> FloatArray:
+    """Return link probabilities as float64 of shape (n,), from (n,), (n, 1) or (n, 2).
+
+    Two columns are ``(1 - p, p)`` and each row must sum to 1 within 1e-6.
+    """
+    array = _as_float(y_prob, name)
+    if array.ndim == 2 and array.shape[1] == 2:
+        check_finite(array, name)
+        off = np.abs(array.sum(axis=1) - 1.0) > 1e-6
+        if off.any():
+            row = int(np.flatnonzero(off)[0])
+            raise InputError(
+                f"{name} with two columns must have rows (1 - p, p) that sum to 1 within 1e-6, "
+                f"got row {row} = {array[row].tolist()}"
+            )
+        array = array[:, 1]
+    array = check_scores(array, name)
+    outside = (array < 0.0) | (array > 1.0)
+    if outside.any():
+        worst = float(array[outside][0])
+        raise InputError(f"{name} must be in [0, 1], got {worst!r}")
+    return array
+
+
+def check_binary_labels(y: Any, n: int | None = None, name: str = "y_true") -> FloatArray:
+    """Return labels in {0, 1} as float64 of shape (n,)."""
+    array = check_scores(y, name)
+    if not np.isin(array, (0.0, 1.0)).all():
+        other = float(array[~np.isin(array, (0.0, 1.0))][0])
+        raise InputError(f"{name} must hold only 0 and 1, got {other!r}")
+    if n is not None and array.shape[0] != n:
+        raise InputError(f"{name} must have one label per link, {n}, got {array.shape[0]}")
+    return array
+
+
+def check_sample_weight(weight: Any, n: int, name: str = "sample_weight") -> FloatArray:
+    """Return non-negative weights of shape (n,), not all zero; None becomes ones."""
+    if weight is None:
+        return np.ones(n)
+    array = check_scores(weight, name)
+    if array.shape[0] != n:
+        raise InputError(f"{name} must have one weight per link, {n}, got {array.shape[0]}")
+    if (array < 0.0).any():
+        raise InputError(f"{name} must be >= 0, got {float(array.min())!r}")
+    if n and not array.any():
+        raise InputError(f"{name} must not be zero everywhere, got {n} zeros")
+    return array
+
+
+def check_positive_float(value: Any, name: str, *, zero: bool = False) -> float:
+    """Return `value` as float if it is finite and above 0; `zero` allows 0 too."""
+    number = _number(value)
+    if not (math.isfinite(number) and (number > 0.0 or (zero and number == 0.0))):
+        raise InputError(f"{name} must be a finite number {'>=' if zero else '>'} 0, got {value!r}")
+    return number
+
+
+def check_device(device: torch.device | str, name: str = "device") -> torch.device:
+    """Return the torch device; ``"auto"`` takes CUDA if there is one, a named CUDA device must exist."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"{name} must be auto, cpu, cuda or cuda:<index>, got {device!r}") from error
+    if found.type not in ("cpu", "cuda"):
+        raise InputError(f"{name} must be auto, cpu, cuda or cuda:<index>, got {str(found)!r}")
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise InputError(
+            f"{name} must be a device of this machine, which has {torch.cuda.device_count()} CUDA devices, "
+            f"got {str(found)!r}"
+        )
+    return found

@@ -1,0 +1,320 @@
+"""All pairs' scores where a score is a weighted product of embeddings, in blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from linkcal._core.validation import check_edge_index, check_finite, check_positive_int, to_float64
+from linkcal.data import Graph, pair_keys
+from linkcal.exceptions import InputError
+
+__all__ = ["Best", "EqualRows", "taken_keys", "top_products"]
+
+
+# What both kinds of ranking share: pairs that take no part, and the k best of a stream of candidates.
+
+
+class Best:
+    """The k best of what was offered: largest scores first, equal ones by the smaller key.
+
+    Up to 2k candidates wait unsorted. When they are that many, a partial selection leaves k; so a candidate
+    costs the same however many come at once.
+    """
+
+    def __init__(self, k: int, margin: float) -> None:
+        self.k, self.margin = k, margin
+        self._parts: list[tuple[FloatArray, IntArray]] = []
+        self._held = 0
+        #: Score and key of the k-th best when last selected; what is no better takes no part.
+        self._last: tuple[float, int] | None = None
+
+    @property
+    def bound(self) -> float:
+        """Block scores below this cannot belong to the k best; -inf (masked) never passes."""
+        lowest = np.finfo(np.float64).min
+        return lowest if self._last is None else max(lowest, self._last[0] - self.margin)
+
+    def may_take(self, score: float, key: int) -> bool:
+        """Whether a candidate with at most this score and at least this key could be among the k best."""
+        return self._last is None or (score, -key) > (self._last[0], -self._last[1])
+
+    def offer(self, score: FloatArray, key: IntArray) -> None:
+        """Take candidates in; the k best of all offers are kept, ties by key."""
+        if self._last is not None:
+            last_score, last_key = self._last
+            better = (score > last_score) | ((score == last_score) & (key < last_key))
+            score, key = score[better], key[better]
+        self._parts.append((score, key))
+        self._held += key.size
+        # The first k give a bound at once; later ones wait until selecting costs no more than they did.
+        if self._held >= (self.k if self._last is None else 2 * self.k):
+            self._select()
+
+    def answer(self) -> tuple[FloatArray, IntArray]:
+        """Scores and keys of the k best, sorted; fewer if fewer were offered."""
+        score, key = self._joined()
+        order = np.lexsort([key, -score])[: self.k]
+        return score[order], key[order]
+
+    def _joined(self) -> tuple[FloatArray, IntArray]:
+        if not self._parts:
+            return np.empty(0), np.empty(0, dtype=np.int64)
+        return np.concatenate([s for s, _ in self._parts]), np.concatenate([key for _, key in self._parts])
+
+    def _select(self) -> None:
+        """Leave the k best, unsorted, and note the last of them; at least k are held."""
+        score, key = self._joined()
+        place = score.size - self.k
+        lowest = np.partition(score, place)[place]
+        above, tied = score > lowest, np.flatnonzero(score == lowest)
+        wanted = self.k - int(np.count_nonzero(above))
+        tied = tied[np.argpartition(key[tied], wanted - 1)[:wanted]]
+        self._last = (float(lowest), int(key[tied].max()))
+        kept = np.concatenate([np.flatnonzero(above), tied])
+        self._parts, self._held = [(score[kept], key[kept])], self.k
+
+
+def taken_keys(graph: Graph, exclude: Tensor | None) -> IntArray:
+    edges = graph.edge_index
+    if exclude is not None:
+        edges = torch.cat([edges, exclude.to(edges)], dim=1)
+    return np.unique(pair_keys(edges, graph.num_nodes, directed=graph.directed).cpu().numpy())
+
+
+# Nodes with the same embedding: what they score against each other is known without looking at each pair.
+
+#: Of a block with more pairs of different rows than this share, the pairs themselves are looked at.
+_FEW = 1 / 16
+
+
+class EqualRows:
+    """Largest score of a block of pairs, where most of its rows are copies of each other.
+
+    Parameters
+    ----------
+    left, right : array (N, d)
+        Rows in the order in which blocks take them; a pair scores ``sum(left_u * right_v)`` or the same with
+        u and v exchanged. Rows that are equal in `left` are equal in `right`.
+
+    Examples
+    --------
+    >>> z = np.array([[2.0], [1.0], [1.0]]).repeat(100, axis=0)
+    >>> EqualRows(z, z).largest(slice(0, 300), slice(100, 200))
+    2.0
+    """
+
+    def __init__(self, left: FloatArray, right: FloatArray) -> None:
+        self._left, self._right = left, right
+        width = left.shape[1] * left.itemsize
+        if width:
+            rows = np.ascontiguousarray(left).view(np.dtype((np.void, width)))[:, 0]
+            _, self._first, self._number = np.unique(rows, return_index=True, return_inverse=True)
+        else:
+            self._first, self._number = np.zeros(1, np.int64), np.zeros(left.shape[0], np.int64)
+
+    def largest(self, row: slice, col: slice) -> float:
+        """Largest score of the block, known edges included; inf where that takes as long as all pairs do."""
+        first, second = (self._first[np.unique(self._number[side])] for side in (row, col))
+        size = (row.stop - row.start) * (col.stop - col.start)
+        if first.size * second.size > _FEW * size:
+            return np.inf
+        u, v = (grid.ravel() for grid in np.meshgrid(first, second))
+        # As single pairs are scored, so that the sums are the same to the last bit.
+        return max(float((self._left[a] * self._right[b]).sum(axis=1).max()) for a, b in ((u, v), (v, u)))
+
+
+# The largest inner products of node embeddings over all missing pairs, block by block.
+#
+# Nodes are taken in the order of their length. A block of pairs whose lengths multiply to less than the k-th
+# best score so far holds none of the k best (Cauchy and Schwarz), so most blocks are never computed where
+# lengths differ; and the first blocks, of the longest nodes, make that score large at once. Where many nodes
+# have the same embedding, lengths tell nothing apart, and blocks are skipped by what the few different rows
+# score.
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+#: Rounding of a product of matrices against the sum over one pair, relative to the largest possible score.
+_ROUNDING = 1e-12
+#: Rounding of a sum with the bias, relative to the bias.
+_BIAS_ROUNDING = 1e-15
+#: The smallest finite number; scores of pairs that take no part are below it.
+_LOWEST = float(np.finfo(np.float64).min)
+#: So many times k candidates in one block are ties.
+_TIED = 4
+#: Pairs that are scored by themselves at once.
+_PORTION = 1 << 14
+
+
+def top_products(
+    z: Tensor,
+    graph: Graph,
+    k: int,
+    *,
+    weight: Tensor | None = None,
+    bias: float = 0.0,
+    chunk_size: int = 1 << 18,
+    exclude: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Missing pairs with the largest ``sum_k w_k z_uk z_vk + b``, exactly, best first.
+
+    Parameters
+    ----------
+    z : Tensor [N, d]
+        Node embeddings.
+    graph : Graph
+        Its edges and self-pairs are left out.
+    k : int
+    weight : Tensor [d] or [1], optional
+        Ones by default.
+    bias : float
+    chunk_size : int
+        Scores held at once.
+    exclude : Tensor [2, K], optional
+        More pairs to leave out.
+
+    Returns
+    -------
+    pairs : Tensor [2, n], int64
+        n = k, or all missing pairs if they are fewer. Ties stand in the order of (u, v).
+    score : Tensor [n], float64
+        What the order is made of.
+
+    Raises
+    ------
+    InputError
+        If `z` has not one finite row per node or its products overflow, `weight` does not fit it, `weight` or
+        `bias` is not finite, `exclude` names other nodes, or `k` or `chunk_size` is below 1.
+
+    Notes
+    -----
+    A block of scores is a product of matrices, whose rounding depends on the shape of the block. So blocks
+    only nominate: every pair within rounding of the k-th best is scored again by itself, in float64, and
+    these scores alone decide. The list is therefore the same for every `chunk_size`.
+    """
+    k, chunk_size = check_positive_int(k, "k"), check_positive_int(chunk_size, "chunk_size")
+    _check_inputs(z, graph, weight, bias)
+    if exclude is not None:
+        exclude = check_edge_index(exclude, graph.num_nodes, "exclude")
+    n = graph.num_nodes
+    left = check_finite(to_float64(z), "z")
+    right = left if weight is None else left * to_float64(weight)
+    with np.errstate(over="ignore"):
+        lengths = np.linalg.norm(left, axis=1), np.linalg.norm(right, axis=1)
+    largest = float(lengths[0].max() * lengths[1].max())
+    if not math.isfinite(largest + abs(bias)):
+        raise InputError("z must have inner products below 1.8e308, got lengths that multiply to more")
+    order = np.argsort(-lengths[0] * lengths[1], kind="stable")
+    a, b, a_length, b_length = (values[order] for values in (left, right, *lengths))
+    taken = _in_order(taken_keys(graph, exclude), order, graph)
+    margin = _ROUNDING * largest + _BIAS_ROUNDING * abs(bias)
+    best = Best(k, margin)
+    equal: EqualRows | None = None
+    for row, col in _tiles(n, chunk_size):
+        if not graph.directed and col.stop <= row.start + 1:
+            continue
+        bound = max(best.bound - bias, _LOWEST)
+        if a_length[row].max() * b_length[col].max() < bound - margin:
+            continue
+        if equal is not None and not best.may_take(
+            equal.largest(row, col) + bias, _smallest_key(order[row], order[col], graph)
+        ):
+            continue
+        scores = a[row] @ b[col].T
+        _mask(scores, row, col, taken, graph)
+        u, v = _nominated(scores, bound, k, margin)
+        if equal is None and u.size > _TIED * k:
+            equal = EqualRows(a, b)
+        keys = _keys(order[u + row.start], order[v + col.start], graph)
+        best.offer(_scores_alone(left, right, keys, n) + bias, keys)
+    score, keys = best.answer()
+    pairs = np.stack([keys // n, keys % n])
+    return torch.from_numpy(pairs), torch.from_numpy(score)
+
+
+def _check_inputs(z: Tensor, graph: Graph, weight: Tensor | None, bias: float) -> None:
+    if z.ndim != 2 or z.size(0) != graph.num_nodes:
+        raise InputError(
+            f"z must have shape [N, d] with N = {graph.num_nodes} nodes of the graph, got {list(z.shape)}"
+        )
+    if not math.isfinite(bias):
+        raise InputError(f"bias must be finite, got {bias}")
+    if weight is not None and not bool(torch.isfinite(weight).all()):
+        raise InputError("weight must be finite, got NaN or infinite values")
+    if weight is not None and list(weight.shape) not in ([1], [z.size(1)]):
+        raise InputError(f"weight must have shape [{z.size(1)}] or [1], got {list(weight.shape)}")
+
+
+def _tiles(num_nodes: int, chunk_size: int) -> Iterator[tuple[slice, slice]]:
+    """Blocks that cover all pairs, as square as may be, of at most `chunk_size` pairs."""
+    height = min(num_nodes, max(1, math.isqrt(chunk_size)))
+    width = min(num_nodes, chunk_size // height)
+    for row in range(0, num_nodes, height):
+        for col in range(0, num_nodes, width):
+            yield (
+                slice(row, min(row + height, num_nodes)),
+                slice(col, min(col + width, num_nodes)),
+            )
+
+
+def _keys(u: IntArray, v: IntArray, graph: Graph) -> IntArray:
+    """One number for each pair, the smaller node first in an undirected graph."""
+    if not graph.directed:
+        u, v = np.minimum(u, v), np.maximum(u, v)
+    return u * graph.num_nodes + v
+
+
+def _in_order(keys: IntArray, order: IntArray, graph: Graph) -> IntArray:
+    """Sorted keys of the same pairs when the nodes are numbered by their place in `order`."""
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    return np.sort(_keys(place[keys // graph.num_nodes], place[keys % graph.num_nodes], graph))
+
+
+def _mask(scores: FloatArray, row: slice, col: slice, taken: IntArray, graph: Graph) -> None:
+    """Put -inf where a block holds known edges, self-pairs, or the second copy of an unordered pair."""
+    n = graph.num_nodes
+    first, last = np.searchsorted(taken, [row.start * n, row.stop * n])
+    u, v = np.divmod(taken[first:last], n)
+    inside = (v >= col.start) & (v < col.stop)
+    scores[u[inside] - row.start, v[inside] - col.start] = -np.inf
+    if col.start < row.stop and (row.start < col.stop or not graph.directed):
+        u, v = np.arange(row.start, row.stop)[:, None], np.arange(col.start, col.stop)
+        scores[(u == v) if graph.directed else (u >= v)] = -np.inf
+
+
+def _smallest_key(u: IntArray, v: IntArray, graph: Graph) -> int:
+    """No pair of a node of `u` and one of `v` has a smaller key."""
+    return int(_keys(u.min(), v.min(), graph))
+
+
+def _nominated(scores: FloatArray, bound: float, k: int, margin: float) -> tuple[IntArray, IntArray]:
+    """Rows and columns of a block's scores that may be among the k best: not below `bound`."""
+    if np.count_nonzero(scores >= bound) > 2 * k:
+        # Finding the block's own k-th best takes longer than all else, and few blocks need it.
+        bound = max(bound, _kth_largest(scores, k) - margin)
+    u, v = np.nonzero(scores >= bound)
+    return u, v
+
+
+def _kth_largest(scores: FloatArray, k: int) -> float:
+    """The k-th largest finite score of a block; the smallest finite number if it has fewer than k."""
+    if scores.size < k:
+        return _LOWEST
+    return max(_LOWEST, float(np.partition(scores, scores.size - k, axis=None)[scores.size - k]))
+
+
+def _scores_alone(left: FloatArray, right: FloatArray, keys: IntArray, num_nodes: int) -> FloatArray:
+    """Each pair's score as a sum over its own row, which no other pair influences; (u, v) as (v, u)."""
+    score = np.empty(keys.size)
+    for start in range(0, keys.size, _PORTION):
+        u, v = np.divmod(keys[start : start + _PORTION], num_nodes)
+        first, second = np.minimum(u, v), np.maximum(u, v)
+        score[start : start + _PORTION] = (left[first] * right[second]).sum(axis=1)
+    return score

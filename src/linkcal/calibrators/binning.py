@@ -1,0 +1,403 @@
+"""Calibrators by bins and steps: histogram, BBQ, isotonic regression."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaln, softmax, xlog1py, xlogy
+from sklearn.isotonic import IsotonicRegression
+
+from linkcal._core.maths import clip_probability, logit, sigmoid
+from linkcal._core.validation import check_choice, check_flag, check_positive_int
+from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
+from linkcal.exceptions import InputError
+from linkcal.metrics.calibration import bin_index, uniform_edges
+
+__all__ = [
+    "BBQ",
+    "Histogram",
+    "Isotonic",
+    "bin_index",
+    "bin_sums",
+    "quantile_edges",
+    "ties_broken",
+    "uniform_edges",
+]
+
+
+# Bins on [0, 1] that histogram binning and BBQ share; those of equal width are also the metrics'.
+
+IndexArray = NDArray[np.intp]
+
+
+def quantile_edges(values: FloatArray, weight: FloatArray, n_bins: int) -> FloatArray:
+    """Edges of at most `n_bins` occupied bins of about equal weight; equal values stay in one bin.
+
+    Parameters
+    ----------
+    values : ndarray of shape (m,)
+        Different probabilities in increasing order.
+    weight : ndarray of shape (m,)
+        Weight of each.
+    n_bins : int
+
+    Returns
+    -------
+    ndarray of shape (used + 1,)
+        From 0 to 1, halfway between neighbouring values of different bins.
+
+    Notes
+    -----
+    A value belongs to bin ``floor(B W_before / W)``, where W_before is the weight of all smaller values:
+    for distinct values of equal weight the usual split, and k copies equal weight k. The metrics' bins of
+    equal mass go by the middle of a value's mass instead; ``linkcal.metrics.calibration`` says why.
+    """
+    before = np.cumsum(weight) - weight
+    # The small shift keeps sums of fractional weights from falling just short of a whole number.
+    group = np.floor(n_bins * before / weight.sum() + 1e-9)
+    last = np.flatnonzero(np.diff(group))
+    return np.concatenate(([0.0], 0.5 * (values[last] + values[last + 1]), [1.0]))
+
+
+def bin_sums(index: IndexArray, values: FloatArray, n_bins: int) -> FloatArray:
+    """Sum (n_bins,) of `values` in each bin."""
+    return np.asarray(np.bincount(index, weights=values, minlength=n_bins), dtype=np.float64)
+
+
+# Ties of a step function, broken by the logit.
+
+# Together they stay below the promised 1e-6. Away from 0 and 1 there is room for both directions.
+_MARGIN = 5e-7
+_SPREAD = 4e-7
+
+
+def ties_broken(p: FloatArray, s: FloatArray) -> FloatArray:
+    """Probabilities (n,) within 1e-6 of `p` that rise with the logit `s` where `p` is the same.
+
+    ``clip(p, 5e-7, 1 - 5e-7) + 4e-7 s / (1 + |s|)``. Float64 tells two logits apart that differ by more than
+    about ``1e-9 (1 + |s|)^2``: all distinct float32 logits up to 100, say.
+    """
+    return np.clip(p, _MARGIN, 1.0 - _MARGIN) + _SPREAD * (s / (1.0 + np.abs(s)))
+
+
+# Histogram binning.
+
+
+@final
+class Histogram(Calibrator):
+    """Histogram binning: the share of links in the bin of ``sigmoid(s)``.
+
+    Robust, but coarse: all links of a bin get the same probability. Columns 1.. of X are ignored.
+
+    Parameters
+    ----------
+    n_bins : int, default=15
+    strategy : {"uniform", "quantile"}, default="uniform"
+        Bins of equal width, or of about equal numbers of calibration links (equal scores stay together, so
+        fewer bins may be used).
+    preserve_ranking : bool, default=False
+        Whether links of the same probability keep the order of their logits: probabilities then move by
+        less than 1e-6. Without it Hits@K, which counts ties against a method, collapses. The order shows in
+        float64: rounded to float32 most are equal again, so rank by the logits (``decision_function``, or
+        calling the predictor).
+
+    Attributes
+    ----------
+    bin_edges_ : ndarray of shape (B + 1,)
+        From 0 to 1. Bins are closed on the right; 0 belongs to the first.
+    bin_probability_ : ndarray of shape (B,)
+        In [0, 1].
+    bin_weight_ : ndarray of shape (B,)
+        Weight of the calibration links in each bin; 0 for an empty bin.
+    classes_ : ndarray of shape (2,)
+    n_features_in_ : int
+
+    Notes
+    -----
+    An empty bin (possible only with ``"uniform"``) returns its centre, the average of the uncalibrated
+    probabilities that fall into it: without data nothing is corrected beyond the bin's width.
+
+    References
+    ----------
+    Zadrozny, Elkan: Obtaining calibrated probability estimates from decision trees and naive Bayesian
+    classifiers, ICML 2001.
+
+    Examples
+    --------
+    >>> X, y = [[1.0]] * 10, [1] * 3 + [0] * 7
+    >>> Histogram(n_bins=10).fit(X, y).predict_proba([[1.0], [0.1]])[:, 1].round(6)
+    array([0.3 , 0.55])
+    """
+
+    _state: ClassVar[dict[str, StateKind]] = {"bin_edges_": 1, "bin_probability_": 1, "bin_weight_": 1}
+
+    bin_edges_: FloatArray
+    bin_probability_: FloatArray
+    bin_weight_: FloatArray
+
+    def __init__(
+        self,
+        *,
+        n_bins: int = 15,
+        strategy: Literal["uniform", "quantile"] = "uniform",
+        preserve_ranking: bool = False,
+    ) -> None:
+        self.n_bins = n_bins
+        self.strategy = strategy
+        self.preserve_ranking = preserve_ranking
+
+    def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        n_bins = check_positive_int(self.n_bins, "n_bins")
+        check_flag(self.preserve_ranking, "preserve_ranking")
+        p = sigmoid(X[:, 0])
+        if check_choice(self.strategy, "strategy", ("uniform", "quantile")) == "uniform":
+            edges = uniform_edges(n_bins)
+        else:
+            values, position = np.unique(p, return_inverse=True)
+            edges = quantile_edges(values, bin_sums(position, weight, len(values)), n_bins)
+        index, used = bin_index(p, edges), len(edges) - 1
+        total, links = bin_sums(index, weight, used), bin_sums(index, weight * y, used)
+        centre = 0.5 * (edges[:-1] + edges[1:])
+        self.bin_edges_, self.bin_weight_ = edges, total
+        self.bin_probability_ = np.divide(links, total, out=centre, where=total > 0.0)
+
+    def _probability(self, X: FloatArray) -> FloatArray:
+        p = self.bin_probability_[bin_index(sigmoid(X[:, 0]), self.bin_edges_)]
+        return ties_broken(p, X[:, 0]) if self.preserve_ranking else p
+
+    def _decision(self, X: FloatArray) -> FloatArray:
+        return logit(self._probability(X))
+
+
+# Bayesian binning into quantiles.
+
+# N' of the paper: the weight of the prior, in links, spread over the bins of a binning.
+_PRIOR_LINKS = 2.0
+
+# C of the paper: binnings with N^(1/3) / C to C N^(1/3) bins are averaged.
+_RANGE_FACTOR = 10.0
+
+# Binnings of smaller relative weight change no probability beyond rounding and are left out.
+_NEGLIGIBLE = 1e-16
+
+
+# As many as any graph has pairs to offer; weights beyond are no counts, and their binnings would not end.
+_MOST_LINKS = 1e9
+
+
+@final
+class BBQ(Calibrator):
+    """Bayesian binning into quantiles (BBQ): histogram binnings averaged by their Bayesian score.
+
+    Smoother than one histogram and without a number of bins to choose. Columns 1.. of X are ignored.
+
+    Parameters
+    ----------
+    strategy : {"quantile", "uniform"}, default="quantile"
+        Bins of about equal numbers of links (the method as published) or of equal width.
+    criterion : {"bayes", "bic"}, default="bayes"
+        ``"bayes"``: marginal likelihood under a Beta prior in each bin, and the posterior mean in each
+        bin (the method as published). ``"bic"``: ``exp(-BIC / 2)`` and the plain share of links in each bin;
+        with ``strategy="uniform"`` this is what the netcal library computes.
+    preserve_ranking : bool, default=False
+        Whether links of the same probability keep the order of their logits: probabilities then move by
+        less than 1e-6. Without it Hits@K, which counts ties against a method, collapses. The order shows in
+        float64: rounded to float32 most are equal again, so rank by the logits (``decision_function``, or
+        calling the predictor).
+
+    Attributes
+    ----------
+    bin_edges_ : ndarray of shape (m + 1,)
+        Union of the edges of all binnings of non-negligible weight.
+    bin_probability_ : ndarray of shape (m,)
+        Averaged probability between neighbouring edges, in [0, 1].
+    binning_sizes_ : ndarray of shape (r,)
+        Number of bins asked of each binning; of equal binnings the smallest.
+    binning_weights_ : ndarray of shape (r,)
+        Weight of each binning; they sum to 1.
+    classes_ : ndarray of shape (2,)
+    n_features_in_ : int
+
+    Notes
+    -----
+    With N links (sum of weights) the binnings have ``floor(N^(1/3) / 10)`` to ``ceil(10 N^(1/3))`` bins,
+    at least 1 and at most one per five links; all different ones are equally likely beforehand. A binning of
+    B bins with N_b links, m_b of them positive, and prior ``alpha_b = N' mid_b / B``,
+    ``beta_b = N' (1 - mid_b) / B`` (N' = 2, mid_b the middle of the bin) has the score
+
+        prod_b Gamma(N'/B) / Gamma(N_b + N'/B) * Gamma(m_b + alpha_b) / Gamma(alpha_b)
+               * Gamma(N_b - m_b + beta_b) / Gamma(beta_b)
+
+    and predicts ``(m_b + alpha_b) / (N_b + N'/B)``. The average of step functions is again a step function,
+    which is what is stored. An empty bin predicts its middle. Weights count as links, of which there may be
+    up to 1e9.
+
+    References
+    ----------
+    Naeini, Cooper, Hauskrecht: Obtaining Well Calibrated Probabilities Using Bayesian Binning, AAAI 2015.
+
+    Examples
+    --------
+    >>> X, y = [[-2.0]] * 50 + [[2.0]] * 50, [0] * 40 + [1] * 10 + [0] * 10 + [1] * 40
+    >>> BBQ().fit(X, y).predict_proba([[-2.0], [2.0]])[:, 1].round(2)
+    array([0.2, 0.8])
+    """
+
+    _state: ClassVar[dict[str, StateKind]] = {
+        "bin_edges_": 1,
+        "bin_probability_": 1,
+        "binning_sizes_": 1,
+        "binning_weights_": 1,
+    }
+
+    bin_edges_: FloatArray
+    bin_probability_: FloatArray
+    binning_sizes_: FloatArray
+    binning_weights_: FloatArray
+
+    def __init__(
+        self,
+        *,
+        strategy: Literal["quantile", "uniform"] = "quantile",
+        criterion: Literal["bayes", "bic"] = "bayes",
+        preserve_ranking: bool = False,
+    ) -> None:
+        self.strategy = strategy
+        self.criterion = criterion
+        self.preserve_ranking = preserve_ranking
+
+    def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        check_choice(self.strategy, "strategy", ("quantile", "uniform"))
+        check_choice(self.criterion, "criterion", ("bayes", "bic"))
+        check_flag(self.preserve_ranking, "preserve_ranking")
+        n_links = float(weight.sum())
+        if n_links > _MOST_LINKS:
+            raise InputError(f"sample_weight must sum to at most {_MOST_LINKS:g} links, got {n_links:g}")
+        # Everything depends on the links only through these sums per distinct probability.
+        values, position = np.unique(sigmoid(X[:, 0]), return_inverse=True)
+        total = bin_sums(position, weight, len(values))
+        links = bin_sums(position, weight * y, len(values))
+
+        # Equal scores stay in one bin, so that many sizes can give the same binning: it counts once.
+        distinct: dict[bytes, tuple[int, FloatArray]] = {}
+        for size in _binning_sizes(n_links).tolist():
+            cut = quantile_edges(values, total, size) if self.strategy == "quantile" else uniform_edges(size)
+            distinct.setdefault(cut.tobytes(), (size, cut))
+        sizes = np.array([size for size, _ in distinct.values()])
+        edges = [cut for _, cut in distinct.values()]
+        fits = [self._fit_binning(e, values, total, links) for e in edges]
+        self.binning_sizes_ = sizes.astype(np.float64)
+        self.binning_weights_ = softmax([log_score for log_score, _ in fits])
+
+        kept = np.flatnonzero(self.binning_weights_ > _NEGLIGIBLE)
+        self.bin_edges_ = np.unique(np.concatenate([edges[i] for i in kept]))
+        # Each interval of the union lies inside one bin of every binning: ask at its right (closed) end.
+        right = self.bin_edges_[1:]
+        average = np.zeros(len(right))
+        for i in kept:
+            average += self.binning_weights_[i] * fits[i][1][bin_index(right, edges[i])]
+        self.bin_probability_ = np.clip(average / self.binning_weights_[kept].sum(), 0.0, 1.0)
+
+    def _fit_binning(
+        self, edges: FloatArray, values: FloatArray, total: FloatArray, links: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """Log score of one binning and the probability of each of its bins."""
+        n_bins = len(edges) - 1
+        index = bin_index(values, edges)
+        n, m = bin_sums(index, total, n_bins), bin_sums(index, links, n_bins)
+        middle = 0.5 * (edges[:-1] + edges[1:])
+        if self.criterion == "bayes":
+            return _bayes_binning(n, m, clip_probability(middle))
+        share = np.divide(m, n, out=middle, where=n > 0.0)
+        log_likelihood = float((xlogy(m, share) + xlog1py(n - m, -share)).sum())
+        return log_likelihood - 0.5 * n_bins * np.log(n.sum()), share
+
+    def _probability(self, X: FloatArray) -> FloatArray:
+        p = self.bin_probability_[bin_index(sigmoid(X[:, 0]), self.bin_edges_)]
+        return ties_broken(p, X[:, 0]) if self.preserve_ranking else p
+
+    def _decision(self, X: FloatArray) -> FloatArray:
+        return logit(self._probability(X))
+
+
+def _binning_sizes(n: float) -> NDArray[np.intp]:
+    root = np.cbrt(n)
+    # The small shifts undo roots of cubes that fall a rounding beside the whole number.
+    fewest = max(1, int(np.floor(root / _RANGE_FACTOR + 1e-9)))
+    most = max(fewest, int(min(np.ceil(n / 5.0), np.ceil(root * _RANGE_FACTOR - 1e-9))))
+    return np.arange(fewest, most + 1)
+
+
+def _bayes_binning(n: FloatArray, m: FloatArray, middle: FloatArray) -> tuple[float, FloatArray]:
+    prior = _PRIOR_LINKS / len(n)
+    alpha, beta = prior * middle, prior * (1.0 - middle)
+    log_score = betaln(m + alpha, n - m + beta) - betaln(alpha, beta)
+    return float(log_score.sum()), (m + alpha) / (n + prior)
+
+
+# Isotonic regression, by scikit-learn.
+
+
+@final
+class Isotonic(Calibrator):
+    """Isotonic regression of the label on the logit: the best increasing map, linear between its knots.
+
+    Needs some hundreds of links; it makes ties (order is kept, not strictly), and probabilities of exactly
+    0 and 1 at the ends are usual. Outside the range of the calibration logits the end values continue.
+    Columns 1.. of X are ignored.
+
+    Parameters
+    ----------
+    preserve_ranking : bool, default=False
+        Whether links of the same probability keep the order of their logits: probabilities then move by
+        less than 1e-6, and the ranking is that of the logit. Without it Hits@K, which counts ties against a
+        method, collapses. The order shows in float64: rounded to float32 most are equal again, so rank by the
+        logits (``decision_function``, or calling the predictor).
+
+    Attributes
+    ----------
+    logit_thresholds_ : ndarray of shape (m,)
+        Knots, increasing.
+    probability_thresholds_ : ndarray of shape (m,)
+        Probability at each knot, in [0, 1], never decreasing.
+    classes_ : ndarray of shape (2,)
+    n_features_in_ : int
+
+    Notes
+    -----
+    Fitted by :class:`sklearn.isotonic.IsotonicRegression`; only its knots are kept.
+
+    References
+    ----------
+    Zadrozny, Elkan: Transforming Classifier Scores into Accurate Multiclass Probability Estimates, KDD 2002.
+
+    Examples
+    --------
+    >>> X, y = [[-1.0], [-1.0], [0.0], [1.0], [1.0]], [0, 1, 0, 1, 1]
+    >>> Isotonic().fit(X, y).predict_proba([[-5.0], [1.0]])[:, 1].round(6)
+    array([0.333333, 1.      ])
+    """
+
+    _state: ClassVar[dict[str, StateKind]] = {"logit_thresholds_": 1, "probability_thresholds_": 1}
+
+    logit_thresholds_: FloatArray
+    probability_thresholds_: FloatArray
+
+    def __init__(self, *, preserve_ranking: bool = False) -> None:
+        self.preserve_ranking = preserve_ranking
+
+    def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        check_flag(self.preserve_ranking, "preserve_ranking")
+        regression = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
+        regression.fit(X[:, 0], y, sample_weight=weight)
+        self.logit_thresholds_ = regression.X_thresholds_
+        self.probability_thresholds_ = regression.y_thresholds_
+
+    def _probability(self, X: FloatArray) -> FloatArray:
+        p = np.interp(X[:, 0], self.logit_thresholds_, self.probability_thresholds_)
+        return ties_broken(p, X[:, 0]) if self.preserve_ranking else p
+
+    def _decision(self, X: FloatArray) -> FloatArray:
+        return logit(self._probability(X))

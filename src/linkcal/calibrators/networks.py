@@ -1,0 +1,526 @@
+"""Temperatures from a small network: In-n-Out (arXiv 2403.04605) and its embedding-only ablation."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, final, get_args
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
+
+from linkcal._core.validation import check_choice, check_flag
+from linkcal.calibrators._network_training import (
+    LinkArrays,
+    NetFit,
+    NetJob,
+    NetSettings,
+    Scaling,
+    apply_net,
+    fit_nets,
+)
+from linkcal.calibrators._state import unchanged_if_refused
+from linkcal.calibrators.base import (
+    Calibrator,
+    FloatArray,
+    LinkFeatures,
+    StateKind,
+    known_labels,
+    said_name,
+    validated,
+)
+from linkcal.calibrators.scaling import Platt, warn_base_rate
+from linkcal.exceptions import ConvergenceWarning, InputError
+
+__all__ = ["Asked", "EmbeddingMLP", "InNOut", "NetCalibrator", "RandomState", "fit_together", "links_beside"]
+
+
+# What the two calibrators with a temperature network share: parameters, fit and application.
+
+RandomState = int | np.random.Generator | np.random.RandomState | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Checked calibration links of a fit, and the networks that it asks for."""
+
+    X: FloatArray
+    y: FloatArray
+    weight: FloatArray
+    job: NetJob
+
+
+class NetCalibrator(Calibrator):
+    """Base of :class:`EmbeddingMLP` and :class:`InNOut`: ``p = sigmoid(s / T)``, T from a small network.
+
+    A second level of inheritance, for once: both have the same ten parameters and the same ``fit``.
+    """
+
+    #: One network, or one per sign of the logit.
+    _heads: ClassVar[int]
+
+    _state: ClassVar[dict[str, StateKind]] = {
+        "hidden_weights_": 3,
+        "output_weights_": 2,
+        "ece_weight_": float,
+        "n_iter_": int,
+        "converged_": bool,
+        "loss_curve_": 1,
+        "seed_": int,
+    }
+
+    hidden_weights_: FloatArray
+    output_weights_: FloatArray
+    ece_weight_: float
+    n_iter_: int
+    converged_: bool
+    loss_curve_: FloatArray
+    seed_: int
+
+    def __init__(
+        self,
+        *,
+        hidden_channels: int = 16,
+        ece_weights: Sequence[float] = (0.0, 1.0, 10.0),
+        n_bins: int = 15,
+        learning_rate: float = 1e-4,
+        weight_decay: float = 5e-8,
+        max_iter: int = 5000,
+        early_stopping: bool = True,
+        patience: int = 500,
+        n_folds: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.hidden_channels = hidden_channels
+        self.ece_weights = ece_weights
+        self.n_bins = n_bins
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.patience = patience
+        self.n_folds = n_folds
+        self.random_state = random_state
+
+    def _prepare(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        """Set what :meth:`_score` needs, before the networks are trained."""
+
+    def _score(self, X: FloatArray) -> FloatArray:
+        """Logit (n,) whose temperature the networks give."""
+        return X[:, 0]
+
+    def _scaling(self) -> Scaling:
+        """How the networks' output scales the logit."""
+        return "divide"
+
+    @abstractmethod
+    def _inputs(self, X: FloatArray) -> FloatArray:
+        """Network inputs (n, k) of checked X."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Self:
+        """Fit on calibration links.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1 + k)
+            Uncalibrated logit in column 0, link features of the kind ``link_features`` after it.
+        y : array-like of shape (n,)
+            Exactly two different labels; the larger one is the positive class.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative counts.
+        X_val, y_val : array-like, optional
+            Validation links that choose lambda and the number of epochs; without them, cross-validation
+            inside (X, y) does.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            As for the other calibrators; also if only one of `X_val` and `y_val` is given, or `y_val` holds
+            other labels than `y`. A fit that raises changes nothing.
+        """
+        with unchanged_if_refused(self):
+            asked = self._ask(X, y, sample_weight, X_val, y_val)
+            self._take(asked, fit_nets([asked.job])[0])
+        return self
+
+    def temperature(self, X: Any) -> FloatArray:
+        """Temperature T > 0 of each link, shape (n,).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1 + k)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        return self._temperature(self._check_predict(X))
+
+    def _ask(self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any) -> Asked:
+        """Check the arguments of :meth:`fit`; return what is to be trained."""
+        X, y, weight = self._check_fit(X, y, sample_weight)
+        self._prepare(X, y, weight)
+        return self._asked(X, y, weight, self._check_validation(X_val, y_val))
+
+    def _asked(
+        self, X: FloatArray, y: FloatArray, weight: FloatArray, validation: LinkArrays | None
+    ) -> Asked:
+        links = LinkArrays(self._score(X), self._inputs(X), y, weight)
+        return Asked(X, y, weight, NetJob(NetSettings.of(self), links, self._heads, validation))
+
+    def _take(self, asked: Asked, fit: NetFit) -> None:
+        """Set the fitted attributes and warn of what the fit lacks."""
+        self.hidden_weights_, self.output_weights_ = fit.hidden, fit.output
+        self.ece_weight_, self.n_iter_, self.converged_ = fit.ece_weight, fit.n_iter, fit.converged
+        self.loss_curve_, self.seed_ = fit.loss_curve, asked.job.settings.seed
+        if self.early_stopping and not self.converged_:
+            warnings.warn(
+                f"{said_name(self)} was still improving after {self.max_iter} epochs; raise max_iter or "
+                "learning_rate (parameters of the calibrator in Python)",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        p = self._bounded_probability(asked.X)
+        warn_base_rate(said_name(self), p, asked.y, asked.weight)
+
+    def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        self._prepare(X, y, weight)
+        asked = self._asked(X, y, weight, None)
+        self._take(asked, fit_nets([asked.job])[0])
+
+    def _check_validation(self, X_val: Any, y_val: Any) -> LinkArrays | None:
+        if X_val is None and y_val is None:
+            return None
+        if X_val is None or y_val is None:
+            raise InputError("X_val and y_val must be given together, got only one of them")
+        X, y = validated(self, X_val, y_val, reset=False)
+        label = known_labels(y, len(X), self.classes_, "y_val")
+        return LinkArrays(self._score(X), self._inputs(X), label, np.ones(len(y)))
+
+    def _temperature(self, X: FloatArray) -> FloatArray:
+        return apply_net(
+            self.hidden_weights_, self.output_weights_, self._score(X), self._inputs(X), self._scaling()
+        )
+
+    def _decision(self, X: FloatArray) -> FloatArray:
+        return self._score(X) / self._temperature(X)
+
+
+# The paper's ablation: a temperature from the link embedding alone.
+
+
+@final
+class EmbeddingMLP(NetCalibrator):
+    """Temperature of each link from its embedding h: ``p = sigmoid(s / T)``, ``T = softplus(MLP(h))``.
+
+    The ablation of :class:`InNOut` in the paper: one network, which sees neither the sign of the logit nor
+    the embedding with the edge. Loss and training are those of :class:`InNOut`, as are all parameters
+    except `gamma`. Columns 1.. of X hold h.
+
+    Parameters
+    ----------
+    hidden_channels : int, default=16
+        H, width of the hidden ReLU layer.
+    ece_weights : sequence of float, default=(0.0, 1.0, 10.0)
+        Candidates for lambda, the weight of the ECE term.
+    n_bins : int, default=15
+        Equal-width bins of the ECE term and of the ECE that chooses lambda.
+    learning_rate : float, default=1e-4
+    weight_decay : float, default=5e-8
+    max_iter : int, default=5000
+        Most epochs.
+    early_stopping : bool, default=True
+        End a network when its held-out loss has not fallen for `patience` epochs.
+    patience : int, default=500
+    n_folds : int, optional
+        Folds of the cross-validation that is used where no validation links are given.
+    random_state : int, Generator, RandomState or None, default=0
+
+    Attributes
+    ----------
+    hidden_weights_ : ndarray of shape (1, H, k + 1)
+        First layer, biases in the last column.
+    output_weights_ : ndarray of shape (1, H + 1)
+        Second layer, bias last.
+    ece_weight_, n_iter_, converged_, loss_curve_, seed_
+        As in :class:`InNOut`.
+    classes_ : ndarray of shape (2,)
+    n_features_in_ : int
+
+    Warns
+    -----
+    BaseRateWarning
+        If mean p and the share of links differ clearly after the fit: a temperature cannot repair that.
+
+    References
+    ----------
+    arXiv 2403.04605 (the paper), ablation study.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> h = rng.normal(size=(200, 4))
+    >>> s = 3 * h.sum(axis=1)
+    >>> y = rng.random(200) < 1 / (1 + np.exp(-s / 3))
+    >>> calibrator = EmbeddingMLP(max_iter=50, learning_rate=0.01).fit(np.column_stack((s, h)), y)
+    >>> calibrator.temperature([[0.5, 0.1, 0.1, 0.1, 0.1]]).shape
+    (1,)
+    """
+
+    link_features: ClassVar[LinkFeatures] = "embedding"
+    _heads: ClassVar[int] = 1
+
+    def _inputs(self, X: FloatArray) -> FloatArray:
+        return X[:, 1:]
+
+
+# In-n-Out: a temperature from what the pair's own edge does to its embedding.
+
+
+@final
+class InNOut(NetCalibrator):
+    """In-n-Out: ``p = sigmoid(s / T)``, T from the link embedding without (h) and with (h+) the pair's edge.
+
+    For predictors whose confidence should depend on how much an edge would change the embedding. It needs
+    h - h+ in columns 1.. of X. A temperature keeps the sign of the logit: a logit of 0 stays p = 0.5, and a
+    wrong base rate cannot be repaired (``BaseRateWarning``) but by `center`.
+
+    Parameters
+    ----------
+    gamma : {"difference", "distance"}, default="difference"
+        Input of the networks: h - h+, or its Euclidean norm.
+    center : bool, default=False
+        Recentre the logit first: ``p = sigmoid((a s + b) / T)`` with a and b of :class:`Platt`. The
+        temperature then acts around the logit at which links and non-links balance, and base rates can be
+        repaired. Not part of the paper's method.
+    scaling : {"divide", "multiply-doubled"}, default="divide"
+        ``"divide"``: ``p = sigmoid(s / t)`` with ``t = softplus(MLP(gamma))``, as the paper states.
+        ``"multiply-doubled"``: ``p = sigmoid(2 s t)``, as the paper's released code computes it (a softmax
+        over ``(-s t, s t)``): untrained networks, t about 0.7, then sharpen every probability instead of
+        flattening it. Only to reproduce that code's numbers. :meth:`temperature` is ``1 / (2 t)`` there.
+    hidden_channels : int, default=16
+        H, width of the hidden ReLU layer of both networks.
+    ece_weights : sequence of float, default=(0.0, 1.0, 10.0)
+        Candidates for lambda, the weight of the ECE term.
+    n_bins : int, default=15
+        Equal-width bins of the ECE term and of the ECE that chooses lambda.
+    learning_rate : float, default=1e-4
+    weight_decay : float, default=5e-8
+    max_iter : int, default=5000
+        Most epochs of full-batch Adam.
+    early_stopping : bool, default=True
+        End a network when its held-out loss has not fallen for `patience` epochs, and keep the weights of its
+        best epoch. The paper trains 5,000 epochs; ``False`` does so.
+    patience : int, default=500
+    n_folds : int, optional
+        Folds of the stratified cross-validation inside the calibration set that chooses lambda and the number
+        of epochs where no validation links are given. By default three; above 4,000 different links, where
+        the held-out ECE is steady, one held-out fifth.
+    random_state : int, Generator, RandomState or None, default=0
+        Initial weights and folds. None draws a seed.
+
+    Attributes
+    ----------
+    hidden_weights_ : ndarray of shape (2, H, k + 1)
+        First layer of the network for s <= 0 and of the one for s > 0, biases in the last column.
+    output_weights_ : ndarray of shape (2, H + 1)
+        Second layer, biases in the last column.
+    ece_weight_ : float
+        The chosen lambda: smallest ECE on the validation (or pooled held-out) links.
+    n_iter_ : int
+        Epochs of the returned network.
+    converged_ : bool
+        Whether the held-out loss stopped falling before `max_iter`.
+    loss_curve_ : ndarray of shape (looks,)
+        Training loss of the returned network, every ten epochs from 0 on.
+    seed_ : int
+        Seed that was used.
+    slope_, intercept_ : float
+        a and b of the recentred logit; 1 and 0 without `center`.
+    classes_ : ndarray of shape (2,)
+    n_features_in_ : int
+
+    Warns
+    -----
+    BaseRateWarning
+        If mean p and the share of links differ clearly after the fit.
+
+    Notes
+    -----
+    ``T = softplus(MLP_1(gamma))`` if s > 0, else ``softplus(MLP_2(gamma))``. The loss is
+    ``L = L_NLL + L_Cal + lambda L_ECE`` with ``L_NLL`` the mean negative log-likelihood (a sum in the paper,
+    which would tie lambda to the number of links), ``L_Cal = mean(-(2y - 1) p)`` and ``L_ECE`` the
+    positive-class ECE with gradient through p and the bins held fixed in each step. Networks start as
+    PyTorch's ``Linear`` does. T has a floor of 1e-4 for arithmetic. Links are sorted and equal ones merged
+    before training, so neither their order nor copies (against weights) change the result.
+
+    References
+    ----------
+    arXiv 2403.04605 (the paper).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> delta = rng.normal(size=(200, 4))
+    >>> s = rng.normal(scale=4, size=200)
+    >>> y = rng.random(200) < 1 / (1 + np.exp(-s / 3))
+    >>> calibrator = InNOut(max_iter=50, learning_rate=0.01).fit(np.column_stack((s, delta)), y)
+    >>> calibrator.predict_proba([[0.0, 0.1, 0.1, 0.1, 0.1]])
+    array([[0.5, 0.5]])
+    """
+
+    link_features: ClassVar[LinkFeatures] = "difference"
+    _heads: ClassVar[int] = 2
+    _state: ClassVar[dict[str, StateKind]] = {**NetCalibrator._state, "slope_": float, "intercept_": float}
+
+    slope_: float
+    intercept_: float
+
+    def __init__(
+        self,
+        *,
+        gamma: Literal["difference", "distance"] = "difference",
+        center: bool = False,
+        scaling: Scaling = "divide",
+        hidden_channels: int = 16,
+        ece_weights: Sequence[float] = (0.0, 1.0, 10.0),
+        n_bins: int = 15,
+        learning_rate: float = 1e-4,
+        weight_decay: float = 5e-8,
+        max_iter: int = 5000,
+        early_stopping: bool = True,
+        patience: int = 500,
+        n_folds: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        super().__init__(
+            hidden_channels=hidden_channels,
+            ece_weights=ece_weights,
+            n_bins=n_bins,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            max_iter=max_iter,
+            early_stopping=early_stopping,
+            patience=patience,
+            n_folds=n_folds,
+            random_state=random_state,
+        )
+        self.gamma = gamma
+        self.center = center
+        self.scaling = scaling
+
+    def _prepare(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
+        self.slope_, self.intercept_ = 1.0, 0.0
+        if check_flag(self.center, "center"):
+            platt = Platt()
+            platt._fit(X, y, weight)
+            self.slope_, self.intercept_ = platt.slope_, platt.intercept_
+
+    def _score(self, X: FloatArray) -> FloatArray:
+        # Without `center` the logit itself: 1 * s + 0 would turn -0.0 into 0.0.
+        return self.slope_ * X[:, 0] + self.intercept_ if self.center else X[:, 0]
+
+    def _scaling(self) -> Scaling:
+        check_choice(self.scaling, "scaling", get_args(Scaling))
+        return self.scaling
+
+    def _inputs(self, X: FloatArray) -> FloatArray:
+        if check_choice(self.gamma, "gamma", ("difference", "distance")) == "difference":
+            return X[:, 1:]
+        return np.asarray(np.linalg.norm(X[:, 1:], axis=1, keepdims=True))
+
+
+# Many calibrators fitted at once.
+
+
+def fit_together(
+    calibrators: Sequence[Calibrator],
+    X: Sequence[Any],
+    y: Sequence[Any],
+    validation: Sequence[tuple[Any, Any] | None] | None = None,
+    base: tuple[Any, Any] | None = None,
+) -> list[Calibrator]:
+    """Fit clones of calibrators, each on its own links; those with networks are trained as one batch.
+
+    For several calibration seeds of one predictor: all networks (every seed, ECE weight and fold) share the
+    cores, where single fits one after another would leave cores idle. Every result has the numbers of the
+    single fit, to the last bit.
+
+    Parameters
+    ----------
+    calibrators : sequence of Calibrator
+        Unchanged. Give each seed its own calibrator (``random_state``); the same object may also stand in
+        several places.
+    X : sequence of array-like of shape (n, 1 + k)
+        One per calibrator; n and k may differ.
+    y : sequence of array-like of shape (n,)
+        One per calibrator.
+    validation : sequence of (X_val, y_val) or None, optional
+        One per calibrator: links that choose lambda and the number of epochs, for the calibrators with
+        networks (``X_val`` of their ``fit``). The others make no use of them.
+    base : (X_base, y_base), optional
+        Base links for the calibrators that build on them (``X_base`` of their ``fit``).
+
+    Returns
+    -------
+    list of Calibrator
+        Fitted, in the order given.
+
+    Raises
+    ------
+    InputError
+        If the sequences differ in length, or as ``fit`` of the calibrators does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from linkcal.calibrators import EmbeddingMLP, Platt
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2, 50, 3))
+    >>> y = (X[:, :, 0] + rng.normal(size=(2, 50)) > 0).astype(int)
+    >>> nets = [EmbeddingMLP(max_iter=20, early_stopping=False, random_state=seed) for seed in (0, 1)]
+    >>> fitted = fit_together([*nets, Platt()], [*X, X[0]], [*y, y[0]])
+    >>> [type(calibrator).__name__ for calibrator in fitted]
+    ['EmbeddingMLP', 'EmbeddingMLP', 'Platt']
+    >>> alone = nets[1].fit(X[1], y[1])
+    >>> bool((alone.predict_proba(X[1]) == fitted[1].predict_proba(X[1])).all())
+    True
+    """
+    count = len(calibrators)
+    held_out = [None] * count if validation is None else validation
+    for values, name in ((X, "X"), (y, "y"), (held_out, "validation")):
+        if len(values) != count:
+            raise InputError(f"{name} must hold one item per calibrator ({count}), got {len(values)}")
+    fitted: list[Calibrator] = [clone(calibrator) for calibrator in calibrators]
+    asked = {}
+    for place, (calibrator, part) in enumerate(zip(fitted, held_out, strict=True)):
+        if isinstance(calibrator, NetCalibrator):
+            X_val, y_val = (None, None) if part is None else part
+            asked[place] = calibrator._ask(X[place], y[place], None, X_val, y_val)
+        else:
+            calibrator.fit(X[place], y[place], **links_beside(calibrator, part, base))
+    for (place, request), fit in zip(asked.items(), fit_nets([a.job for a in asked.values()]), strict=True):
+        net = fitted[place]
+        if isinstance(net, NetCalibrator):
+            net._take(request, fit)
+    return fitted
+
+
+def links_beside(
+    calibrator: Calibrator, validation: tuple[Any, Any] | None, base: tuple[Any, Any] | None
+) -> dict[str, Any]:
+    """Those of the links beside (X, y) that the calibrator's ``fit`` takes, as its keyword arguments."""
+    beside = {}
+    for name, links in (("val", validation), ("base", base)):
+        if links is not None and has_fit_parameter(calibrator, f"X_{name}"):
+            beside[f"X_{name}"], beside[f"y_{name}"] = links
+    return beside

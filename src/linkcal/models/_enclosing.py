@@ -1,0 +1,290 @@
+"""Enclosing subgraphs of pairs with their node labels, extracted by a compiled kernel.
+
+The enclosing subgraph of (u, v) holds all nodes within h hops of u or v and all edges among them but the
+edge (u, v) itself. Its nodes are labelled by their distances to both ends inside it (double-radius node
+labelling, DRNL).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit, prange
+from numpy.typing import NDArray
+from torch import Tensor
+
+from linkcal._core.threads import numba_threads
+from linkcal.data.graph import neighbour_rows
+
+__all__ = ["MAX_LABEL", "EnclosingSubgraphs", "SubgraphBatch"]
+
+
+Array = Any
+IntArray = NDArray[np.int64]
+
+#: Labels from here on share one number; within two hops of a pair they do not occur in practice.
+MAX_LABEL = 999
+
+
+@dataclass(frozen=True, eq=False)
+class SubgraphBatch:
+    """Disjoint enclosing subgraphs of P pairs; pair i's ends are subgraph nodes ``start[i]`` and the next.
+
+    Parameters
+    ----------
+    nodes : Tensor [M], int64
+        The graph's node behind each subgraph node.
+    label : Tensor [M], int64
+        DRNL in [0, MAX_LABEL]; 0 where one end is out of reach.
+    indptr : Tensor [M + 1], int64
+        Compressed rows of the symmetric adjacency with a self-loop at every node.
+    neighbors : Tensor [A], int64
+        Subgraph nodes, row by row, the node itself first.
+    start : Tensor [P + 1], int64
+    """
+
+    nodes: Tensor
+    label: Tensor
+    indptr: Tensor
+    neighbors: Tensor
+    start: Tensor
+
+    def to(self, device: torch.device) -> SubgraphBatch:
+        """Copy on `device`."""
+        tensors = (self.nodes, self.label, self.indptr, self.neighbors, self.start)
+        return SubgraphBatch(*(tensor.to(device) for tensor in tensors))
+
+
+class EnclosingSubgraphs:
+    """Subgraphs around pairs of one graph, extracted on demand.
+
+    Parameters
+    ----------
+    edge_index : Tensor [2, E], int64
+        Direction, repeats and self-loops are ignored.
+    num_nodes : int
+    num_hops : int
+        h.
+    max_neighbors : int, optional
+        At most so many new nodes are taken in per hop: those with the smallest hash of node, pair and `seed`,
+        so that a pair's subgraph does not depend on what else is asked.
+    seed : int
+    """
+
+    def __init__(
+        self,
+        edge_index: Tensor,
+        num_nodes: int,
+        num_hops: int = 1,
+        max_neighbors: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.indptr, neighbors = neighbour_rows(edge_index, num_nodes)
+        self.neighbors = neighbors.astype(np.int32)
+        self.num_nodes = num_nodes
+        self.num_hops = num_hops
+        self.cap = num_nodes if max_neighbors is None else max_neighbors
+        self.seed = np.uint64(seed)
+        # Per thread: local number of a node or -1, and two queues and two distances by local number.
+        self.threads = max(1, torch.get_num_threads())
+        self.workspace = np.full((5, self.threads, num_nodes), -1, dtype=np.int32)
+
+    def sizes(self, pairs: IntArray) -> IntArray:
+        """Nodes and entries (arcs and self-loops, own edge left out) of the pairs' subgraphs, (2, P)."""
+        out = np.empty((2, pairs.shape[1]), dtype=np.int64)
+        low, high = _ordered(pairs)
+        with numba_threads(self.threads):
+            _count(
+                low, high, self.num_hops, self.cap, self.seed, self.indptr, self.neighbors,
+                *self.workspace, *out,
+            )  # fmt: skip
+        return out
+
+    def extract(
+        self, pairs: IntArray, sizes: IntArray | None = None, *, own_edge: bool = False
+    ) -> SubgraphBatch:
+        """Subgraphs of pairs (2, P), in their order; `sizes` if :meth:`sizes` has been asked already.
+
+        With `own_edge` each pair's own edge is put in, whether or not the graph has it; the labels stay those
+        without it.
+
+        The end with the smaller number comes first, so (u, v) and (v, u) have one and the same subgraph.
+        """
+        num_nodes, num_entries = self.sizes(pairs) if sizes is None else sizes
+        start = np.concatenate([[0], np.cumsum(num_nodes)])
+        entry_start = np.concatenate([[0], np.cumsum(num_entries + 2 * own_edge)])
+        nodes, label = np.empty((2, start[-1]), dtype=np.int64)
+        indptr = np.empty(start[-1] + 1, dtype=np.int64)
+        indptr[-1] = entry_start[-1]
+        entries = np.empty(entry_start[-1], dtype=np.int64)
+        low, high = _ordered(pairs)
+        with numba_threads(self.threads):
+            _fill(
+                low, high, self.num_hops, self.cap, self.seed, self.indptr, self.neighbors, *self.workspace,
+                own_edge, start, entry_start, nodes, label, indptr, entries,
+            )  # fmt: skip
+        return SubgraphBatch(*map(torch.from_numpy, (nodes, label, indptr, entries, start)))
+
+
+def _ordered(pairs: IntArray) -> tuple[IntArray, IntArray]:
+    return np.minimum(pairs[0], pairs[1]), np.maximum(pairs[0], pairs[1])
+
+
+@njit(cache=True)
+def _hash(node: int, u: int, v: int, seed: Any) -> Any:
+    """Mix four numbers into 64 bits (the finaliser of splitmix64)."""
+    state = seed
+    for part in (np.uint64(u), np.uint64(v), np.uint64(node)):
+        state = (state ^ part) + np.uint64(0x9E3779B97F4A7C15)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        state = state ^ (state >> np.uint64(31))
+    return state
+
+
+@njit(cache=True)
+def _keep_some(u: int, v: int, first: int, stop: int, cap: int, seed: Any, local: Array, queue: Array) -> int:
+    """Keep the `cap` nodes of ``queue[first:stop]`` with the smallest hashes, in their old order."""
+    hashes = np.empty(stop - first, dtype=np.uint64)
+    for i in range(first, stop):
+        hashes[i - first] = _hash(queue[i], u, v, seed)
+    bound = np.sort(hashes)[cap - 1]
+    size = first
+    for i in range(first, stop):
+        node = queue[i]
+        if hashes[i - first] <= bound:
+            queue[size] = node
+            local[node] = size
+            size += 1
+        else:
+            local[node] = -1
+    return size
+
+
+@njit(cache=True)
+def _collect(
+    u: int, v: int, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array, local: Array,
+    queue: Array,
+) -> int:  # fmt: skip
+    """Breadth-first search from both ends; writes the nodes to `queue`, their numbers to `local`."""
+    queue[0], queue[1] = u, v
+    local[u], local[v] = 0, 1
+    first, size = 0, 2
+    for _ in range(hops):
+        stop = size
+        for i in range(first, stop):
+            for position in range(indptr[queue[i]], indptr[queue[i] + 1]):
+                node = neighbors[position]
+                if local[node] < 0:
+                    local[node] = size
+                    queue[size] = node
+                    size += 1
+        if size - stop > cap:
+            size = _keep_some(u, v, stop, size, cap, seed, local, queue)
+        first = stop
+    return size
+
+
+@njit(cache=True)
+def _distances(
+    origin: int, barred: int, base: int, size: int, end: int, indptr: Array, entries: Array,
+    distance: Array, queue: Array,
+) -> None:  # fmt: skip
+    """Distances from local node `origin` on paths that avoid `barred`; -1 where there is none."""
+    for i in range(size):
+        distance[i] = -1
+    distance[origin] = 0
+    queue[0] = origin
+    first, stop = 0, 1
+    while first < stop:
+        node = queue[first]
+        first += 1
+        # The next pair's first row belongs to another thread, so the last row's end is told.
+        row_end = end if node == size - 1 else indptr[base + node + 1]
+        for position in range(indptr[base + node], row_end):
+            other = entries[position] - base
+            if other != barred and distance[other] < 0:
+                distance[other] = distance[node] + 1
+                queue[stop] = other
+                stop += 1
+
+
+@njit(cache=True)
+def _drnl(to_u: int, to_v: int) -> int:
+    """``1 + min(a, b) + (d // 2) (d // 2 + d % 2 - 1)`` with d = a + b; 0 if an end is out of reach."""
+    if to_u < 0 or to_v < 0:
+        return 0
+    both = to_u + to_v
+    half = both // 2
+    return min(1 + min(to_u, to_v) + half * (half + both % 2 - 1), MAX_LABEL)
+
+
+@njit(cache=True)
+def _label_nodes(
+    base: int, size: int, end: int, indptr: Array, entries: Array, to_u: Array, to_v: Array, search: Array,
+    label: Array,
+) -> None:  # fmt: skip
+    _distances(0, 1, base, size, end, indptr, entries, to_u, search)
+    _distances(1, 0, base, size, end, indptr, entries, to_v, search)
+    label[base], label[base + 1] = 1, 1
+    for i in range(2, size):
+        label[base + i] = _drnl(to_u[i], to_v[i])
+
+
+@njit(parallel=True, cache=True)
+def _count(
+    low: Array, high: Array, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array,
+    all_local: Array, queues: Array, _queues: Array, _to_u: Array, _to_v: Array,
+    num_nodes: Array, num_entries: Array,
+) -> None:  # fmt: skip
+    """Nodes and entries of each subgraph, int64 [P] each, written."""
+    threads = all_local.shape[0]
+    for thread in prange(threads):
+        local, queue = all_local[thread], queues[thread]
+        for pair in range(thread, low.shape[0], threads):
+            size = _collect(low[pair], high[pair], hops, cap, seed, indptr, neighbors, local, queue)
+            entries = size
+            for i in range(size):
+                for position in range(indptr[queue[i]], indptr[queue[i] + 1]):
+                    other = local[neighbors[position]]
+                    if other >= 0 and i + other != 1:  # 0 + 1: the pair's own edge
+                        entries += 1
+            num_nodes[pair], num_entries[pair] = size, entries
+            for i in range(size):
+                local[queue[i]] = -1
+
+
+@njit(parallel=True, cache=True)
+def _fill(
+    low: Array, high: Array, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array,
+    all_local: Array, queues: Array, search_queues: Array, all_to_u: Array, all_to_v: Array,
+    own_edge: bool, start: Array, entry_start: Array,
+    nodes: Array, label: Array, rows: Array, entries: Array,
+) -> None:  # fmt: skip
+    """Nodes, labels and rows of each subgraph, written from ``start`` and ``entry_start`` on."""
+    threads = all_local.shape[0]
+    for thread in prange(threads):
+        local, queue, search = all_local[thread], queues[thread], search_queues[thread]
+        to_u, to_v = all_to_u[thread], all_to_v[thread]
+        for pair in range(thread, low.shape[0], threads):
+            size = _collect(low[pair], high[pair], hops, cap, seed, indptr, neighbors, local, queue)
+            base, filled = start[pair], entry_start[pair]
+            for i in range(size):
+                rows[base + i] = filled
+                entries[filled] = base + i
+                filled += 1
+                if own_edge and i < 2:
+                    entries[filled] = base + 1 - i
+                    filled += 1
+                for position in range(indptr[queue[i]], indptr[queue[i] + 1]):
+                    other = local[neighbors[position]]
+                    if other >= 0 and i + other != 1:
+                        entries[filled] = base + other
+                        filled += 1
+            for i in range(size):
+                nodes[base + i] = queue[i]
+                local[queue[i]] = -1
+            _label_nodes(base, size, filled, rows, entries, to_u, to_v, search, label)

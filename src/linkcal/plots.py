@@ -1,0 +1,420 @@
+"""Figures of calibration. matplotlib is imported when the first one is drawn."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from linkcal._core.files import written_whole
+from linkcal._core.validation import check_positive_int
+from linkcal.exceptions import InputError
+from linkcal.metrics import ReliabilityCurve, calibration_floor, reliability_curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.container import BarContainer
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+__all__ = [
+    "BAND",
+    "DIAGONAL",
+    "INSIDE",
+    "LINE",
+    "OUTSIDE",
+    "STRIP",
+    "TEXT",
+    "ReliabilityArtists",
+    "plot_counts",
+    "plot_reliability",
+    "reliability_figure",
+    "save_figure",
+]
+
+
+# Colours and sizes shared by all figures (Okabe-Ito colours: told apart by colour-blind readers).
+
+INSIDE = "#0072B2"
+OUTSIDE = "#D55E00"
+BAND = "#D9DEE4"
+DIAGONAL = "#5B6570"
+LINE = "#9AA5B1"
+STRIP = "#8FA3B5"
+TEXT = "#1F2933"
+
+
+# Reliability diagrams: what was predicted against what happened, with the noise a calibrated predictor has.
+#
+# matplotlib is imported when the first figure is drawn, and only its object-oriented interface is used: no
+# global state, no window, no changed settings.
+
+# Bars of equal-mass bins can have no width at all (a single value); this keeps them visible.
+_MIN_WIDTH = 0.012
+
+
+class ReliabilityArtists(NamedTuple):
+    """What :func:`plot_reliability` drew, to restyle it; `band` is None without a band.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+    diagonal : Line2D
+        Where calibrated predictions lie.
+    line : Line2D
+        The curve.
+    inside, outside : PathCollection
+        Its points inside and outside the noise band.
+    band : BarContainer or None
+    """
+
+    axes: Axes
+    diagonal: Line2D
+    line: Line2D
+    inside: PathCollection
+    outside: PathCollection
+    band: BarContainer | None
+
+
+def _as_curve(data: Any, options: Mapping[str, Any]) -> ReliabilityCurve:
+    if isinstance(data, ReliabilityCurve):
+        if options:
+            raise InputError(
+                f"data must be (y_true, y_prob) for {', '.join(options)} to apply, got a computed curve"
+            )
+        return data
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise InputError(f"data must be a ReliabilityCurve or (y_true, y_prob), got {type(data).__name__}")
+    return reliability_curve(*data, **options)
+
+
+def _bars(curve: ReliabilityCurve) -> tuple[Any, Any]:
+    """Centres and widths (B,) of the bins."""
+    return (curve.lower + curve.upper) / 2, np.maximum(curve.upper - curve.lower, _MIN_WIDTH)
+
+
+def _new_axes() -> Axes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.5, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def plot_reliability(
+    data: ReliabilityCurve | tuple[Any, Any],
+    ax: Axes | None = None,
+    *,
+    band: bool = True,
+    level: float = 0.95,
+    axis_labels: bool = True,
+    **options: Any,
+) -> ReliabilityArtists:
+    """Draw mean predicted probability against observed frequency, one point for each bin.
+
+    Points on the diagonal are calibrated; below it the predictor promises too much. A point inside the grey
+    band is where a perfectly calibrated predictor would put it with probability `level` given as few links as
+    the bin holds; only points outside are evidence.
+
+    Parameters
+    ----------
+    data : ReliabilityCurve or tuple (y_true, y_prob)
+        The curve, or what to compute it from.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure without it (``artists.axes.figure``).
+    band : bool
+        Whether to draw the noise band and to mark the points outside it.
+    level : float in (0, 1)
+        Probability of the band, bin by bin.
+    axis_labels : bool
+        Whether to name the axes.
+    **options
+        `n_bins`, `variant`, `strategy`, `sample_weight` of :func:`linkcal.metrics.reliability_curve`, if
+        `data` is not a curve.
+
+    Returns
+    -------
+    ReliabilityArtists
+        The axes and everything drawn on it.
+
+    Raises
+    ------
+    InputError
+        If `data` or an option is wrong.
+
+    Examples
+    --------
+    >>> artists = plot_reliability(([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9]), n_bins=2)
+    >>> artists.line.get_xydata().round(2).tolist()
+    [[0.25, 0.5], [0.85, 1.0]]
+    """
+    curve = _as_curve(data, options)
+    lower, upper = curve.null_band(level)
+    # Without a band no point is called an outlier. The tolerance forgives rounding in frequency and quantile.
+    outlier = ((curve.frequency < lower - 1e-9) | (curve.frequency > upper + 1e-9)) & band
+    axes = _new_axes() if ax is None else ax
+    bars = None
+    if band:
+        centre, width = _bars(curve)
+        bars = axes.bar(centre, np.maximum(upper - lower, 0.008), width, bottom=lower, color=BAND, zorder=1)
+    (diagonal,) = axes.plot([0, 1], [0, 1], color=DIAGONAL, lw=1.0, ls=(0, (4, 3)), zorder=2)
+    (line,) = axes.plot(curve.mean_prob, curve.frequency, color=LINE, lw=1.2, zorder=3)
+    inside = axes.scatter(
+        curve.mean_prob[~outlier], curve.frequency[~outlier],
+        s=20, c=INSIDE, edgecolors="white", linewidths=0.6, zorder=4,
+    )  # fmt: skip
+    outside = axes.scatter(
+        curve.mean_prob[outlier], curve.frequency[outlier],
+        s=26, c=OUTSIDE, marker="D", edgecolors="white", linewidths=0.6, zorder=4,
+    )  # fmt: skip
+    _dress(axes, curve, axis_labels=axis_labels)
+    return ReliabilityArtists(axes, diagonal, line, inside, outside, bars)
+
+
+def _dress(axes: Axes, curve: ReliabilityCurve, *, axis_labels: bool) -> None:
+    ticks = [0.0, 0.25, 0.5, 0.75, 1.0]
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xticks=ticks, yticks=ticks)
+    axes.set_xticklabels(["0", "", "0.5", "", "1"])
+    axes.set_yticklabels(["0", "", "0.5", "", "1"])
+    axes.tick_params(colors=TEXT, labelsize=8, length=3)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    if axis_labels:
+        positive = curve.variant == "positive"
+        axes.set_xlabel("Mean predicted probability" if positive else "Mean confidence")
+        axes.set_ylabel("Observed share of links" if positive else "Share of right predictions")
+
+
+def plot_counts(curve: ReliabilityCurve, ax: Axes) -> BarContainer:
+    """Draw the share of all links (by weight) that each bin holds, for the strip below a diagram.
+
+    Parameters
+    ----------
+    curve : ReliabilityCurve
+    ax : matplotlib Axes
+
+    Returns
+    -------
+    BarContainer
+        One bar for each occupied bin.
+    """
+    centre, width = _bars(curve)
+    bars = ax.bar(centre, curve.weight / curve.weight.sum(), width * 0.92, color=STRIP)
+    ax.set(xlim=(-0.02, 1.02))
+    ax.tick_params(colors=TEXT, labelsize=7, length=2)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    return bars
+
+
+# One figure of many predictors: a reliability diagram for each, on the same links and axes.
+
+
+def reliability_figure(
+    y_true: Any,
+    probabilities: Mapping[str, Any],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    title: str | None = None,
+    n_bins: int = 15,
+    level: float = 0.95,
+    sample_weight: Any = None,
+    n_columns: int = 3,
+    dpi: int = 150,
+) -> Figure:
+    """Draw one small reliability diagram for each predictor, all on the same axes.
+
+    Under each diagram stands the share of links in each bin, on one scale for all. Each panel gives the ECE,
+    the number n of links, and the value that a perfectly calibrated predictor with the same probabilities
+    stays below in 95 of 100 test sets of this size (:func:`linkcal.metrics.calibration_floor` with its
+    default draws and seed).
+
+    Parameters
+    ----------
+    y_true : array-like (L,), values 0 and 1, or dict of str to such arrays
+        Labels of the links that all predictors saw; or those of each predictor, by its name.
+    probabilities : dict of str to array-like (L,), in [0, 1], or to None
+        Link probabilities by name of the predictor, at least one; drawn in this order. None leaves a panel
+        that says "not measured".
+    path : path-like, optional
+        File to write; its suffix gives the format (png, svg, pdf). Written whole or not at all.
+    title : str, optional
+        Heading above all panels.
+    n_bins : int
+        Bins of equal width.
+    level : float in (0, 1)
+        Probability of the noise band, bin by bin.
+    sample_weight : array-like (L,), >= 0, optional
+    n_columns : int
+        Panels in a row.
+    dpi : int
+        Resolution of a raster file.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Raises
+    ------
+    InputError
+        If there is no predictor with probabilities, or labels of one are missing, or an array or option is
+        wrong; nothing is written then.
+    """
+    measured = {name: prob for name, prob in probabilities.items() if prob is not None}
+    if not measured:
+        raise InputError("probabilities must hold at least one predictor, got none")
+    columns = min(check_positive_int(n_columns, "n_columns"), len(probabilities))
+    options: dict[str, Any] = {"n_bins": n_bins, "sample_weight": sample_weight}
+    curves = {name: reliability_curve(_labels(y_true, name), p, **options) for name, p in measured.items()}
+    floors = {name: calibration_floor(prob, **options).q95 for name, prob in measured.items()}
+    figure, panels = _panel_grid(len(probabilities), columns, titled=title is not None)
+    highest = max(float((c.weight / c.weight.sum()).max()) for c in curves.values())
+    for (index, name), (main, strip) in zip(enumerate(probabilities), panels, strict=True):
+        if name not in curves:
+            _empty_panel(main, strip, name)
+            continue
+        curve = curves[name]
+        artists = plot_reliability(curve, main, level=level, axis_labels=False)
+        plot_counts(curve, strip)
+        _label_panel(main, strip, name, curve, floors[name], highest, first_column=index % columns == 0)
+    _label_figure(figure, columns, artists, title, level)
+    if path is not None:
+        save_figure(figure, path, dpi=dpi)
+    return figure
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> None:
+    """Write a figure whole or not at all; equal figures give equal bytes.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    path : path-like
+        Its suffix gives the format (png, svg, pdf).
+    dpi : int
+        Resolution of a raster file.
+
+    Raises
+    ------
+    InputError
+        If `dpi` is not a whole number above 0.
+    """
+    from matplotlib import rc_context
+
+    dpi = check_positive_int(dpi, "dpi")
+    # Without a salt of its own, every SVG names its parts by random numbers.
+    with written_whole(path) as temporary, rc_context({"svg.hashsalt": "linkcal"}):
+        figure.savefig(temporary, dpi=dpi, metadata=_metadata(temporary.suffix))
+
+
+def _labels(y_true: Any, name: str) -> Any:
+    """Labels that belong to a predictor."""
+    if not isinstance(y_true, Mapping):
+        return y_true
+    if name not in y_true:
+        raise InputError(f"y_true must hold the labels of {name}, got those of {', '.join(y_true)}")
+    return y_true[name]
+
+
+def _empty_panel(main: Axes, strip: Axes, name: str) -> None:
+    main.set_title(name, loc="left", fontsize=10.5, fontweight="bold", color=TEXT, pad=19)
+    main.text(0.5, 0.5, "not measured", ha="center", va="center", transform=main.transAxes, color=TEXT)
+    main.set_axis_off()
+    strip.set_axis_off()
+
+
+def _metadata(suffix: str) -> dict[str, Any] | None:
+    """Leave dates and versions out of the file, so that equal figures are equal files."""
+    by_suffix: dict[str, dict[str, Any]] = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": None},
+        ".pdf": {"CreationDate": None},
+    }
+    return by_suffix.get(suffix)
+
+
+def _panel_grid(n_panels: int, columns: int, *, titled: bool) -> tuple[Figure, list[tuple[Axes, Axes]]]:
+    """Return a figure and the axes of diagram and strip of each panel. Margins are inches, not fractions."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows = math.ceil(n_panels / columns)
+    left, right, top, bottom = 0.72, 0.2, 0.95 if titled else 0.6, 0.8 + _footer_height(columns)
+    size = (left + right + 2.75 * columns, top + bottom + 3.2 * rows)
+    figure = Figure(figsize=size, facecolor="white")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(
+        rows, columns, wspace=0.2, hspace=0.34,
+        left=left / size[0], right=1 - right / size[0], top=1 - top / size[1], bottom=bottom / size[1],
+    )  # fmt: skip
+    panels = []
+    for index in range(n_panels):
+        inner = grid[index // columns, index % columns].subgridspec(2, 1, height_ratios=(5, 1), hspace=0.1)
+        main = figure.add_subplot(inner[0])
+        panels.append((main, figure.add_subplot(inner[1], sharex=main)))
+    return figure, panels
+
+
+def _label_panel(
+    main: Axes,
+    strip: Axes,
+    name: str,
+    curve: ReliabilityCurve,
+    floor: float,
+    highest: float,
+    *,
+    first_column: bool,
+) -> None:
+    main.set_title(name, loc="left", fontsize=10.5, fontweight="bold", color=TEXT, pad=19)
+    main.annotate(
+        f"ECE {100 * curve.expected_calibration_error:.1f} %  (noise \u2264 {100 * floor:.1f} %, "
+        f"n = {curve.count.sum():,})",
+        (0, 1), xytext=(0, 6), xycoords="axes fraction", textcoords="offset points",
+        fontsize=8, color=TEXT,
+    )  # fmt: skip
+    main.tick_params(labelbottom=False, labelleft=first_column)
+    top = min(1.0, math.ceil(highest * 10) / 10)
+    strip.set(ylim=(0, top), yticks=[0, top])
+    strip.set_yticklabels(["0", f"{100 * top:.0f} %"] if first_column else [])
+
+
+def _legend_columns(columns: int) -> int:
+    """Legend entries in a row: as many as the figure's width holds."""
+    return 4 if columns >= 3 else columns
+
+
+def _footer_height(columns: int) -> float:
+    """Inches that legend and footnote need."""
+    return 0.22 * 4 / _legend_columns(columns) + (0.3 if columns > 1 else 0.5)
+
+
+def _label_figure(
+    figure: Figure, columns: int, artists: ReliabilityArtists, title: str | None, level: float
+) -> None:
+    width, height = figure.get_figwidth(), figure.get_figheight()
+    words: dict[str, Any] = {"ha": "center", "va": "center", "color": TEXT}
+    if title is not None:
+        figure.text(0.5, 1 - 0.28 / height, title, fontsize=13, **words)
+    footer = _footer_height(columns)
+    figure.text(0.5, (footer + 0.35) / height, "Mean predicted probability", fontsize=10, **words)
+    side = "Observed share of links   (strips: share of all pairs)"
+    figure.text(0.16 / width, 0.5, side, rotation=90, fontsize=10, **words)
+    handles: list[Any] = [artists.inside, artists.outside, artists.band, artists.diagonal]
+    names = [
+        "bin inside the noise band",
+        "bin outside it",
+        f"where {100 * level:g} % of calibrated predictors fall",
+        "perfect calibration",
+    ]
+    figure.legend(
+        handles, names, loc="upper center", bbox_to_anchor=(0.5, (footer + 0.2) / height),
+        ncols=_legend_columns(columns), frameon=False, fontsize=9, labelcolor=TEXT,
+        columnspacing=1.6, handletextpad=0.5, borderaxespad=0.0,
+    )  # fmt: skip
+    note = "n: pairs; noise: ECE that a calibrated predictor stays below" + (" " if columns > 1 else "\n")
+    figure.text(0.5, 0.2 / height, note + "in 95 of 100 test sets of this size", fontsize=8, **words)

@@ -1,0 +1,449 @@
+"""The compiled kernel for encoders of any depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+from linkcal._core.threads import numba_threads
+from linkcal.data.graph import place_in_row
+from linkcal.toggle._compiled import (
+    AGGREGATE,
+    FAST,
+    GCN,
+    MEAN,
+    MESSAGE,
+    SUM,
+    apply_matrix,
+    apply_steps,
+    both_directions,
+    receive,
+    send,
+)
+from linkcal.toggle._delta import arc_change, arcs_per_node
+from linkcal.toggle._graph import ToggleGraph
+from linkcal.toggle._kernel import CompiledToggle, kernel_applies
+from linkcal.toggle._layers import Layer, LayerCache, PackedSteps, as_array
+
+__all__ = [
+    "CompiledToggle",
+    "DeepKernel",
+    "DeepPairs",
+    "DeepToggle",
+    "compiled_toggle",
+    "deep_kernel_applies",
+    "toggle_deep",
+]
+
+
+# The compiled kernel for encoders of any depth: what a toggle moves, row by row around each pair.
+#
+# A toggle of (u, v) moves layer l = 0, 1, ... of L at nodes within ``l + 1`` steps of u and v (gcn, where the
+# degree moves what u and v send; ``l`` steps else), and the endpoints' output sees nodes within ``L - 1 - l``
+# steps. Rows to recompute in layer l are thus the nodes within the smaller of the two: for three layers the
+# neighbours of u and v, never more. A search from both endpoints lists them by distance, so that the rows of
+# every layer are a first part of one list, and the rows that were moved in the layer before are one, too:
+#
+#     aggregate'_i = aggregate_i + sum_{j moved, j -> i} q_ji (b'_j m'_j - b_j m_j) + (toggled arcs' own
+# terms)
+#
+# Per pair that costs a walk along the rows of neighbours of the listed nodes, and one matrix product a node
+# and layer. Directed graphs are searched along both directions: more nodes than can move, whose change is 0.
+
+Array = Any  # numpy arrays; those of floats have one dtype, on which Numba specialises the code
+
+#: Columns of a layer's numbers: its kind; the matrices of m and r (-1: none); its steps; the widths of its
+#: input, of its pre-activations and of its output.
+KIND, MATRIX_M, MATRIX_R, FIRST_STEP, STOP_STEP, WIDTH_IN, WIDTH_PRE, WIDTH_OUT = range(8)
+#: Columns of a pair's weights: change of the arc into a node, the node's degree after.
+CHANGE, DEGREE = 0, 1
+#: What is held of listed nodes: hidden values of the layer before and of this one by turns, what is sent
+#: after the toggle, and its change.
+AFTER, CHANGED = 2, 3
+#: Part of a node's record in a layer after m and aggregate.
+ROOT = 2
+#: Rows of a thread's workspace, in twos.
+_SOURCE, _SPARE, _ROOT, _NUM_ROWS = 0, 2, 4, 6
+# A step of a bisection, in steps of a walk.
+_BISECTION = 2
+# Listed nodes that there is room for at first.
+_FIRST_SIZE = 64
+
+
+class DeepKernel(NamedTuple):
+    """Arrays of one model on one graph; N nodes, E arcs, L layers, W channels of the widest row."""
+
+    indptr: Array  # int64 [N + 1]: rows of in-neighbours
+    senders: Array  # int32 [E]
+    starts: Array  # int64 [N + 1]: rows of neighbours in any direction
+    neighbours: Array  # int32 [A]
+    weight: Array  # float [L, E]; [L, 0] where every arc has weight 1
+    degree: Array  # float64 [L, N]
+    loop: Array  # float [L, N]: the self-loop's weight
+    record: Array  # float [L, N, S, W]: m, aggregate and, in encoders with one, root
+    numbers: Array  # int64 [L, 8]
+    radius: Array  # int64 [L]: how far the rows of each layer are from the endpoints
+    steps: Array  # int64 [n, 4], see apply_steps
+    matrices: Array  # float [M, W, W]
+    affine: Array  # float [n', 3, W]
+
+
+class DeepPairs(NamedTuple):
+    """A block of P pairs."""
+
+    nodes: Array  # int64 [2, P]
+    order: Array  # int64 [P]: the order of work
+    cuts: Array  # int64 [T + 1]: bounds of each thread's share of it
+    weights: Array  # float64 [P, L, 2, 2]: layer, side, CHANGE or DEGREE
+
+
+@njit(cache=True)
+def _search(u: int, v: int, starts: Array, neighbours: Array, slot: Array, ball: Array, upto: Array) -> None:
+    """List the nodes around u and v by distance; ``upto[r]`` of them are within r steps."""
+    ball[0], ball[1] = u, v
+    slot[u], slot[v] = 0, 1
+    upto[0] = 2
+    first, count = 0, 2
+    for radius in range(1, upto.size):
+        last = count
+        for place in range(first, last):
+            node = ball[place]
+            for position in range(starts[node], starts[node + 1]):
+                other = neighbours[position]
+                if slot[other] < 0:
+                    slot[other] = count
+                    ball[count] = other
+                    count += 1
+        first = last
+        upto[radius] = count
+
+
+@njit(cache=True, fastmath=FAST)
+def _send_anew(
+    layer: int, pair: int, moved: int, ball: Array, numbers: Array, weights: Array, degree: Array,
+    record: Array, matrices: Array, held: Array, hidden: int, rows: Array,
+) -> None:  # fmt: skip
+    """What the first `moved` listed nodes send after the toggle, ``b' m'``, and its change, into `held`."""
+    kind, depth, width = numbers[layer, KIND], numbers[layer, WIDTH_IN], numbers[layer, WIDTH_PRE]
+    matrix, number = numbers[layer, MATRIX_M], record.dtype.type
+    for i in range(0, moved, 2):
+        both = min(2, moved - i)
+        if layer > 0:
+            for c in range(depth):
+                rows[_SOURCE, c] = held[hidden, i, c]
+                rows[_SOURCE + 1, c] = held[hidden, i + both - 1, c]
+            for c in range(width):
+                rows[_SPARE, c] = 0.0
+                rows[_SPARE + 1, c] = 0.0
+            apply_matrix(matrices, matrix, depth, width, rows, _SOURCE, _SPARE)
+        for k in range(both):
+            place, node, row = i + k, ball[i + k], _SPARE + k
+            if layer == 0:
+                for c in range(width):
+                    rows[row, c] = record[0, node, MESSAGE, c]
+            was = number(send(kind, degree[layer, node]))
+            now = number(send(kind, weights[pair, layer, place, DEGREE])) if place < 2 else was
+            for c in range(width):
+                held[AFTER, place, c] = now * rows[row, c]
+                held[CHANGED, place, c] = now * rows[row, c] - was * record[layer, node, MESSAGE, c]
+
+
+@njit(cache=True, fastmath=FAST)
+def _add_changes(
+    layer: int, node: int, moved: int, ball: Array, slot: Array, indptr: Array, senders: Array,
+    weight: Array, width: int, held: Array, rows: Array, row: int,
+) -> None:  # fmt: skip
+    """Add ``q change`` over the arcs from the first `moved` listed nodes to `node`."""
+    start, stop = indptr[node], indptr[node + 1]
+    weighted, one = weight.shape[1] > 0, held.dtype.type(1.0)
+    bisections = 1
+    while (1 << bisections) <= stop - start:
+        bisections += 1
+    if moved * bisections * _BISECTION < stop - start:
+        for j in range(moved):
+            position = place_in_row(senders, start, stop, ball[j])
+            if position >= 0:
+                factor = weight[layer, position] if weighted else one
+                for c in range(width):
+                    rows[row, c] += factor * held[CHANGED, j, c]
+        return
+    for position in range(start, stop):
+        j = slot[senders[position]]
+        if 0 <= j < moved:
+            factor = weight[layer, position] if weighted else one
+            for c in range(width):
+                rows[row, c] += factor * held[CHANGED, j, c]
+
+
+@njit(cache=True, fastmath=FAST)
+def _pre_activation(
+    layer: int, pair: int, place: int, moved: int, ball: Array, slot: Array, kernel: DeepKernel,
+    weights: Array, held: Array, rows: Array, row: int,
+) -> None:  # fmt: skip
+    """``pre'`` of one listed node, without its root, into a row."""
+    (indptr, senders, _, _, weight, degree, loop, record, numbers, _, _, _, _) = kernel
+    kind, width, number = numbers[layer, KIND], numbers[layer, WIDTH_PRE], record.dtype.type
+    node = ball[place]
+    for c in range(width):
+        rows[row, c] = record[layer, node, AGGREGATE, c]
+    if layer > 0 or kind == GCN:
+        _add_changes(layer, node, moved, ball, slot, indptr, senders, weight, width, held, rows, row)
+    now = degree[layer, node]
+    if place < 2:
+        now, toggled = weights[pair, layer, place, DEGREE], number(weights[pair, layer, place, CHANGE])
+        for c in range(width):
+            rows[row, c] += toggled * held[AFTER, 1 - place, c]
+    a, looped = number(receive(kind, now)), loop[layer, node]
+    if place < moved:
+        for c in range(width):
+            rows[row, c] = a * (rows[row, c] + looped * held[AFTER, place, c])
+    else:
+        looped *= number(send(kind, degree[layer, node]))
+        for c in range(width):
+            rows[row, c] = a * (rows[row, c] + looped * record[layer, node, MESSAGE, c])
+
+
+@njit(cache=True, fastmath=FAST)
+def _roots(
+    layer: int, first: int, both: int, moved: int, ball: Array, record: Array, numbers: Array,
+    matrices: Array, held: Array, hidden: int, rows: Array,
+) -> None:  # fmt: skip
+    """``r'`` of one or two listed nodes into the workspace."""
+    depth, width = numbers[layer, WIDTH_IN], numbers[layer, WIDTH_PRE]
+    if layer > 0 and first < moved:
+        for k in range(2):
+            place = min(first + k, moved - 1)
+            for c in range(depth):
+                rows[_SOURCE + k, c] = held[hidden, place, c]
+            for c in range(width):
+                rows[_ROOT + k, c] = 0.0
+        apply_matrix(matrices, numbers[layer, MATRIX_R], depth, width, rows, _SOURCE, _ROOT)
+    for k in range(both):
+        if layer == 0 or first + k >= moved:
+            for c in range(width):
+                rows[_ROOT + k, c] = record[layer, ball[first + k], ROOT, c]
+
+
+@njit(cache=True, fastmath=FAST)
+def _layer(
+    layer: int, pair: int, count: int, moved: int, ball: Array, slot: Array, kernel: DeepKernel,
+    weights: Array, held: Array, hidden: int, rows: Array,
+) -> None:  # fmt: skip
+    """Output of one layer at the first `count` listed nodes, beside the hidden values that it reads."""
+    (_, _, _, _, _, degree, _, record, numbers, _, steps, matrices, affine) = kernel
+    first, stop, rooted = numbers[layer, FIRST_STEP], numbers[layer, STOP_STEP], numbers[layer, MATRIX_R] >= 0
+    width, last = numbers[layer, WIDTH_PRE], numbers[layer, WIDTH_OUT]
+    _send_anew(layer, pair, moved, ball, numbers, weights, degree, record, matrices, held, hidden, rows)
+    for i in range(0, count, 2):
+        both = min(2, count - i)
+        if rooted:
+            _roots(layer, i, both, moved, ball, record, numbers, matrices, held, hidden, rows)
+        for k in range(both):
+            row = _SOURCE + k
+            _pre_activation(layer, pair, i + k, moved, ball, slot, kernel, weights, held, rows, row)
+            if rooted:
+                for c in range(width):
+                    rows[row, c] += rows[_ROOT + k, c]
+        at = apply_steps(steps, first, stop, matrices, affine, rows, _SOURCE, _SPARE)
+        for k in range(both):
+            for c in range(last):
+                held[1 - hidden, i + k, c] = rows[at + k, c]
+
+
+@njit(cache=True, fastmath=FAST)
+def _work(thread: int, slots: Array, kernel: DeepKernel, pairs: DeepPairs, out: Array) -> None:
+    """The pairs of one thread; see :func:`toggle_deep`."""
+    (_, _, starts, neighbours, _, _, _, record, numbers, radius, _, matrices, _) = kernel
+    nodes, order, cuts, weights = pairs
+    depth, widest, slot = numbers.shape[0], matrices.shape[1], slots[thread]
+    rows = np.zeros((_NUM_ROWS, widest), record.dtype)
+    ball, upto = np.empty(slot.size, np.int32), np.empty(radius.max() + 1, np.int64)
+    held = np.empty((4, _FIRST_SIZE, widest), record.dtype)
+    for item in range(cuts[thread], cuts[thread + 1]):
+        pair = order[item]
+        _search(nodes[0, pair], nodes[1, pair], starts, neighbours, slot, ball, upto)
+        if upto[-1] > held.shape[1]:
+            held = np.empty((4, min(2 * upto[-1], slot.size), widest), record.dtype)
+        moved, hidden = 2, 0
+        for layer in range(depth):
+            count = upto[radius[layer]]
+            _layer(layer, pair, count, moved, ball, slot, kernel, weights, held, hidden, rows)
+            moved, hidden = count, 1 - hidden
+        for side in range(2):
+            for c in range(out.shape[2]):
+                out[side, pair, c] = held[hidden, side, c]
+        for place in range(upto[-1]):
+            slot[ball[place]] = -1
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def toggle_deep(kernel: DeepKernel, pairs: DeepPairs, slots: Array, out: Array) -> None:
+    """Output of the last layer at both nodes of every pair after its toggle.
+
+    Parameters
+    ----------
+    kernel : DeepKernel
+    pairs : DeepPairs
+    slots : int32 [T, N]
+        Workspace of T threads, all -1; so again afterwards.
+    out : float [2, P, d]
+        Written: first and second node of each pair.
+    """
+    for thread in prange(slots.shape[0]):
+        _work(thread, slots, kernel, pairs, out)
+
+
+# The compiled kernel for encoders of any depth behind the common interface: when it applies, its arrays.
+
+_KINDS = {"gcn": GCN, "mean": MEAN, "sum": SUM}
+# Cost of a pair beside that of its arcs, for equal shares of the threads.
+_PAIR_COST = 40
+
+
+def deep_kernel_applies(layers: Sequence[Layer], features: Tensor) -> bool:
+    """Whether the kernel is exact: all updates given step by step, later messages and roots linear, CPU."""
+    return (
+        all(layer.steps is not None for layer in layers)
+        and all(layer.message_weight is not None for layer in layers[1:])
+        and all(layer.root is None or layer.root_weight is not None for layer in layers[1:])
+        and features.device.type == "cpu"
+        and features.dtype in (torch.float32, torch.float64)
+    )
+
+
+def compiled_toggle(
+    layers: Sequence[Layer], features: Tensor
+) -> type[CompiledToggle] | type[DeepToggle] | None:
+    """The compiled kernel that is exact for these layers, the faster one first; None if there is none."""
+    if kernel_applies(layers, features):
+        return CompiledToggle
+    return DeepToggle if deep_kernel_applies(layers, features) else None
+
+
+class DeepToggle:
+    """Layers on one graph in the kernel's notation (:mod:`.deep_kernel`).
+
+    Parameters
+    ----------
+    caches : sequence of LayerCache
+    graph : ToggleGraph
+    insert_weight : float
+        Weight of inserted edges.
+    """
+
+    def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
+        self.caches, self.graph, self.insert_weight = list(caches), graph, insert_weight
+        # Only lengths of rows are read of the graph's transpose.
+        receivers = graph if graph.undirected else graph.transposed()
+        self.cost = arcs_per_node(graph, receivers, len(self.caches))
+        self.kernel = self._kernel()
+        # The large arrays are in the kernel's record by now.
+        self.caches = [cache.slim() for cache in caches]
+        self.slots = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
+
+    def _kernel(self) -> DeepKernel:
+        caches, graph = self.caches, self.graph
+        packed = PackedSteps()
+        numbers: list[tuple[int, ...]] = []
+        for index, cache in enumerate(caches):
+            layer, first = cache.layer, len(packed.table)
+            assert layer.steps is not None
+            message = root = -1
+            if index:
+                assert layer.message_weight is not None
+                message = packed.matrix(layer.message_weight)
+            if layer.root is not None:
+                # The first layer's roots do not move: its matrix is never read.
+                root = packed.matrix(layer.root_weight) if layer.root_weight is not None and index else 0
+            stop = packed.steps(layer.steps)
+            width = numbers[-1][-1] if numbers else 0
+            out = layer.update(cache.pre[:0]).size(1)
+            numbers.append((_KINDS[layer.kind], message, root, first, stop, width, cache.pre.size(1), out))
+        dtype = caches[0].pre.dtype
+        widths = [size for row in numbers for size in row[-3:]]
+        widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
+        indptr, senders = graph.indptr.numpy(), graph.senders.numpy()
+        starts, neighbours = indptr, senders.astype(np.int32)
+        if not graph.undirected:
+            starts, neighbours = both_directions(indptr, senders)[:2]
+        return DeepKernel(
+            indptr,
+            senders.astype(np.int32),
+            starts,
+            neighbours,
+            weight=self._arc_weights(dtype),
+            degree=as_array(torch.stack([cache.degree for cache in caches])),
+            loop=as_array(torch.stack([cache.looped() for cache in caches])),
+            record=self._record(widest),
+            numbers=np.array(numbers, dtype=np.int64),
+            radius=self._radius(),
+            steps=np.array(packed.table, dtype=np.int64).reshape(-1, 4),
+            matrices=packed.padded_matrices(widest, dtype),
+            affine=packed.padded_affine(widest, dtype),
+        )
+
+    def _radius(self) -> Array:
+        """How far from the endpoints each layer can move and be seen."""
+        depth, sends = len(self.caches), int(self.caches[0].layer.kind == "gcn")
+        return np.array([min(depth - 1 - index, index + sends) for index in range(depth)], dtype=np.int64)
+
+    def _arc_weights(self, dtype: torch.dtype) -> Array:
+        given, factors = self.graph.arc_weights(), [cache.arc_factor for cache in self.caches]
+        if given is None and all(factor is None for factor in factors):
+            return as_array(torch.empty(len(factors), 0, dtype=dtype))
+        one = torch.ones(self.graph.senders.numel()) if given is None else given
+        weights = [one.to(dtype) if factor is None else one.to(dtype) * factor for factor in factors]
+        return as_array(torch.stack(weights))
+
+    def _record(self, widest: int) -> Array:
+        rooted = any(cache.root is not None for cache in self.caches)
+        size = (len(self.caches), self.graph.num_nodes, 3 if rooted else 2, widest)
+        record = np.empty(size, self.caches[0].pre.numpy().dtype)
+        for place, cache in zip(torch.from_numpy(record), self.caches, strict=True):
+            for part, values in enumerate((cache.message, cache.aggregate, cache.root)):
+                if values is not None:
+                    place[:, part, : values.size(1)] = values
+        return record
+
+    def endpoints(self, pairs: Tensor, insert: Tensor, out: Tensor) -> None:
+        """Write the last layer's output after the toggle to `out` [2 L, d]: first nodes, then second ones."""
+        threads = self.slots.shape[0]
+        # Pairs with a common first node read the same rows: one after the other they find them at hand.
+        order = torch.argsort(pairs[0], stable=True)
+        cost = _PAIR_COST + self.cost[pairs].sum(dim=0)[order]
+        total = torch.cat([cost.new_zeros(1), torch.cumsum(cost, 0)])
+        shares = total[-1] * torch.arange(threads + 1) // threads
+        block = DeepPairs(
+            as_array(pairs),
+            as_array(order),
+            as_array(torch.searchsorted(total, shares)),
+            self._pair_weights(pairs, insert),
+        )
+        with numba_threads(threads):
+            toggle_deep(self.kernel, block, self.slots, out.view(2, -1, out.size(1)).numpy())
+
+    def _pair_weights(self, pairs: Tensor, insert: Tensor) -> Array:
+        """Change of the arc into either node and that node's degree after, by layer: [P, L, 2, 2]."""
+        weights = np.zeros((pairs.size(1), len(self.caches), 2, 2))
+        for side in (0, 1):
+            source, target = pairs[1 - side], pairs[side]
+            toggled = side == 1 or self.graph.undirected
+            change, count = arc_change(self.graph, source, target, insert, self.insert_weight)
+            alone = ~insert & (self.graph.indptr[target + 1] - self.graph.indptr[target] == 1)
+            for index, cache in enumerate(self.caches):
+                degree = cache.degree[target]
+                if toggled and cache.layer.kind == "mean":
+                    degree = degree + count
+                elif toggled:
+                    # What is left when a node's only arc goes is its self-loop, without rounding.
+                    degree = torch.where(alone, cache.self_loop[target].double(), degree + change)
+                factor = cache.factor_between(source, target)
+                moved = change if factor is None else change * factor
+                weights[:, index, side, 0] = moved.detach().numpy() if toggled else 0.0
+                weights[:, index, side, 1] = degree.numpy()
+        return weights

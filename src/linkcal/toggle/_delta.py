@@ -1,0 +1,371 @@
+"""Toggling by delta propagation: plain torch, any number of recognised layers, any device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from linkcal.toggle._graph import ToggleGraph
+from linkcal.toggle._layers import LayerCache, receiver_factor, sender_factor
+
+__all__ = [
+    "Block",
+    "PairRows",
+    "arc_change",
+    "arcs_per_node",
+    "arcs_per_pair",
+    "delta_endpoints",
+    "expand",
+    "make_block",
+    "rows_per_layer",
+    "split_by_cost",
+]
+
+
+# What delta propagation works on: blocks of pairs, their toggled arcs, and sets of rows (pair, node).
+
+
+@dataclass(frozen=True, eq=False)
+class PairRows:
+    """A sorted set of (pair, node) rows."""
+
+    key: Tensor  # [R] pair * N + node, increasing
+    num_nodes: int
+
+    @classmethod
+    def of(cls, key: Tensor, num_nodes: int) -> PairRows:
+        """The set of given keys, in any order and with repeats."""
+        return cls(torch.unique(key), num_nodes)
+
+    @property
+    def pair(self) -> Tensor:
+        """Pair of each row, [R]."""
+        return torch.div(self.key, self.num_nodes, rounding_mode="floor")
+
+    @property
+    def node(self) -> Tensor:
+        """Node of each row, [R]."""
+        return self.key % self.num_nodes
+
+    def find(self, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether each key is in the set, and its row (clamped where not)."""
+        if not self.key.numel():
+            return torch.zeros_like(key, dtype=torch.bool), torch.zeros_like(key)
+        row = torch.searchsorted(self.key, key).clamp(max=self.key.numel() - 1)
+        return self.key[row] == key, row
+
+    def within(self, other: PairRows) -> PairRows:
+        """The rows that are in `other` too."""
+        return PairRows(self.key[other.find(self.key)[0]], self.num_nodes)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A block of P pairs and the A arcs that toggle.
+
+    Arc a belongs to pair `pair`, runs `source` -> `target` and changes its weight by `change` and the number
+    of arcs by `count`.
+    """
+
+    graph: ToggleGraph  # rows list senders
+    receivers: ToggleGraph  # rows list receivers
+    endpoints: PairRows
+    pair: Tensor  # [A]
+    source: Tensor  # [A]
+    target: Tensor  # [A]
+    change: Tensor  # [A], float64: weight inserted, minus the weight removed
+    count: Tensor  # [A], float64: +1 inserted, -multiplicity removed
+
+    @property
+    def source_key(self) -> Tensor:
+        """Row of each toggled arc's source, [A]."""
+        return self.pair * self.graph.num_nodes + self.source
+
+    @property
+    def target_key(self) -> Tensor:
+        """Row of each toggled arc's target, [A]."""
+        return self.pair * self.graph.num_nodes + self.target
+
+
+def make_block(
+    graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, insert: Tensor, insert_weight: float
+) -> Block:
+    """A block of pairs [2, P] with the arcs that toggle: both directions in an undirected graph."""
+    number = torch.arange(pairs.size(1), device=pairs.device)
+    source, target = pairs
+    if graph.undirected:
+        source, target = torch.cat([pairs[0], pairs[1]]), torch.cat([pairs[1], pairs[0]])
+        number, insert = number.repeat(2), insert.repeat(2)
+    base = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes
+    endpoints = PairRows.of(torch.cat([base + pairs[0], base + pairs[1]]), graph.num_nodes)
+    change, count = arc_change(graph, source, target, insert, insert_weight)
+    return Block(graph, receivers, endpoints, number, source, target, change, count)
+
+
+def arc_change(
+    graph: ToggleGraph, source: Tensor, target: Tensor, insert: Tensor, insert_weight: float
+) -> tuple[Tensor, Tensor]:
+    """Change of the weight and of the number of each toggled arc, [A], float64."""
+    position = graph.find(source, target)[1]
+    changes = []
+    for values, inserted in ((graph.arc_weights(), insert_weight), (graph.multiplicity, 1.0)):
+        present = torch.ones_like(position, dtype=torch.float64)
+        if values is not None and values.numel():
+            present = values[position].double()
+        changes.append(torch.where(insert, inserted, -present))
+    return changes[0], changes[1]
+
+
+def rows_per_layer(block: Block, caches: Sequence[LayerCache]) -> list[PairRows]:
+    """Rows to recompute at each layer: those that can change and that the endpoints' output can see."""
+    seen = [block.endpoints]  # by the number of layers that follow; grown only where it is needed
+    touched = block.endpoints
+    out = []
+    for index, cache in enumerate(caches[:-1]):
+        if index == 0 and cache.layer.kind != "gcn":
+            out.append(touched)  # endpoints alone, and every later layer sees those
+            continue
+        if index > 0:
+            touched = _grow(touched, block.receivers)
+        else:
+            # The degree of a toggled arc's target moves what that node sends to all its receivers.
+            targets = _grow(PairRows.of(block.target_key, touched.num_nodes), block.receivers)
+            touched = PairRows.of(torch.cat([targets.key, touched.key]), touched.num_nodes)
+        while len(seen) < len(caches) - index:
+            seen.append(_grow(seen[-1], block.graph))
+        touched = touched.within(seen[len(caches) - 1 - index])
+        out.append(touched)
+    return [*out, block.endpoints]
+
+
+def _grow(rows: PairRows, graph: ToggleGraph) -> PairRows:
+    """The rows and every node in their compressed row of `graph`."""
+    owner, position = expand(graph.indptr, rows.node)
+    key = rows.pair[owner] * rows.num_nodes + graph.senders[position]
+    return PairRows.of(torch.cat([rows.key, key]), rows.num_nodes)
+
+
+def expand(indptr: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """For each entry of the nodes' compressed rows: which node of the list owns it, and its position."""
+    start = indptr[nodes]
+    count = indptr[nodes + 1] - start
+    owner = torch.repeat_interleave(torch.arange(nodes.numel(), device=nodes.device), count)
+    first = torch.cumsum(count, 0) - count
+    position = torch.arange(owner.numel(), device=nodes.device) + (start - first)[owner]
+    return owner, position
+
+
+def arcs_per_pair(graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, depth: int) -> Tensor:
+    """Upper bound on the arcs that one pair lists in any layer, [L], int64."""
+    reach = arcs_per_node(graph, receivers, depth)
+    return 2 + reach[pairs[0]] + reach[pairs[1]]
+
+
+def arcs_per_node(graph: ToggleGraph, receivers: ToggleGraph, depth: int) -> Tensor:
+    """Upper bound on the arcs that are listed around one node in any layer, [N], int64."""
+    reach = torch.maximum(graph.indptr.diff(), receivers.indptr.diff())
+    for _ in range(depth - 2):
+        reach = reach + torch.zeros_like(reach).index_add_(0, graph.receivers, reach[graph.senders])
+        # A pair cannot list more than all arcs, and unbounded the walks of a deep model overflow.
+        reach = reach.clamp(max=graph.senders.numel())
+    return reach
+
+
+def split_by_cost(cost: Tensor, budget: int) -> list[slice]:
+    """Consecutive blocks whose cost stays within the budget; each holds at least one pair."""
+    total = torch.cumsum(cost, 0)
+    blocks, start = [], 0
+    while start < cost.numel():
+        spent = int(total[start - 1]) if start else 0
+        stop = int(torch.searchsorted(total, spent + budget, right=True))
+        stop = max(stop, start + 1)
+        blocks.append(slice(start, stop))
+        start = stop
+    return blocks
+
+
+# Toggling by delta propagation: plain torch, any number of recognised layers, any device.
+#
+# For a block of pairs the method carries a sparse set of rows (pair, node) whose hidden value differs from
+# the cached forward pass. A layer moves row (p, i) by what its changed senders send now minus what they sent
+# before:
+#
+#     aggregate'_i = aggregate_i + sum_{j changed} q_ij xi_ij (b'_j m'_j - b_j m_j) + (toggled arcs' own
+# terms)
+#
+# so the work per pair is the number of arcs inside its L-hop neighbourhood that can carry a change, not the
+# graph.
+
+#: Rows (pair, node) and arcs that one block may hold; with k = 32 in float32 about 0.5 GB at the peak.
+MAX_BLOCK_ARCS = 1 << 20
+
+
+def delta_endpoints(
+    caches: Sequence[LayerCache],
+    graph: ToggleGraph,
+    pairs: Tensor,
+    insert: Tensor,
+    *,
+    insert_weight: float = 1.0,
+    max_block_arcs: int = MAX_BLOCK_ARCS,
+) -> tuple[Tensor, Tensor]:
+    """Node embeddings of both endpoints of each pair after its edge is toggled.
+
+    Parameters
+    ----------
+    caches : sequence of LayerCache
+        From :func:`linkcal.toggle._layers.forward_with_cache` on the graph as given.
+    graph : ToggleGraph
+    pairs : Tensor [2, L], int64
+    insert : Tensor [L], bool
+    insert_weight : float
+        Weight of inserted edges.
+    max_block_arcs : int
+        Bound on the arcs held at once; a single pair may exceed it.
+
+    Returns
+    -------
+    z_source, z_target : Tensor [L, d]
+    """
+    receivers = graph.transposed()
+    sources, targets = [], []
+    for block in split_by_cost(arcs_per_pair(graph, receivers, pairs, len(caches)), max_block_arcs):
+        toggled = make_block(graph, receivers, pairs[:, block], insert[block], insert_weight)
+        z_source, z_target = _toggle_block(caches, toggled, pairs[:, block])
+        sources.append(z_source)
+        targets.append(z_target)
+    return torch.cat(sources), torch.cat(targets)
+
+
+def _toggle_block(caches: Sequence[LayerCache], block: Block, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    num_nodes = block.graph.num_nodes
+    changed, hidden = PairRows(block.endpoints.key[:0], num_nodes), None
+    for index, rows in enumerate(rows_per_layer(block, caches)):
+        hidden = _advance(caches[index], block, changed, hidden, rows)
+        changed = rows
+    assert hidden is not None
+    number = torch.arange(pairs.size(1), device=pairs.device) * num_nodes
+    return hidden[changed.find(number + pairs[0])[1]], hidden[changed.find(number + pairs[1])[1]]
+
+
+def _advance(
+    cache: LayerCache, block: Block, changed: PairRows, hidden: Tensor | None, rows: PairRows
+) -> Tensor:
+    """Output [R, c'] of one layer at `rows`, from the changed rows of the layer before."""
+    layer = cache.layer
+    senders, before, after = _sender_values(cache, block, changed, hidden)
+    node = rows.node
+    aggregate = cache.aggregate[node]
+    if senders.key.numel():
+        _add_moved(aggregate, after - before, cache, block, senders, rows)
+    _add_toggled_arcs(aggregate, cache, block, senders, after, rows)
+    sent = sender_factor(layer.kind, cache.degree[node], aggregate.dtype)[:, None] * cache.message[node]
+    known, row = senders.find(rows.key)
+    sent[known] = after[row[known]]
+    degree = _toggled_degree(cache, block, rows)
+    looped = cache.self_loop[node]
+    if cache.loop_factor is not None:
+        looped = looped * cache.loop_factor
+    aggregate += looped[:, None] * sent
+    pre = receiver_factor(layer.kind, degree, aggregate.dtype)[:, None] * aggregate
+    if layer.root is not None:
+        assert cache.root is not None
+        root = cache.root[node]
+        moved, row = changed.find(rows.key)
+        if hidden is not None and bool(moved.any()):
+            root[moved] = layer.root(hidden[row[moved]])
+        pre = pre + root
+    return layer.update(pre)
+
+
+def _sender_values(
+    cache: LayerCache, block: Block, changed: PairRows, hidden: Tensor | None
+) -> tuple[PairRows, Tensor, Tensor]:
+    """Senders whose value ``b m`` moves, with their values before and after, [S, k] each."""
+    key = changed.key
+    if cache.layer.kind == "gcn":
+        key = torch.cat([key, block.target_key])
+    senders = PairRows.of(key, block.graph.num_nodes)
+    node = senders.node
+    message = cache.message[node]
+    before = sender_factor(cache.layer.kind, cache.degree[node], message.dtype)[:, None] * message
+    if hidden is not None and hidden.size(0):
+        message[senders.find(changed.key)[1]] = cache.layer.message(hidden)
+    degree = _toggled_degree(cache, block, senders)
+    return senders, before, sender_factor(cache.layer.kind, degree, message.dtype)[:, None] * message
+
+
+def _toggled_degree(cache: LayerCache, block: Block, rows: PairRows) -> Tensor:
+    """In-degree after the toggle at each row, [R], float64."""
+    found, row = rows.find(block.target_key)
+    change = (block.count if cache.layer.kind == "mean" else block.change)[found]
+    degree = cache.degree[rows.node].index_add_(0, row[found], change)
+    if cache.layer.kind == "mean":
+        return degree
+    # What is left when a node's only arc goes is its self-loop, without the rounding of a difference.
+    row, target = row[found], block.target[found]
+    alone = (change < 0) & (block.graph.indptr[target + 1] - block.graph.indptr[target] == 1)
+    degree[row[alone]] = cache.self_loop[target[alone]].to(degree.dtype)
+    return degree
+
+
+def _add_moved(
+    aggregate: Tensor, moved: Tensor, cache: LayerCache, block: Block, senders: PairRows, rows: PairRows
+) -> None:
+    """Add ``q_ij xi_ij moved_j`` over the arcs of the graph as given, from `senders` to `rows`, in place.
+
+    The arcs are found in whichever way lists the fewest candidates: all that leave the senders (push), all
+    that enter the rows (pull), or every sender of a pair with every row of it (join).
+    """
+    push = _listed(block.receivers.indptr, senders.node)
+    pull = _listed(block.graph.indptr, rows.node)
+    start = torch.searchsorted(senders.pair, torch.arange(int(rows.pair[-1]) + 2, device=moved.device))
+    join = _listed(start, rows.pair)
+    if join <= min(push, pull):
+        row, sender = expand(start, rows.pair)
+        found, position = block.graph.find(senders.node[sender], rows.node[row])
+        weight = _taken(block.graph.arc_weights(), position[found])
+    elif push < pull:
+        sender, position = expand(block.receivers.indptr, senders.node)
+        found, row = rows.find(senders.pair[sender] * rows.num_nodes + block.receivers.senders[position])
+        weight = _taken(block.receivers.arc_weights(), position[found])
+    else:
+        row, position = expand(block.graph.indptr, rows.node)
+        found, sender = senders.find(rows.pair[row] * rows.num_nodes + block.graph.senders[position])
+        weight = _taken(block.graph.arc_weights(), position[found])
+    contribution = moved[sender[found]]
+    if weight is not None:
+        contribution = contribution * weight.to(moved.dtype)[:, None]
+    if cache.arc_factor is not None:
+        place = block.graph.find(senders.node[sender[found]], rows.node[row[found]])[1]
+        contribution = contribution * cache.arc_factor[place][:, None]
+    aggregate.index_add_(0, row[found], contribution)
+
+
+def _listed(indptr: Tensor, rows: Tensor) -> int:
+    """Entries in the given compressed rows."""
+    return int((indptr[rows + 1] - indptr[rows]).sum())
+
+
+def _taken(values: Tensor | None, position: Tensor) -> Tensor | None:
+    return None if values is None else values[position]
+
+
+def _add_toggled_arcs(
+    aggregate: Tensor, cache: LayerCache, block: Block, senders: PairRows, after: Tensor, rows: PairRows
+) -> None:
+    """Add each toggled arc's own term ``change * xi * b'_source m'_source`` at its target, in place."""
+    found, row = rows.find(block.target_key)
+    source = block.source[found]
+    value = (
+        sender_factor(cache.layer.kind, cache.degree[source], after.dtype)[:, None] * cache.message[source]
+    )
+    known, sender = senders.find(block.source_key[found])
+    value[known] = after[sender[known]]
+    factor = cache.factor_between(source, block.target[found])
+    if factor is not None:
+        value = value * factor[:, None]
+    aggregate.index_add_(0, row[found], value * block.change[found].to(value.dtype)[:, None])

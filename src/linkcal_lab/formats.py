@@ -1,0 +1,225 @@
+"""Tables as text, Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from linkcal._core.validation import check_choice
+
+__all__ = [
+    "FORMATS",
+    "MISSING",
+    "SUFFIXES",
+    "Cell",
+    "Format",
+    "Found",
+    "Table",
+    "entry",
+    "few_negatives_note",
+    "number",
+    "render",
+    "row_at",
+    "sentences",
+]
+
+
+# A table as Markdown, LaTeX or CSV. The same table gives the same bytes.
+
+Format = Literal["markdown", "csv", "latex"]
+FORMATS: tuple[Format, ...] = ("markdown", "csv", "latex")
+#: File name suffix of each format.
+SUFFIXES: dict[str, str] = {"markdown": ".md", "csv": ".csv", "latex": ".tex"}
+#: Shown where there is no value.
+MISSING = "\N{EM DASH}"
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "\N{PLUS-MINUS SIGN}": r"$\pm$", "\N{ALMOST EQUAL TO}": r"$\approx$",
+    "[": "{[}", "\N{EM DASH}": "---",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text of one entry; `strong` marks the best of its row.
+
+    Parameters
+    ----------
+    text : str
+    strong : bool
+    """
+
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table to show, and the same content in long form for CSV.
+
+    Parameters
+    ----------
+    name : str
+        File name without suffix.
+    title, caption : str
+        One line, and what a reader must know: number of seeds, units, marks, tests.
+    header : tuple of str
+    rows : tuple of tuple of Cell
+        As long as `header` each.
+    data : DataFrame
+        One row for each number, for CSV.
+    n_labels : int
+        Leading columns that name the row; they are left-aligned.
+    """
+
+    name: str
+    title: str
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    data: pd.DataFrame
+    n_labels: int = 2
+
+
+def sentences(scope: str, *parts: str) -> str:
+    """Join the sentences of a caption; `scope` comes first, with a capital, and empty ones are left out.
+
+    Examples
+    --------
+    >>> sentences("protocol default", "Percent.", "")
+    'Protocol default. Percent.'
+    """
+    first = f"{scope[0].upper()}{scope[1:]}." if scope else ""
+    return " ".join(part for part in (first, *parts) if part)
+
+
+def render(table: Table, format: str) -> str:  # noqa: A002
+    """Text of a table.
+
+    Parameters
+    ----------
+    table : Table
+    format : {"markdown", "csv", "latex"}
+        CSV has the long form with numbers as they are, without title and caption; LaTeX needs the packages
+        ``booktabs`` and ``longtable``.
+
+    Returns
+    -------
+    str
+        Ends with a newline.
+
+    Raises
+    ------
+    InputError
+        If the format is unknown.
+
+    Examples
+    --------
+    >>> table = Table("t", "T", "", ("a|b",), ((Cell("1"),),), pd.DataFrame({"a,b": [1.5]}), 1)
+    >>> print(render(table, "csv"), end="")
+    "a,b"
+    1.5
+    """
+    check_choice(format, "format", FORMATS)
+    if format == "csv":
+        return str(table.data.to_csv(index=False, lineterminator="\n", float_format="%.8g"))
+    return _markdown(table) if format == "markdown" else _latex(table)
+
+
+def _markdown_text(text: str) -> str:
+    return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", text).replace("\n", " ")
+
+
+def _markdown(table: Table) -> str:
+    def line(entries: list[str]) -> str:
+        return f"| {' | '.join(entries)} |"
+
+    def entry(cell: Cell) -> str:
+        text = _markdown_text(cell.text)
+        return f"**{text}**" if cell.strong and text else text
+
+    rule = [":--" if i < table.n_labels else "--:" for i in range(len(table.header))]
+    lines = [f"## {_markdown_text(table.title)}", ""]
+    lines += [_markdown_text(table.caption), ""] if table.caption else []
+    lines += [line([_markdown_text(name) for name in table.header]), line(rule)]
+    lines += [line([entry(cell) for cell in row]) for row in table.rows]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_text(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text.replace("\n", " "))
+
+
+def _latex(table: Table) -> str:
+    def line(entries: list[str]) -> str:
+        return f"{' & '.join(entries)} \\\\"
+
+    def entry(cell: Cell) -> str:
+        text = _latex_text(cell.text)
+        return f"\\textbf{{{text}}}" if cell.strong and text else text
+
+    columns = "l" * table.n_labels + "r" * (len(table.header) - table.n_labels)
+    words = " ".join(_latex_text(part) for part in (f"{table.title}.", table.caption) if part)
+    return "\n".join(
+        [
+            f"\\begin{{longtable}}{{{columns}}}",
+            f"\\caption{{{words}}}\\label{{tab:{table.name}}} \\\\",
+            "\\toprule",
+            line([_latex_text(name) for name in table.header]),
+            "\\midrule",
+            "\\endhead",
+            *(line([entry(cell) for cell in row]) for row in table.rows),
+            "\\bottomrule",
+            "\\end{longtable}",
+            "",
+        ]
+    )
+
+
+# Entries of tables: mean, spread, noise floor, and how many values they rest on.
+
+#: Mean, standard deviation and the like of one entry; None where there is no value.
+Found = dict[str, float] | None
+
+
+def row_at(frame: pd.DataFrame | None, key: tuple[str, str, str]) -> Found:
+    """The row of a summary with an index of three levels, if it is there."""
+    if frame is None or key not in frame.index:
+        return None
+    return dict(zip(frame.columns, frame.loc[[key]].to_numpy(dtype=np.float64)[0].tolist(), strict=True))
+
+
+def number(value: float, percent: bool) -> str:
+    """A fraction in percent, or a number as it is."""
+    return f"{100 * value:.2f}" if percent else f"{value:.4f}"
+
+
+def entry(found: Found, floor: Found, percent: bool, full: int | None) -> str:
+    """Mean, standard deviation, floor in brackets, and the number of values if it is not the usual one."""
+    if found is None:
+        return MISSING
+    text = number(found["mean"], percent)
+    if not np.isnan(found["std"]):
+        text += f" \N{PLUS-MINUS SIGN} {number(found['std'], percent)}"
+    if floor is not None:
+        text += f" [{number(floor['mean'], percent)}]"
+    if full is not None and found["n"] != full:
+        text += f" (n = {int(found['n'])})"
+    return text
+
+
+def few_negatives_note(records: pd.DataFrame, k: int = 20) -> str:
+    """A sentence on rows whose Hits@k is 1 whatever the model is; empty if there are none."""
+    counts = records[
+        (records["part"] == "test") & (records["metric"] == "negatives") & (records["value"] < k)
+    ]
+    rows = sorted({f"{d} {m}" for d, m in zip(counts["dataset"], counts["model"], strict=True)})
+    if not rows:
+        return ""
+    return f"Hits@{k} is 100 % by definition with fewer than {k} test non-links: {', '.join(rows)}."
