@@ -24,7 +24,7 @@ Arrays = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Cell:
-    """Scores of one data set, model and seed by part (``train``, ``val``, ``test``), own edges absent."""
+    """Scores of one data set, model and seed by part (``train``, ``val``, ``test``), target links absent."""
 
     dataset: str
     model: str

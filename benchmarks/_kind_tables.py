@@ -1,4 +1,4 @@
-"""Markdown tables of the benchmark of the three kinds of non-links."""
+"""Markdown tables of the benchmark of the three kinds of negatives."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def report(rows: pd.DataFrame, command: str) -> str:
     cells = main[_CELL].drop_duplicates()
     divisions = len(cells[_DIVISION].drop_duplicates())
     parts = [
-        "# Three kinds of non-links",
+        "# Three kinds of negatives",
         f"`{command}`",
         f"{len(cells)} trained models ({', '.join(cells['dataset'].unique())}; "
         f"{', '.join(cells['model'].unique())}; seeds {', '.join(map(str, cells['seed'].unique()))}), each "
-        "measured under every kind of non-links: calibrators fitted on the validation links, measured once "
-        "on the test links, one non-link per link, the links the same for all kinds. ECE, floor, Brier, AUC "
+        "measured under every kind of negatives: calibrators fitted on the validation links, measured once "
+        "on the test links, one negative per link, the links the same for all kinds. ECE, floor, Brier, AUC "
         "and Hits@20 in percent, excess (ECE less floor) in points, NLL in nats. Unless said otherwise, +- "
         f"is half the 95 % t interval of a mean over {divisions} divisions of links (data set and seed): "
         "models of one division share its links and are averaged first.",
@@ -103,7 +103,7 @@ def _bars(main: pd.DataFrame) -> str:
                 ]
             )
     head = [
-        "non-links", "fit", "NLL best (bar 95 %)", "Brier best (bar 95 %)", "AUC kept (bar 95 %)",
+        "negatives", "fit", "NLL best (bar 95 %)", "Brier best (bar 95 %)", "AUC kept (bar 95 %)",
         "Hits@20 kept (bar 95 %)", "ECE in 95 % band (bar 85 %)", "excess ECE", "its bar",
     ]  # fmt: skip
     note = (
@@ -159,10 +159,10 @@ def _gain_means(rows: pd.DataFrame) -> str:
                     f"{wilcoxon(division).pvalue:.1g}",
                 ]
             )  # fmt: skip
-    head = ["non-links", "features", "NLL falls by", "cells", "sure", "surely worse", "Wilcoxon p"]
+    head = ["negatives", "features", "NLL falls by", "cells", "sure", "surely worse", "Wilcoxon p"]
     note = (
-        "`logit`: the logit alone; `toggle`: and what the own edge does; `structure`: the logit, degrees and "
-        "common neighbours; `attributes`: the logit and the likeness of the nodes' own features (the Bitcoin "
+        "`logit`: the logit alone; `toggle`: and the target link; `structure`: the logit, degrees and "
+        "common neighbours; `attributes`: the logit and feature similarity (the Bitcoin "
         "graphs have none); `all`: everything. Sure: the 95 % interval over the cell's test links leaves out "
         "zero. Wilcoxon over divisions."
     )
@@ -211,7 +211,7 @@ def _transfer(rows: pd.DataFrame) -> str:
         "ECE 1:10, as fitted", "ECE 1:10, moved", "NLL 1:10, as fitted", "NLL 1:10, moved",
     ]  # fmt: skip
     note = (
-        "Means over cells. Bias: mean probability less share of links. 1:10: non-links count tenfold, with "
+        "Means over cells. Bias: mean probability less share of links. 1:10: negatives count tenfold, with "
         "probabilities as fitted at 1:1, or moved to the new base rate (`base_rate=1/11`)."
     )
     return f"{note}\n\n{table(head, lines, 3)}"

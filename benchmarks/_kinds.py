@@ -1,4 +1,4 @@
-"""Links of one trained predictor under the three kinds of non-links, kept on disk."""
+"""Links of one trained predictor under the three kinds of negatives, kept on disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Arrays = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class KindCell:
-    """Scored links of one data set, model and seed, by kind of non-links and part."""
+    """Scored links of one data set, model and seed, by kind of negatives and part."""
 
     dataset: str
     model: str
@@ -37,7 +37,7 @@ class KindCell:
         return f"{self.dataset}-{self.model}-{self.seed}"
 
     def scores(self, kind: str, part: str) -> LinkScores:
-        """Scores of a part with non-links of a kind; each pair's own edge is absent."""
+        """Scores of a part with negatives of a kind; each pair's target link is absent."""
         return load_scores(self.folder / f"{kind}-{part}.npz")[0]
 
     def links(self, kind: str, part: str, features: str = "structural") -> Arrays:
@@ -58,10 +58,10 @@ def load_kind_cell(dataset: str, model: str, seed: int, store: Path, trainings: 
 
 
 def _score(job: TrainingJob, training: Path, folder: Path) -> None:
-    """One model, trained beside uniform non-links, scores the links of all kinds; positives are the same."""
+    """One model, trained beside uniform negatives, scores the links of all kinds; positives are the same."""
     model, graph = load_model(training), load_graph(job.config)
     if isinstance(graph, LinkSplit):
-        raise SystemExit(f"{job.title}: an official split has its own non-links")
+        raise SystemExit(f"{job.title}: an official split has its own negatives")
     unfinished = folder.with_name(f".{folder.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)

@@ -1,11 +1,11 @@
 """Speed of fitting In-n-Out, beside a plain loop written as the paper describes it.
 
 Both run in one process on Cora's calibration set of the paper's protocol: the training edges, each scored
-with its own edge in the graph, and as many non-edges, drawn anew for each calibration seed; the embedding is
-16 wide. A member is one network: one calibration seed with one weight of the ECE term. The plain loop trains
-one member after another with PyTorch (both heads on all links, the bins in a Python loop, autograd, Adam);
-linkcal trains all of them at once. Both start from equal weights, and the losses after equally many epochs
-are computed for both by the same function in double precision. Over thousands of epochs rounding
+with its target link in the graph, and as many non-edges, drawn anew for each calibration seed; the embedding
+is 16 wide. A member is one network: one calibration seed with one weight of the ECE term. The plain loop
+trains one member after another with PyTorch (both heads on all links, the bins in a Python loop, autograd,
+Adam); linkcal trains all of them at once. Both start from equal weights, and the losses after equally many
+epochs are computed for both by the same function in double precision. Over thousands of epochs rounding
 grows, since the gradient of the ECE term jumps where a bin's error changes sign; the plain loop in double
 precision shows how much of a difference rounding alone makes.
 

@@ -2,9 +2,10 @@
 
     python benchmarks/decisions.py --out benchmarks/results/decisions.md
 
-One simulated graph and one trained predictor; the links outside the message graph are drawn anew, from their
-true probabilities, for every draw of calibration links, labelled links and asked pairs. So everything random
-that a guarantee speaks about is random here, and every share can be compared with the truth.
+One simulated graph and one trained predictor; the links outside the message-passing graph are drawn anew,
+from their true probabilities, for every draw of calibration links, labelled links and query pairs. So
+everything random that a guarantee speaks about is random here, and every share can be compared with the
+truth.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ KINDS = {"none": 0, "structural": len(STRUCTURAL_COLUMNS)}
 
 
 class World:
-    """All pairs outside the message graph: features, and the probability that each is a link."""
+    """All pairs outside the message-passing graph: features, and the probability that each is a link."""
 
     def __init__(self, num_nodes: int, seed: int) -> None:
         graph = simulate_graph(num_nodes, num_features=200, seed=seed)
@@ -53,17 +54,17 @@ class World:
         self.pairs = pairs[:, ~split.graph.has_pairs(pairs)]
         assert graph.truth is not None  # simulated
         edge = graph.truth.edge_probability(self.pairs).numpy()
-        # An edge is in the message graph with chance 0.6; this pair is not.
+        # An edge is in the message-passing graph with chance 0.6; this pair is not.
         self.p = 0.4 * edge / (1.0 - 0.6 * edge)
         scores = LinkScorer(self.model, split.graph).score(self.pairs)
         self.X = {kind: scores.to_matrix(kind) for kind in KINDS}
-        # Mass of each pair, and its probability of being a link, where links and non-links are as many.
-        non_link = (1.0 - self.p) * self.p.sum() / (1.0 - self.p).sum()
-        self.mass, self.true = self.p + non_link, self.p / (self.p + non_link)
+        # Mass of each pair, and its probability of being a link, where links and negatives are as many.
+        negative = (1.0 - self.p) * self.p.sum() / (1.0 - self.p).sum()
+        self.mass, self.true = self.p + negative, self.p / (self.p + negative)
         self.mass /= self.mass.sum()
 
     def draw(self, rng: np.random.Generator, links: int, others: int) -> tuple[NDArray[np.intp], FloatArray]:
-        """Rows of `links` links and `others` non-links of one draw, and their labels."""
+        """Rows of `links` links and `others` negatives of one draw, and their labels."""
         drawn = rng.random(self.p.size) < self.p
         found = rng.choice(np.flatnonzero(drawn), links, replace=False)
         rest = rng.choice(np.flatnonzero(~drawn), others, replace=False)
@@ -103,7 +104,7 @@ def bootstrap(
 def venn_abers(
     calibrator: Calibrator, X: FloatArray, y: FloatArray, asked: FloatArray, _level: float
 ) -> FloatArray:
-    """The two isotonic fits with the asked link added as a non-link and as a link; has no level."""
+    """The two isotonic fits with the asked link added as a negative and as a link; has no level."""
     fitted = clone(calibrator).fit(X, y)
     score = ranking_scores(fitted, X, y)
     ends = [
@@ -186,7 +187,7 @@ def pairs_of(world: World, rows: NDArray[np.intp], y: FloatArray) -> LinkPairs:
 
 def selection(world: World, draws: int, size: int, calibrators: dict[str, Calibrator]) -> list[str]:
     lines = [
-        "| calibrator | fdr | asked links / non-links | realised rate | standard error | links found |",
+        "| calibrator | fdr | asked links / negatives | realised rate | standard error | links found |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, calibrator in without_isotonic(calibrators):
@@ -250,7 +251,7 @@ def refreshes(world: World, draws: int, size: int) -> list[str]:
     lines = [
         "The number of links among the new pairs is binomial.",
         "",
-        "| new links / non-links (mean) | best offset on the population | mean offset | standard deviation | "
+        "| new links / negatives (mean) | best offset on the population | mean offset | standard deviation | "
         "mean standard error | within 1.96 of them |",
         "| ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
@@ -288,7 +289,7 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--nodes", type=int, default=2708)
     command.add_argument("--seed", type=int, default=0)
-    command.add_argument("--size", type=int, default=1000, help="calibration links and non-links together")
+    command.add_argument("--size", type=int, default=1000, help="calibration links and negatives together")
     command.add_argument("--draws", type=int, default=200, help="of selections, thresholds and refreshes")
     command.add_argument("--interval-draws", type=int, default=30)
     command.add_argument("--methods", nargs="+", default=["windows", "bootstrap", "Venn-ABERS"])
@@ -321,7 +322,7 @@ def main() -> None:
         f"`python benchmarks/decisions.py --nodes {options.nodes} --seed {options.seed} "
         f"--size {options.size} --draws {options.draws} --interval-draws {options.interval_draws}`",
         f"A simulated graph of {options.nodes} nodes, one GCN, one to one negatives; {options.draws} draws "
-        f"({options.interval_draws} for intervals, 200 asked pairs each) of {options.size} calibration "
+        f"({options.interval_draws} for intervals, 200 query pairs each) of {options.size} calibration "
         f"links. Mean |true probability - 1/2| of the pairs: {best:.3f}.",
     ]
     for part in options.parts:

@@ -1,9 +1,9 @@
-"""Calibration under three kinds of non-links: bars, where the gain comes from, transfer between kinds.
+"""Calibration under three kinds of negatives: bars, where the gain comes from, transfer between kinds.
 
     python benchmarks/negatives.py --store STORE --out benchmarks/results/negatives
 
-A cell is one data set, model and seed. The model is trained as usual (uniform non-links); calibrators are
-fitted on the validation links and measured once on the test links, with non-links of each kind, one for each
+A cell is one data set, model and seed. The model is trained as usual (uniform negatives); calibrators are
+fitted on the validation links and measured once on the test links, with negatives of each kind, one for each
 link, the links being the same. ``STORE/trainings`` (or ``--trainings``, the store of ``linkcal sweep``) holds
 the models, ``links`` the scored links, ``measured`` one JSON per cell: an interrupted run goes on where it
 stopped. Delete ``measured/structural`` after a change of `in-n-out-plus`. Writes OUT.md and OUT.json.
@@ -62,7 +62,7 @@ GAINS = (
     ("toggle+structure", "all"),
 )
 
-#: Non-links per link of the transfer table, beside 1.
+#: Negatives per link of the transfer table, beside 1.
 RARE = 10
 
 
@@ -142,7 +142,7 @@ def _structural(cell: KindCell) -> Rows:
 
 
 def _stacked(cell: KindCell) -> Rows:
-    """`in-n-out-plus` on top of a fit to the training links, leave-one-out, with non-links of the kind."""
+    """`in-n-out-plus` on top of a fit to the training links, leave-one-out, with negatives of the kind."""
     rows: Rows = []
     for kind in NEGATIVE_KINDS:
         X, y = cell.links(kind, "val")

@@ -1,4 +1,4 @@
-"""Why `in-n-out-plus` was above the noise floor under two-hop non-links, and what mends it.
+"""Why `in-n-out-plus` was above the noise floor under two-hop negatives, and what mends it.
 
     python benchmarks/negatives_form.py --store STORE --seeds 0 1 --out benchmarks/results/negatives_form.md
 
@@ -137,14 +137,14 @@ def _report(rows: pd.DataFrame, command: str) -> str:
             gains.append(f"- {kind}: products lower the {unit} by {mean:.4f} +- {half:.4f}, in {share} cells")
     return "\n".join(
         [
-            "# The form of in-n-out-plus under three kinds of non-links",
+            "# The form of in-n-out-plus under three kinds of negatives",
             "",
             f"`{command}`",
             "",
             f"{len(cells)} cells, halves of the validation links. +- is half the 95 % t interval of a mean "
             f"over {len(cells[division].drop_duplicates())} divisions of links (data set and seed).",
             "",
-            table(["non-links", "fit", "excess ECE, points", "in 95 % band", "NLL"], lines, 2),
+            table(["negatives", "fit", "excess ECE, points", "in 95 % band", "NLL"], lines, 2),
             "",
             *gains,
         ]

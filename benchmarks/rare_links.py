@@ -1,10 +1,10 @@
-"""Whether probabilities hold where links are rare: test links against very many fresh non-links.
+"""Whether probabilities hold where links are rare: test links against very many fresh negatives.
 
     python benchmarks/rare_links.py --store STORE --out benchmarks/results/rare_links.md
 
-Calibrators are fitted on the validation links, one non-link for each link, as ever. A pair whose odds are
+Calibrators are fitted on the validation links, one negative for each link, as ever. A pair whose odds are
 1,000 to 1 at that ratio is an even bet at one link in a thousand, but no test set of that ratio shows whether
-it is: so each test link is weighed here against hundreds of fresh non-links, uniform ones that are no link of
+it is: so each test link is weighed here against hundreds of fresh negatives, uniform ones that are no link of
 the graph and no pair of the split. STORE is that of a sweep: trainings that it lacks are added to it.
 LINKCAL_DATA_ROOT names the raw data sets.
 """
@@ -48,19 +48,19 @@ BASE_RATES = (0.5, 0.01, 0.001)
 
 @dataclass(frozen=True)
 class Answers:
-    """Calibrated logits at one to one of the test links and of the fresh non-links of one cell."""
+    """Calibrated logits at one to one of the test links and of the fresh negatives of one cell."""
 
     dataset: str
     seed: int
     calibrator: str
     link: FloatArray
-    non_link: FloatArray
+    negative: FloatArray
 
     def loss(self, rate: float) -> float:
         """NLL in nats where links have the share `rate`, of probabilities that were moved there."""
         shift = base_rate_offset(0.5, rate)
         parts = (
-            bernoulli_nll(z + shift, np.full(z.shape, y)) for z, y in ((self.link, 1.0), (self.non_link, 0.0))
+            bernoulli_nll(z + shift, np.full(z.shape, y)) for z, y in ((self.link, 1.0), (self.negative, 0.0))
         )
         of_links, of_others = (float(part.mean()) for part in parts)
         return rate * of_links + (1.0 - rate) * of_others
@@ -73,7 +73,7 @@ def main() -> None:
         for seed in range(options.seeds)
         for dataset in options.datasets
         for model in options.models
-        for answer in answers_of(dataset, model, seed, options.store, options.non_links)
+        for answer in answers_of(dataset, model, seed, options.store, options.negatives)
     ]
     names = list(dict.fromkeys(answer.calibrator for answer in answers))
     size = f"{' x '.join(map(', '.join, (options.datasets, options.models)))} x {options.seeds} seeds"
@@ -81,7 +81,7 @@ def main() -> None:
         "# Probabilities where links are rare",
         f"`python benchmarks/rare_links.py {command_of(options)}`",
         f"{len(answers) // len(names)} cells: {size}, fitted on validation links at one to one; measured on "
-        f"test links and up to {options.non_links:,} fresh non-links a cell.",
+        f"test links and up to {options.negatives:,} fresh negatives a cell.",
         "## Log likelihood at three base rates",
         "Mean over cells of the NLL in nats, probabilities moved to the rate by `base_rate=`; in brackets "
         "the share of cells where it is the lowest. The base rate itself, said of every pair, has "
@@ -94,16 +94,16 @@ def main() -> None:
         write_page(options.out, "\n\n".join(text) + "\n")
 
 
-def answers_of(dataset: str, model: str, seed: int, store: Path, non_links: int) -> Iterator[Answers]:
+def answers_of(dataset: str, model: str, seed: int, store: Path, negatives: int) -> Iterator[Answers]:
     job = job_for(dataset, model, seed)
     trained, graph = load_model(training_of(job, store)), load_graph(job.config)
     if isinstance(graph, LinkSplit):
-        raise SystemExit(f"{job.title}: an official split has its own non-links")
+        raise SystemExit(f"{job.title}: an official split has its own negatives")
     split = split_graph(job.config, graph)
     drawn = torch.cat([split.part(part).edge_label_index for part in ("train", "val", "test")], dim=1)
     sampler = NegativeSampler(graph, exclude=drawn)
-    count = min(non_links, sampler.num_available)
-    fresh = sampler.sample(count, numpy_stream(seed, "fresh non-links"))
+    count = min(negatives, sampler.num_available)
+    fresh = sampler.sample(count, numpy_stream(seed, "fresh negatives"))
     others = LinkScorer(trained, trained.prepare(split.graph)).score(fresh)
     cell = load_cell(dataset, model, seed, store)
     made = {name: make_calibrator(name) for name in CALIBRATORS}
@@ -143,14 +143,14 @@ def losses(answers: list[Answers], names: list[str]) -> str:
 def odds(answers: list[Answers], name: str) -> str:
     """Log odds that were said and that were found, by calibrated logit; cells are added up."""
     lines = [
-        "| logit | links | non-links as one to one | log odds said | log odds found |",
+        "| logit | links | negatives as one to one | log odds said | log odds found |",
         "| --- |" + " ---: |" * 4,
     ]
     links, others, said, denied = (np.zeros(len(BOUNDS) - 1) for _ in range(4))
     for answer in answers:
         if answer.calibrator == name:
-            share = len(answer.link) / len(answer.non_link)
-            for z, weight, count in ((answer.link, 1.0, links), (answer.non_link, share, others)):
+            share = len(answer.link) / len(answer.negative)
+            for z, weight, count in ((answer.link, 1.0, links), (answer.negative, share, others)):
                 count += weight * np.histogram(z, BOUNDS)[0]
                 said += weight * np.histogram(z, BOUNDS, weights=expit(z))[0]
                 denied += weight * np.histogram(z, BOUNDS, weights=expit(-z))[0]
@@ -172,7 +172,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--datasets", nargs="+", default=datasets)
     command.add_argument("--models", nargs="+", default=["vgae", "gcn", "sage", "gin", "peg"])
     command.add_argument("--seeds", type=int, default=3, help="seeds 0 to SEEDS - 1")
-    command.add_argument("--non-links", type=int, default=400_000, help="fresh non-links of a cell, at most")
+    command.add_argument("--negatives", type=int, default=400_000, help="fresh negatives of a cell, at most")
     command.add_argument("--store", type=Path, required=True, help="store of a sweep")
     command.add_argument("--out", type=Path, help="where to write the page")
     return command
@@ -181,7 +181,7 @@ def parser() -> argparse.ArgumentParser:
 def command_of(options: argparse.Namespace) -> str:
     return (
         f"--datasets {' '.join(options.datasets)} --models {' '.join(options.models)} "
-        f"--seeds {options.seeds} --non-links {options.non_links} --store STORE"
+        f"--seeds {options.seeds} --negatives {options.negatives} --store STORE"
     )
 
 

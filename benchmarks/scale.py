@@ -191,7 +191,7 @@ def table(result: dict[str, Any]) -> str:
         lines += [
             "",
             f"{part}: {row['counts']['nodes']:,} nodes, {row['counts']['edges']:,} edges, {FEATURES} "
-            f"features; {row['training_steps']} training steps of {BATCH:,} links and as many non-links; "
+            f"features; {row['training_steps']} training steps of {BATCH:,} links and as many negatives; "
             f"test AUC {100 * row['auc']:.1f}, ece {100 * row['ece']:.2f} of the selected calibrator. "
             f"Wall seconds by stage: {stages}.",
         ]

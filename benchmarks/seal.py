@@ -1,8 +1,8 @@
 """Speed of SEAL's subgraph extraction, beside the plain way, and of one training epoch.
 
 The plain way is what PyG's public SEAL example does for each pair: ``k_hop_subgraph``, dropping the pair's
-own edge, and SciPy's ``shortest_path`` from both ends. Both run in one process on the same pairs, and their
-nodes and labels are compared; the plain way runs on a sample of the pairs.
+target link, and SciPy's ``shortest_path`` from both ends. Both run in one process on the same pairs, and
+their nodes and labels are compared; the plain way runs on a sample of the pairs.
 
     python benchmarks/seal.py --graphs cora pubmed --out benchmarks/results/seal.json
 

@@ -2,11 +2,12 @@
 
     python benchmarks/simulated_bound.py --store STORE --out benchmarks/results/simulated_bound.md
 
-All pairs outside the message graph are a population with known probabilities: a pair of edge probability q is
-met as a test link with weight ``q a`` and as a uniform non-link with weight ``(1 - q) b`` (a, b: rates of the
-split). Pairs are drawn from it without limit, so that three errors can be told apart: that of the few
-calibration links, that of the calibrator's form, and that of the features, which do not determine the
-probability. Measured models stay in STORE/simulated, so that an interrupted run goes on where it stopped.
+All pairs outside the message-passing graph are a population with known probabilities: a pair of edge
+probability q is met as a test link with weight ``q a`` and as a uniform negative with weight ``(1 - q) b``
+(a, b: rates of the split). Pairs are drawn from it without limit, so that three errors can be told apart:
+that of the few calibration links, that of the calibrator's form, and that of the features, which do not
+determine the probability. Measured models stay in STORE/simulated, so that an interrupted run goes on where
+it stopped.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def _errors(graph: Graph, model: GraphModel, split: LinkSplit, seed: int) -> dic
             "all", X_val, y_val, X_base=X_train, y_base=y_train
         ),
         "in-n-out-plus without toggling": calibrated("structure+attributes", X_val, y_val),
-        "in-n-out-plus without likeness of features": calibrated("toggle+structure", X_val, y_val),
+        "in-n-out-plus without feature similarity": calibrated("toggle+structure", X_val, y_val),
         "isotonic, unlimited data": isotonic(X[many], label),
         "in-n-out-plus, unlimited data": calibrated("all", X[many], label),
         "bound for the ten columns": bound(X),

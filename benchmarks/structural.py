@@ -31,7 +31,7 @@ ABLATION: dict[str, str] = {
     "logit": "logit",
     "+ toggle": "toggle",
     "+ degrees and common neighbours": "structure",
-    "+ likeness of features": "attributes",
+    "+ feature similarity": "attributes",
     "all but toggle": "structure+attributes",
     "all": "all",
 }
@@ -165,7 +165,7 @@ def _ablation_note(rows: pd.DataFrame) -> str:
     for first, second in (
         ("logit", "+ toggle"),
         ("logit", "+ degrees and common neighbours"),
-        ("logit", "+ likeness of features"),
+        ("logit", "+ feature similarity"),
         ("all but toggle", "all"),
     ):
         gain = nll[first] - nll[second]

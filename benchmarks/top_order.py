@@ -63,7 +63,7 @@ def main() -> None:
         f"`python benchmarks/top_order.py {command}`",
         f"Mean number of test links among the first k of all missing pairs over {options.seeds} trainings "
         f"each of {', '.join(options.models)}: in the order of the model's score, and of the probability of "
-        "`in-n-out-plus` (fitted on validation links, one non-link for each) among the C best by that score, "
+        "`in-n-out-plus` (fitted on validation links, one negative for each) among the C best by that score, "
         "`linkcal top -k K --rerank C`. "
         "In brackets the share of trainings that find more, and fewer, than in the model's order.",
         *(part for place, k in enumerate(KEPT) for part in (f"## k = {k:,}", table(counts, place))),
@@ -79,7 +79,7 @@ def counts_of(dataset: str, model: str, seed: int, store: Path) -> Counts:
     job = job_for(dataset, model, seed)
     trained, graph = load_model(training_of(job, store)), load_graph(job.config)
     if isinstance(graph, LinkSplit):
-        raise SystemExit(f"{job.title}: an official split has its own non-links")
+        raise SystemExit(f"{job.title}: an official split has its own negatives")
     split = split_graph(job.config, graph)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinkcalWarning)
@@ -88,7 +88,8 @@ def counts_of(dataset: str, model: str, seed: int, store: Path) -> Counts:
     if orders[-1].reranked < CANDIDATES[-1]:
         raise SystemExit(f"{job.title}: fewer than {CANDIDATES[-1]:,} missing pairs")
     links = split.test.edge_label_index[:, split.test.edge_label == 1]
-    # What the list was chosen from: pairs of two nodes that are no edge of the message graph, nor held out.
+    # What the list was chosen from: pairs of two nodes that are no edge of the message-passing graph, nor
+    # held out.
     missing = graph.num_nodes * (graph.num_nodes - 1) // (1 if graph.directed else 2)
     missing -= split.graph.num_pairs + int((split.val.edge_label == 1).sum())
     wanted, *listed = (

@@ -24,13 +24,13 @@ def fitted(trained_gcn, small_split, request):
 
 
 class World:
-    """Pairs outside the message graph whose links are drawn anew from their true probabilities."""
+    """Pairs outside the message-passing graph whose links are drawn anew from their true probabilities."""
 
     def __init__(self, graph, split):
         pairs = torch.combinations(torch.arange(graph.num_nodes)).T.contiguous()
         self.pairs = pairs[:, ~split.graph.has_pairs(pairs)]
         edge = graph.truth.edge_probability(self.pairs).numpy()
-        # An edge is in the message graph with chance 0.6, and this pair is not.
+        # An edge is in the message-passing graph with chance 0.6, and this pair is not.
         self.p = 0.4 * edge / (1 - 0.6 * edge)
 
     def draw(self, rng, links, others):
@@ -48,7 +48,7 @@ def world(small_graph, small_split):
 
 @pytest.mark.parametrize("calibrator", [Platt(), StructuralCalibrator()], ids=["platt", "in-n-out-plus"])
 def test_realised_false_discovery_rate_over_200_draws(world, trained_gcn, small_split, calibrator):
-    """Null pairs (unknown links among them) and asked pairs are drawn anew each time."""
+    """Null pairs (unknown links among them) and query pairs are drawn anew each time."""
     rng = np.random.default_rng(0)
     rates, found = [], 0
     clp = CalibratedLinkPredictor(trained_gcn, calibrator).fit(small_split, num_null=0)
@@ -65,8 +65,8 @@ def test_realised_false_discovery_rate_over_200_draws(world, trained_gcn, small_
 
 def test_tested_precision_over_200_draws(world, trained_gcn, small_split):
     rng = np.random.default_rng(0)
-    non_link = (1 - world.p) * world.p.sum() / (1 - world.p).sum()
-    mass, true = world.p + non_link, world.p / (world.p + non_link)
+    negative = (1 - world.p) * world.p.sum() / (1 - world.p).sum()
+    mass, true = world.p + negative, world.p / (world.p + negative)
     clp = CalibratedLinkPredictor(trained_gcn, StructuralCalibrator()).fit(small_split)
     z_all = clp._calibrated(LinkScorer(trained_gcn, small_split.graph).score(world.pairs))
     failed, made = 0, 0
@@ -129,7 +129,7 @@ def test_null_pairs_are_fresh(small_graph, small_split):
 
 
 @pytest.mark.parametrize("kind", ["degree", "two-hop"])
-def test_null_pairs_are_of_the_kind_of_the_calibration_non_links(small_graph, kind):
+def test_null_pairs_are_of_the_kind_of_the_calibration_negatives(small_graph, kind):
     split = split_links(small_graph, negatives=kind, seed=0)
     null = gather_evidence(split, "val", num_null=10**6, seed=0, spare_test=True).null_pairs
     assert 0 < null.size(1) < 10**6
@@ -173,7 +173,7 @@ def test_threshold_tested_on_labels_moves_with_the_base_rate(fitted, small_split
     assert share > found.precision
     with pytest.raises(
         InputError,
-        match=r"precision must be .* at best about .* with 234 links and 234 non-links",
+        match=r"precision must be .* at best about .* with 234 links and 234 negatives",
     ):
         fitted.threshold_for(small_split.test, precision=0.99, base_rate=0.001)
 
@@ -273,7 +273,7 @@ def test_base_rate_given_to_fit_is_the_default_everywhere(trained_gcn, small_spl
         assert rare.threshold_for(links, recall=0.5).base_rate == 0.05
     density = CalibratedLinkPredictor(trained_gcn, Histogram()).fit(small_split, base_rate="density")
     assert density.base_rate == small_split.graph.num_pairs / (300 * 299 / 2)
-    assert density.info_["base_rate_origin"] == "density of the message graph"
+    assert density.info_["base_rate_origin"] == "density of the message-passing graph"
     with pytest.raises(InputError, match=r"base_rate must be in \(0, 1\), got 1\.2"):
         CalibratedLinkPredictor(trained_gcn, Histogram()).fit(small_split, base_rate=1.2)
 

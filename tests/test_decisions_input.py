@@ -28,7 +28,7 @@ def test_used_up_labels_are_refused(fitted, small_split):
     some = torch.cat([val.edge_label_index[:, :20], small_split.test.edge_label_index], dim=1)
     label = torch.cat([val.edge_label[:20], small_split.test.edge_label])
     assert fitted.threshold_for(LinkPairs(some, label), recall=0.5).confidence == pytest.approx(0.95)
-    with pytest.raises(InputError, match="y must hold both classes, got 0 links and 0 non-links"):
+    with pytest.raises(InputError, match="y must hold both classes, got 0 links and 0 negatives"):
         fitted.threshold_for(LinkPairs(some[:, :0], label[:0]), precision=0.5)
 
 

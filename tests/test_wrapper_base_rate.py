@@ -93,11 +93,11 @@ def test_structural_calibrator_survives_the_way_to_disk(split, tmp_path):
     assert torch.equal(loaded.predict_proba(pairs, base_rate=0.01), clp.predict_proba(pairs, base_rate=0.01))
 
 
-def test_density_is_refused_for_other_non_links_than_uniform_ones():
+def test_density_is_refused_for_other_negatives_than_uniform_ones():
     graph = simulate_graph(200, num_edges=900, num_features=8, seed=1)
     split = split_links(graph, val_fraction=0.2, test_fraction=0.2, negatives="two-hop", seed=1)
     fitted = CalibratedLinkPredictor(make_model("gcn", 8, seed=0), Platt()).fit(split)
     assert fitted.info_["negatives"] == "two-hop"
-    with pytest.raises(InputError, match="a number for a calibrator fitted on two-hop non-links, got 'dens"):
+    with pytest.raises(InputError, match="a number for a calibrator fitted on two-hop negatives, got 'dens"):
         fitted.resolve_base_rate("density")
     assert fitted.resolve_base_rate(0.01) == 0.01

@@ -55,7 +55,9 @@ def graph_density(graph: Graph) -> float:
     >>> graph_density(Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 3).to("cpu"))  # 2 of 3 pairs
     0.6666666666666666
     """
-    return check_fraction(graph.num_pairs / max(graph.num_possible_pairs, 1), "density of the message graph")
+    return check_fraction(
+        graph.num_pairs / max(graph.num_possible_pairs, 1), "density of the message-passing graph"
+    )
 
 
 def resolved_base_rate(base_rate: BaseRate, graph: Graph, negatives: str | None) -> float:
@@ -65,9 +67,9 @@ def resolved_base_rate(base_rate: BaseRate, graph: Graph, negatives: str | None)
     ----------
     base_rate : float in (0, 1) or "density"
     graph : Graph
-        The message graph.
+        The message-passing graph.
     negatives : str, optional
-        Kind of the calibration non-links; None where they are uniform.
+        Kind of the calibration negatives; None where they are uniform.
 
     Returns
     -------
@@ -76,7 +78,7 @@ def resolved_base_rate(base_rate: BaseRate, graph: Graph, negatives: str | None)
     Raises
     ------
     InputError
-        If `base_rate` is another string or not in (0, 1), or is ``"density"`` with other non-links than
+        If `base_rate` is another string or not in (0, 1), or is ``"density"`` with other negatives than
         uniform ones.
 
     Examples
@@ -102,9 +104,9 @@ def base_rate_origin(base_rate: BaseRate) -> str:
     Examples
     --------
     >>> base_rate_origin("density"), base_rate_origin(0.1)
-    ('density of the message graph', 'given')
+    ('density of the message-passing graph', 'given')
     """
-    return "density of the message graph" if base_rate == "density" else "given"
+    return "density of the message-passing graph" if base_rate == "density" else "given"
 
 
 class ScoringMethods:
@@ -120,7 +122,7 @@ class ScoringMethods:
     info_: dict[str, Any]
 
     def scorer(self, features: str | None = None) -> LinkScorer:
-        """Scorer of the message graph, which it encodes once; for pairs that come in chunks.
+        """Scorer of the message-passing graph, which it encodes once; for pairs that come in chunks.
 
         The model must not change while it is used.
 
@@ -146,12 +148,12 @@ class ScoringMethods:
         return LinkScorer(self.predictor, self.graph_, features=kind)
 
     def score(self, edge_label_index: Tensor) -> LinkScores:
-        """Logits, toggled embeddings and all link features of pairs [2, L] on the message graph."""
+        """Logits, toggled embeddings and all link features of pairs [2, L] on the message-passing graph."""
         self._require_fitted()
         return self.scorer("structural").score(self._placed(edge_label_index))
 
     def known_edges(self, edge_label_index: Tensor) -> Tensor:
-        """Whether each pair [2, L] is an edge of the message graph or one that was held out, [L], bool."""
+        """Whether each pair [2, L] is an message-passing edge or a held-out one, [L], bool."""
         self._require_fitted()
         graph = self.graph_
         known = [graph.edge_index]
@@ -163,7 +165,7 @@ class ScoringMethods:
         return torch.isin(asked, keys)
 
     def node_embeddings(self) -> Tensor:
-        """Node embeddings z [N, d] on the message graph, in evaluation mode.
+        """Node embeddings z [N, d] on the message-passing graph, in evaluation mode.
 
         Raises
         ------
@@ -210,8 +212,8 @@ class ScoringMethods:
         Parameters
         ----------
         base_rate : float in (0, 1) or "density"
-            ``"density"`` estimates it as the share of all pairs that are edges of the message graph: right
-            for pairs drawn uniformly from a graph as dense as that one.
+            ``"density"`` estimates it as the share of all pairs that are edges of the message-passing graph:
+            right for pairs drawn uniformly from a graph as dense as that one.
 
         Returns
         -------
@@ -221,7 +223,7 @@ class ScoringMethods:
         ------
         InputError
             If `base_rate` is another string or not in (0, 1), or the density is asked for while the
-            calibration non-links were not drawn uniformly: it is a share among all pairs, not among theirs.
+            calibration negatives were not drawn uniformly: it is a share among all pairs, not among theirs.
         """
         self._require_fitted()
         return resolved_base_rate(base_rate, self.graph_, self.info_.get("negatives"))

@@ -107,7 +107,7 @@ class RankedPairs:
     probability : Tensor [n], float64
         These logits calibrated, for the share of links `base_rate`.
     negatives_per_positive : float
-        Non-links per link for which the probabilities hold, ``(1 - base_rate) / base_rate``. Among ALL pairs
+        Negatives per link for which the probabilities hold, ``(1 - base_rate) / base_rate``. Among ALL pairs
         links are far rarer than among the calibration links; ask for ``base_rate="density"``.
     candidates : str
         What was ranked: ``"all missing pairs"`` or ``"missing pairs at distance 2"``.
@@ -136,7 +136,7 @@ def most_probable_pairs(
     base_rate: BaseRate | None = None,
     rerank: int | None = None,
 ) -> RankedPairs:
-    """Rank all pairs that are no edge of the message graph by the model's score and keep the best k.
+    """Rank all pairs that are no edge of the message-passing graph by the model's score and keep the best k.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def _known_edges(predictor: CalibratedLinkPredictor, exclude: Tensor | None) -> 
 def _with_logit(scores: LinkScores, logit: Tensor) -> LinkScores:
     """Scores of missing pairs with the logits [n], float64, by which they were ranked.
 
-    What the own edge would add stays what it was.
+    What the target link would add stays what it was.
     """
     toggled = scores.toggled
     logit = logit.to(toggled.logit_absent.device)

@@ -58,15 +58,15 @@ NUM_NULL_PAIRS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Pairs, not scores: scores follow from the model, the message graph and the calibrator beside them.
+    """Pairs, not scores: scores follow from the model, the graph and the calibrator.
 
     Parameters
     ----------
     calibration : LinkPairs
         The links that the calibrators were fitted on.
     null_pairs : Tensor [2, m], int64
-        Of the kind of the split's non-links (uniform unless it says otherwise), among the pairs that are no
-        known edge and no non-link of training or calibration.
+        Of the kind of the split's negatives (uniform unless it says otherwise), among the pairs that are no
+        known edge and no negative of training or calibration.
     """
 
     calibration: LinkPairs
@@ -109,7 +109,7 @@ def gather_evidence(
     calibration = split.part(calibration_part(fit_on))
     parts = [split.train, split.val] + ([split.test] if spare_test else [])
     taken = torch.cat([part.edge_label_index for part in parts], dim=1)
-    # Degrees and common neighbours of all edges that may be read, as for the split's own non-links.
+    # Degrees and common neighbours of all edges that may be read, as for the split's own negatives.
     links = [part.edge_label_index[:, part.edge_label == 1] for part in parts]
     known = Graph.from_edges(
         torch.cat([split.graph.pairs, *links], dim=1), split.graph.num_nodes, directed=split.graph.directed
@@ -130,12 +130,13 @@ def gather_evidence(
 
 # A fitted link predictor on disk: weights and arrays as safetensors, the rest as JSON. Nothing is unpickled.
 #
-# Scores depend on the graph that messages pass over, so the message graph belongs to the artifact. Files:
+# Scores depend on the graph that messages pass over, so the message-passing graph belongs to the artifact.
+# Files:
 #
 #     artifact.json            format, version, what the calibrators were fitted on, SHA-256 of every other
 # file
-#     graph.safetensors        message edges, node features as the model reads them and as given, held-out
-# edges
+#     graph.safetensors        message-passing edges, node features as the model reads them and as given,
+# held-out edges
 #     evidence.safetensors     calibration links and held-out pairs without an edge, for decisions and
 # intervals
 #     calibrators.json         class, hyper-parameters and scalars of every calibrator
@@ -164,7 +165,7 @@ class Artifact:
     model : nn.Module
         In evaluation mode, on the CPU.
     graph : Graph
-        The message graph that the calibrators were fitted with.
+        The message-passing graph that the calibrators were fitted with.
     calibrators : dict of str to Calibrator
         Fitted, by name.
     info : dict
@@ -172,7 +173,7 @@ class Artifact:
     node_ids : NodeIds, optional
         The user's names of the nodes.
     held_out : Tensor [2, H], optional
-        Known edges that are not in the message graph: the split's validation and test links.
+        Known edges that are not in the message-passing graph: the split's validation and test links.
     evidence : Evidence, optional
         Calibration links and null pairs; artifacts written before there was any do not have it.
     """
@@ -407,7 +408,7 @@ def _read_head(source: Path) -> dict[str, Any]:
 
 
 def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tensor | None]:
-    """Message graph and, where they were saved, the held-out edges [2, P]."""
+    """Message-passing graph and, where they were saved, the held-out edges [2, P]."""
     try:
         tensors = load_tensors(_read(source / "graph.safetensors"))
         features = {name: tensors.get(name) for name in ("x", "attributes")}

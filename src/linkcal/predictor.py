@@ -76,8 +76,10 @@ class EvidenceMethods(ScoringMethods):
         return self.evidence_
 
     def _score_evidence(self, links: LinkPairs) -> LinkScores:
-        own_edge: Literal["absent", "as-given"] = "as-given" if self.info_["fit_on"] == "train" else "absent"
-        return self.scorer().score(self._on_graph(links), own_edge=own_edge)
+        target_link: Literal["absent", "as-given"] = (
+            "as-given" if self.info_["fit_on"] == "train" else "absent"
+        )
+        return self.scorer().score(self._on_graph(links), target_link=target_link)
 
     def _labelled(self, links: LinkPairs) -> tuple[FloatArray, FloatArray]:
         """Calibrated logits and labels of labelled links."""
@@ -87,7 +89,7 @@ class EvidenceMethods(ScoringMethods):
         return self._calibrated(scores), links.edge_label.cpu().numpy().astype(np.float64)
 
     def _on_graph(self, links: LinkPairs) -> LinkPairs:
-        """The links on the device of the message graph."""
+        """The links on the device of the message-passing graph."""
         return links.to(self.graph_.edge_index.device)
 
 
@@ -142,10 +144,10 @@ class SelectionMethods(EvidenceMethods):
         fdr : float in (0, 1)
             Bound on the false discovery rate.
         null_pairs : Tensor [2, m], int, optional
-            Pairs without a link, drawn as the non-links among the asked pairs were. By default those of
-            ``evidence_``, which are of the kind of the calibration non-links: by default uniform over all
-            pairs that are no known edge, right if the asked non-links are uniform too. Whoever asks about
-            pairs at distance 2, say, must calibrate with such non-links or give such null pairs: uniform ones
+            Pairs without a link, drawn as the negatives among the query pairs were. By default those of
+            ``evidence_``, which are of the kind of the calibration negatives: by default uniform over all
+            pairs that are no known edge, right if the asked negatives are uniform too. Whoever asks about
+            pairs at distance 2, say, must calibrate with such negatives or give such null pairs: uniform ones
             are easier, and the rate would be exceeded.
 
         Returns
@@ -163,8 +165,8 @@ class SelectionMethods(EvidenceMethods):
         -----
         Conformal p-values of the calibrated logits and Benjamini-Hochberg,
         :func:`linkcal.calibrators.select_links`. The bound holds whatever the model and calibrator, if the
-        non-links among the asked pairs and the null pairs are exchangeable. Links that nobody knows of among
-        the null pairs make it more careful. No p-value is below ``1 / (m + 1)``, so that among L asked pairs
+        negatives among the query pairs and the null pairs are exchangeable. Links that nobody knows of among
+        the null pairs make it more careful. No p-value is below ``1 / (m + 1)``, so that among L query pairs
         with fewer than ``L / (fdr (m + 1))`` clear links nothing can be selected.
         """
         self._require_fitted()
@@ -443,9 +445,9 @@ class DecisionMethods(SelectionMethods, ThresholdMethods, IntervalMethods, Refre
 class CalibratedLinkPredictor(DecisionMethods, nn.Module):
     """Calibrated probabilities from any trained link predictor.
 
-    ``fit`` scores the calibration links, each without its own edge, and fits a clone of the calibrator on
-    them. Afterwards every pair is scored on the message graph of the split it was fitted with, again without
-    its own edge: another graph would shift the scores under the calibrator's feet.
+    ``fit`` scores the calibration links, each without its target link, and fits a clone of the calibrator on
+    them. Afterwards every pair is scored on the message-passing graph of the split it was fitted with, again
+    without its target link: another graph would shift the scores under the calibrator's feet.
 
     Parameters
     ----------
@@ -461,18 +463,18 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
     calibrator_ : Calibrator
         The fitted clone.
     graph_ : Graph
-        The message graph.
+        The message-passing graph.
     node_ids_ : NodeIds or None
         The user's names of the nodes, if it was loaded from a folder that has them.
     held_out_ : Tensor [2, H] or None
-        Known edges that are not in the message graph: the validation links, and in a folder of
+        Known edges that are not in the message-passing graph: the validation links, and in a folder of
         ``linkcal run`` or ``linkcal fit`` the test links too.
     evidence_ : Evidence or None
         Calibration links and pairs that nothing was fitted on, for ``select``, ``threshold_for`` and
         ``predict_interval``; None if it was loaded from a folder written before there was any.
     info_ : dict
         ``fit_on``, ``negatives_per_positive`` and counts of the calibration links. Probabilities are valid
-        for the ratio of non-links to links named there, or for ``base_rate`` if that stands there.
+        for the ratio of negatives to links named there, or for ``base_rate`` if that stands there.
 
     Raises
     ------
@@ -521,7 +523,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         return unwrap_link_predictor(self.predictor)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Take the message graph along where the weights go (``to``, ``double``, ``cuda``, ...)."""
+        """Take the message-passing graph along where the weights go (``to``, ``double``, ``cuda``, ...)."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if hasattr(self, "graph_"):
             graph = self.graph_
@@ -591,7 +593,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
     ) -> Tensor:
         """Probability [L] in [0, 1] that each pair [2, L] is a link.
 
-        A pair that is an edge of the message graph is scored with that edge removed.
+        A pair that is an edge of the message-passing graph is scored with that edge removed.
 
         Parameters
         ----------
@@ -626,7 +628,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         return torch.cat(parts)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write model weights, message graph and calibrator to `folder`; see :mod:`linkcal.artifact`.
+        """Write model weights, message-passing graph and calibrator to `folder`; see :mod:`linkcal.artifact`.
 
         Raises
         ------
@@ -692,7 +694,7 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
 
 
 def _beside(predictor: nn.Module, split: LinkSplit) -> LinkSplit:
-    """The split with message graph and calibration links on the predictor's device; test links stay."""
+    """The split with graph and calibration links on the predictor's device; test links stay."""
     weight = next(predictor.parameters(), None)
     if weight is None:
         return split

@@ -41,7 +41,7 @@ _MIXED_NOTE = (
     "its baselines by the positive-class ECE. Its numbers stand here unchanged; ours have one metric in all "
     "columns."
 )
-_LINKS_NOTE = "Links: test links + non-links (least-most over seeds) that the entries rest on."
+_LINKS_NOTE = "Links: test links + negatives (least-most over seeds) that the entries rest on."
 #: Published tables with a column for In-n-Out and columns for others.
 _MIXED_SHEETS = ("table1_ece", "table3_ablation_ece")
 _ONE_TRAINING_NOTE = (
@@ -147,7 +147,7 @@ def comparison_table(records: pd.DataFrame, kind: Comparison, fit_on: str, *, sc
 
 
 def _test_links(records: pd.DataFrame, fit_on: str) -> dict[tuple[str, str], str]:
-    """Test links + non-links of each row: an ECE says nothing without their number and ratio."""
+    """Test links + negatives of each row: an ECE says nothing without their number and ratio."""
     here = records[(records["part"] == "test") & (records["fit_on"] == fit_on)]
     texts: dict[tuple[str, str], str] = {}
     for metric in ("positives", "negatives"):

@@ -222,4 +222,4 @@ def few_negatives_note(records: pd.DataFrame, k: int = 20) -> str:
     rows = sorted({f"{d} {m}" for d, m in zip(counts["dataset"], counts["model"], strict=True)})
     if not rows:
         return ""
-    return f"Hits@{k} is 100 % by definition with fewer than {k} test non-links: {', '.join(rows)}."
+    return f"Hits@{k} is 100 % by definition with fewer than {k} test negatives: {', '.join(rows)}."

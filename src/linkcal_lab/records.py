@@ -175,7 +175,7 @@ def measure(
     dict of str to float
         Those of :func:`linkcal.metrics.evaluate_links` (extended), then the rest of ``METRICS``, then
         ``positives`` and ``negatives``: an ECE says nothing without the number of links and their ratio, and
-        Hits@K is 1 whenever there are fewer than K non-links.
+        Hits@K is 1 whenever there are fewer than K negatives.
 
     Examples
     --------

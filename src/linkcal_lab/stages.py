@@ -45,7 +45,7 @@ from linkcal_lab.store import (
     read_arrays,
     read_record,
     save_scores,
-    with_own_edge,
+    with_target_link,
     write_predictions,
 )
 
@@ -63,13 +63,13 @@ __all__ = [
 ]
 
 
-# The links that each calibration seed is fitted on: the positives stay, the non-links are drawn anew.
+# The links that each calibration seed is fitted on: the positives stay, the negatives are drawn anew.
 
 
 def draw_calibration_negatives(split: LinkSplit, part: str, seed: int, calibration_seed: int) -> Tensor:
-    """Draw as many non-links as a part of the split has, for calibration seed 1, 2, ...
+    """Draw as many negatives as a part of the split has, for calibration seed 1, 2, ...
 
-    Calibration seed 0 keeps the split's own non-links, as ``linkcal run`` does.
+    Calibration seed 0 keeps the split's own negatives, as ``linkcal run`` does.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def draw_calibration_negatives(split: LinkSplit, part: str, seed: int, calibrati
     -------
     Tensor [2, L], int64
         Of the split's kind (``LinkSplit.negatives``; uniform for an official split), without repeats. Never
-        a link of any part, and never a non-link of another part: the test pairs stay unseen. From the stream
+        a link of any part, and never a negative of another part: the test pairs stay unseen. From the stream
         ``"calibration-negatives-<part>-<calibration seed>"``.
     """
     links = [split.part(name) for name in ("train", "val", "test")]
@@ -206,7 +206,7 @@ class StoredTraining:
     ----------
     folder : Path
     scores : dict of str to LinkScores
-        Of ``train``, ``val`` and ``test``, each with its own edge absent; positives first.
+        Of ``train``, ``val`` and ``test``, each with its target link absent; positives first.
     truth : ndarray (L,), optional
         Probability that each test pair is positive, where it is known.
     config : dict
@@ -345,7 +345,7 @@ class Calibration:
     job : TrainingJob
     stored : StoredTraining
     load : callable
-        Gives the graph or official split; called only if non-links have to be drawn anew.
+        Gives the graph or official split; called only if negatives have to be drawn anew.
     device : str
         Where they are scored.
     """
@@ -360,17 +360,17 @@ class Calibration:
         """Labelled scores that a cell's calibrators are fitted on.
 
         With calibration seed 0 these are the links of ``linkcal run``. Another seed keeps the positives,
-        whose scores are stored, and scores its own non-links.
+        whose scores are stored, and scores its own negatives.
         """
         part = calibration_part(fit_on)
         scores = self.stored.scores[part]
         if calibration_seed > 0:
             positives = torch.nonzero(scores.label == 1).flatten()  # type: ignore[arg-type]
             scores = join_scores(scores.take(positives), self._drawn(part, calibration_seed))
-        return with_own_edge(scores, "as-given" if fit_on == "train" else "absent")
+        return with_target_link(scores, "as-given" if fit_on == "train" else "absent")
 
     def _drawn(self, part: str, calibration_seed: int) -> LinkScores:
-        # The same for train and train-loo, whose non-links are no edges of the message graph.
+        # The same for train and train-loo, whose negatives are no edges of the message-passing graph.
         key = (part, calibration_seed)
         if key not in self._negatives:
             model, split = self._scorer
@@ -383,7 +383,7 @@ class Calibration:
 
     @cached_property
     def _scorer(self) -> tuple[Any, LinkSplit]:
-        """The trained model and the split, with the message graph as the model reads it."""
+        """The trained model and the split, with the message-passing graph as the model reads it."""
         place = check_device(self.device)
         model = self.stored.model().to(place)
         split = split_for_run(self.job.config, self.load()).to(place)
@@ -522,4 +522,4 @@ def _on_cpu(scores: LinkScores) -> LinkScores:
     }
     rest = (scores.label, scores.structure, scores.attributes)
     near = (None if part is None else part.cpu() for part in rest)
-    return LinkScores(replace(toggled, **moved), scores.own_edge, *near)
+    return LinkScores(replace(toggled, **moved), scores.target_link, *near)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from linkcal._core.files import written_whole
 from linkcal.exceptions import InputError
-from linkcal.features import LinkScores, OwnEdge
+from linkcal.features import LinkScores, TargetLink
 from linkcal.toggle import ToggledEmbeddings
 from linkcal.workflow.config import RunConfig
 from linkcal_lab.cells import Cell, TrainingJob
@@ -45,7 +45,7 @@ __all__ = [
     "read_record",
     "read_training",
     "save_scores",
-    "with_own_edge",
+    "with_target_link",
     "write_predictions",
 ]
 
@@ -357,8 +357,8 @@ _REST = ("label", "structure", "attributes")
 def save_scores(scores: LinkScores, edge_label_index: Tensor, path: Path) -> None:
     """Write labelled scores of L links to `path`.
 
-    Both states of the own edge are in the file, so that links of the message graph can be read leave-one-out
-    and as given.
+    Both states of the target link are in the file, so that links of the message-passing graph can be read
+    leave-one-out and as given.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ def save_scores(scores: LinkScores, edge_label_index: Tensor, path: Path) -> Non
     np.savez(path, **plain, method=np.array(scores.toggled.method))
 
 
-def load_scores(path: Path, own_edge: OwnEdge = "absent") -> tuple[LinkScores, Tensor]:
+def load_scores(path: Path, target_link: TargetLink = "absent") -> tuple[LinkScores, Tensor]:
     """Read what :func:`save_scores` wrote: bit-equal scores, and the pairs [2, L].
 
     Raises
@@ -386,22 +386,22 @@ def load_scores(path: Path, own_edge: OwnEdge = "absent") -> tuple[LinkScores, T
     method = str(arrays.pop("method"))
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     toggled = ToggledEmbeddings(**{name: tensors[name] for name in _TENSORS}, method=method)
-    scores = LinkScores(toggled, own_edge, *(tensors[name] for name in _REST))
+    scores = LinkScores(toggled, target_link, *(tensors[name] for name in _REST))
     return scores, tensors["edge_label_index"]
 
 
-def with_own_edge(scores: LinkScores, own_edge: OwnEdge) -> LinkScores:
-    """The same links read with their own edge absent, or as given."""
-    return replace(scores, own_edge=own_edge)
+def with_target_link(scores: LinkScores, target_link: TargetLink) -> LinkScores:
+    """The same links read with their target link absent, or as given."""
+    return replace(scores, target_link=target_link)
 
 
 def join_scores(first: LinkScores, second: LinkScores) -> LinkScores:
-    """Links of `first`, then those of `second`, read with the own edge as in `first`; both have labels."""
+    """Links of `first`, then those of `second`, read with the target link as in `first`; both have labels."""
     a, b = first.toggled, second.toggled
     joined = {name: torch.cat([getattr(a, name), getattr(b, name)]) for name in _TENSORS}
     return LinkScores(
         ToggledEmbeddings(**joined, method=a.method),
-        first.own_edge,
+        first.target_link,
         *(torch.cat([_given(getattr(part, name)) for part in (first, second)]) for name in _REST),
     )
 

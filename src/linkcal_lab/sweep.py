@@ -339,7 +339,7 @@ def run_sweep(
     -----
     On one machine the numbers depend on the plan alone; another processor or other versions of the
     libraries may round otherwise, and a training can make much of that. Calibration seed 0 gives those of
-    :func:`run_experiment`; calibration seed k > 0 draws the non-links among the fitting links anew (as
+    :func:`run_experiment`; calibration seed k > 0 draws the negatives among the fitting links anew (as
     many, from the stream ``"calibration-negatives-<part>-k"``) and the calibrators' ``random_state`` from
     ``"calibration-k"``. The trained model, the fitting links' positives, validation and test links are the
     same.

@@ -177,15 +177,15 @@ def test_rare_links(run, load, tmp_path, graph, monkeypatch):
     page = tmp_path / "rare_links.md"
     for module in ("rare_links", "_cells"):
         monkeypatch.setattr(load(module), "load_graph", lambda _config: graph)
-    words = ("--datasets", "simulated", "--models", "gcn", "--seeds", 1, "--non-links", 2000)
+    words = ("--datasets", "simulated", "--models", "gcn", "--seeds", 1, "--negatives", 2000)
     module = run("rare_links", *words, "--store", tmp_path, "--out", page)
     text = page.read_text()
     assert "0.69315, 0.05600, 0.00791" in text
     answers = list(module.answers_of("simulated", "gcn", 0, tmp_path, 2000))
     (ours,) = (answer for answer in answers if answer.calibrator == "in-n-out-plus")
-    assert len(ours.non_link) == 2000
+    assert len(ours.negative) == 2000
     # At one to one: the plain mean over both classes.
-    expected = (np.log1p(np.exp(-ours.link)).mean() + np.log1p(np.exp(ours.non_link)).mean()) / 2
+    expected = (np.log1p(np.exp(-ours.link)).mean() + np.log1p(np.exp(ours.negative)).mean()) / 2
     assert ours.loss(0.5) == pytest.approx(expected)
     assert f"| in-n-out-plus | {expected:.5f} (" in text
     assert commands_parse(page, module)
@@ -203,7 +203,7 @@ def test_top_order(run, load, tmp_path, graph, monkeypatch):
     counts = module.counts_of("simulated", "gcn", 0, tmp_path)
     edges = graph.num_pairs
     assert counts.links == pytest.approx(0.1 * edges, abs=1.0)
-    # All pairs but the message edges, four fifths to nine tenths of all, and the validation links.
+    # All pairs but the message-passing edges, four fifths to nine tenths of all, and the validation links.
     assert counts.missing == graph.num_nodes * (graph.num_nodes - 1) // 2 - edges + counts.links
     # The 50 best of 50 are the same in any order.
     assert counts.found[1, 0] == counts.found[1, 1] > 0

@@ -113,7 +113,7 @@ def test_case_14_metrics_at_another_ratio():
 
 
 def test_a_shifted_fit_is_the_fit_at_the_other_ratio():
-    """Bayes on simulated links: subsampling non-links and shifting back gives the full data's map."""
+    """Bayes on simulated links: subsampling negatives and shifting back gives the full data's map."""
     rng = np.random.default_rng(0)
     s = rng.normal(size=200_000)
     y = (rng.random(s.size) < 1 / (1 + np.exp(4.0 - s))).astype(int)

@@ -55,7 +55,7 @@ def test_realised_rate_with_exchangeable_scores(fdr, links):
 
 
 def test_realised_rate_on_the_simulated_graph(trained_gcn, small_graph, small_split):
-    """200 draws of null and asked non-links, which the predictor has not been trained or tuned on."""
+    """200 draws of null and asked negatives, which the predictor has not been trained or tuned on."""
     parts = (small_split.train, small_split.val, small_split.test)
     seen = torch.cat([part.edge_label_index for part in parts], dim=1)
     rng = np.random.default_rng(0)
@@ -74,7 +74,7 @@ def test_realised_rate_on_the_simulated_graph(trained_gcn, small_graph, small_sp
 
 def test_no_pairs_and_bad_input():
     assert select_links([], [1.0]).shape == (0,)
-    with pytest.raises(InputError, match="null_score must hold at least one score of a non-link, got none"):
+    with pytest.raises(InputError, match="null_score must hold at least one score of a negative, got none"):
         conformal_p_values([1.0], [])
     with pytest.raises(InputError, match="score must be finite, got 1 NaN or infinite value"):
         select_links([np.nan], [1.0])

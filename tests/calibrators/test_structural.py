@@ -31,7 +31,7 @@ def true_logit(X):
 def structural_links(n=2000, seed=0):
     rng = np.random.default_rng(seed)
     X = np.zeros((n, 1 + len(STRUCTURAL_COLUMNS)))
-    X[:, :8] = rng.normal(size=(n, 8))  # the likeness of features stays 0, as without features
+    X[:, :8] = rng.normal(size=(n, 8))  # the feature similarity stays 0, as without features
     X[:, 0] *= 4.0
     X[:, 1] = rng.standard_t(2, n)  # heavy tails, as changes of logits have
     X[:, 4] = rng.uniform(-1, 1, n)

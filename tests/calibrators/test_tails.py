@@ -11,7 +11,7 @@ from linkcal.exceptions import ArtifactError, ConvergenceWarning
 
 
 def drawn(n, lost=0.0, stray=0.0, slope=1.0, seed=0, share=0.5):
-    """Logits of links and non-links whose log ratio is `slope` times the logit, some of each kind swapped."""
+    """Logits of links and negatives whose log ratio is `slope` times the logit, some of each kind swapped."""
     rng = np.random.default_rng(seed)
     y = (rng.random(n) < share).astype(float)
     looks = np.where(rng.random(n) < np.where(y == 1.0, lost, stray), 1.0 - y, y)
@@ -121,7 +121,7 @@ def test_intercept_makes_the_mean_the_share_of_links():
 
 
 def test_a_dozen_pairs_apart_do_not_make_certainty():
-    """Pairs that no edge changes: the logarithm of their distance lies far from all others, all non-links."""
+    """Pairs that no edge changes: the logarithm of their distance lies far from all others, all negatives."""
     rng = np.random.default_rng(0)
     distance = rng.normal(size=2800)
     y = (rng.random(2800) < expit(2.0 * distance)).astype(float)
@@ -132,7 +132,7 @@ def test_a_dozen_pairs_apart_do_not_make_certainty():
     terms = fitted.contributions([[0.0, -10.0]])
     assert sum(terms.values()) - terms["limit"] < -15.0  # the line through all others goes on
     p = fitted.predict_proba([[0.0, -10.0]])[0, 1]
-    assert 1e-4 < p < 0.05  # what a dozen non-links and the shares of exceptions elsewhere can tell
+    assert 1e-4 < p < 0.05  # what a dozen negatives and the shares of exceptions elsewhere can tell
 
 
 @pytest.mark.parametrize("prior", [-60.0, 45.0, 60.0])

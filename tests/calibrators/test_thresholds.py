@@ -116,7 +116,7 @@ def test_what_cannot_be_reached_is_said_in_one_line():
     rng = np.random.default_rng(0)
     with pytest.raises(
         InputError,
-        match=r"precision .* at best about 0\.\d+ with 10 links and 10 non-links",
+        match=r"precision .* at best about 0\.\d+ with 10 links and 10 negatives",
     ):
         certified_threshold(*sample(rng, 10, 10), precision=0.95)
     far_off = np.r_[np.full(100, 40.0), np.full(100, 30.0)], np.repeat([1, 0], 100)
@@ -128,7 +128,7 @@ def test_what_cannot_be_reached_is_said_in_one_line():
         certified_threshold(*far_off, precision=0.9)
     with pytest.raises(InputError, match=r"recall = 0\.99 must be shown with at least 299 links, got 100"):
         certified_threshold(*sample(rng, 100, 10), recall=0.99)
-    with pytest.raises(InputError, match="y must hold both classes, got 2 links and 0 non-links"):
+    with pytest.raises(InputError, match="y must hold both classes, got 2 links and 0 negatives"):
         certified_threshold([0.0, 1.0], [1, 1], precision=0.5)
     for wanted in ({}, {"precision": 0.5, "recall": 0.5}):
         with pytest.raises(InputError, match="precision or recall must be given, one of them"):

@@ -60,7 +60,7 @@ def fitted(files) -> Path:
 
 @pytest.fixture(scope="session")
 def two_hop(fitted, tmp_path_factory) -> Path:
-    """The same folder, had it been made with two-hop non-links."""
+    """The same folder, had it been made with two-hop negatives."""
     folder = tmp_path_factory.mktemp("kinds") / "two-hop"
     loaded = CalibratedLinkPredictor.load(fitted / "artifact")
     loaded.info_ = {**loaded.info_, "negatives": "two-hop"}

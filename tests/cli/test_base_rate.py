@@ -37,7 +37,7 @@ def test_without_the_option_the_ratio_is_stated(saved):
     _, side = _score(saved[0])
     assert side["base_rate"] == 0.5
     assert side["base_rate_origin"] == "calibration links"
-    assert side["statement"].endswith("Probabilities hold for 1 non-link per link.")
+    assert side["statement"].endswith("Probabilities hold for 1 negative per link.")
 
 
 def test_given_rate(saved):
@@ -46,14 +46,14 @@ def test_given_rate(saved):
     odds = plain / (1 - plain) * (0.001 / 0.999)
     np.testing.assert_allclose(shifted, odds / (1 + odds), rtol=1e-5)
     assert (side["base_rate"], side["base_rate_origin"]) == (0.001, "given")
-    assert "for a base rate of 0.001 (given), moved there from 1 non-link per link" in side["statement"]
+    assert "for a base rate of 0.001 (given), moved there from 1 negative per link" in side["statement"]
 
 
 def test_density(saved):
     folder, density = saved
     by_word, side = _score(folder, "--base-rate", "density")
     assert side["base_rate"] == density
-    assert side["base_rate_origin"] == "density of the message graph"
+    assert side["base_rate_origin"] == "density of the message-passing graph"
     assert np.array_equal(by_word, _score(folder, "--base-rate", repr(density))[0])
 
 

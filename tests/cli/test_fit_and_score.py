@@ -57,8 +57,8 @@ def test_score_keeps_order_and_flags_known_edges(cli, files, fitted, tmp_path):
     index = np.stack([loaded.node_ids_.encode([pair[i] for pair in asked]) for i in (0, 1)])
     expected = loaded.predict_proba(torch.from_numpy(index))
     np.testing.assert_allclose([float(row["probability"]) for row in rows], expected, rtol=1e-6)
-    assert "message graph that the calibrator was fitted with" in answer.err
-    assert "hold for 1 non-link per link" in answer.err
+    assert "message-passing graph that the calibrator was fitted with" in answer.err
+    assert "hold for 1 negative per link" in answer.err
 
 
 def test_output_file_with_its_side_file(cli, files, fitted, tmp_path):

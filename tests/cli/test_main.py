@@ -115,7 +115,7 @@ def test_run_prints_table_and_writes_folder(cli, small_simulation, tmp_path):
 
 
 def test_a_warning_is_said_once_and_names_what_the_user_sees(cli, monkeypatch, tmp_path):
-    """Fewer than 20 test non-links: Hits@20 and Hits@50 say nothing, with each of ten calibrators."""
+    """Fewer than 20 test negatives: Hits@20 and Hits@50 say nothing, with each of ten calibrators."""
     from linkcal.data import simulate_graph
 
     small = simulate_graph(60, num_edges=150, num_features=8, seed=0)
@@ -126,7 +126,7 @@ def test_a_warning_is_said_once_and_names_what_the_user_sees(cli, monkeypatch, t
     assert answer.code == 0
     said = [line for line in answer.err.splitlines() if "warning:" in line]
     for k in (20, 50):
-        expected = f"linkcal: warning: Hits@{k} needs at least {k} non-links, got "
+        expected = f"linkcal: warning: Hits@{k} needs at least {k} negatives, got "
         assert sum(line.startswith(expected) for line in said) == 1, answer.err
     assert len(said) == len(set(said)) > 2
     classes = {spec.cls.__name__ for spec in CALIBRATORS.values()} - {"Temperature"}
@@ -146,7 +146,7 @@ def test_kind_of_negatives(cli, small_simulation, tmp_path, monkeypatch):
     arguments = ("--dataset", "simulated", "--model", "gcn", "--epochs", 2, "--negatives", "two-hop")
     answer = cli("run", *arguments, "--negatives-per-positive", 2)
     assert answer.code == 0
-    assert "2 two-hop non-links per link" in " ".join(answer.out.split())
+    assert "2 two-hop negatives per link" in " ".join(answer.out.split())
     # How likely a two-hop pair is an edge is not known from the block model alone.
     assert "true error" not in answer.out
     folder = tmp_path / "runs" / "simulated-gcn-val-two-hop-seed0"

@@ -143,7 +143,7 @@ def test_base_rate_of_a_run_is_in_every_output(cli, files, fitted, tmp_path):
         assert after["results"][name]["auc"] == pytest.approx(before["results"][name]["auc"])
         assert after["results"][name]["brier"] < 0.05
     page = " ".join((rare / "report.html").read_text().split())
-    assert "They hold where 2 % of the asked pairs are links (49 non-links for each link)" in page
+    assert "They hold where 2 % of the query pairs are links (49 negatives for each link)" in page
     assert "fitted with 1 for each link and moved there" in page
     loaded = CalibratedLinkPredictor.load(rare)
     assert loaded.base_rate == 0.02

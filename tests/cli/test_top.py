@@ -31,7 +31,7 @@ def test_lists_missing_pairs_by_name_and_states_the_ratio(cli, files, fitted):
     assert not {tuple(sorted((row["source"], row["target"]))) for row in listed} & names
     logits = [float(row["logit"]) for row in listed]
     assert logits == sorted(logits, reverse=True)
-    assert "Probabilities hold for 1 non-link per link (base rate 0.5)" in answer.err.replace("\n", " ")
+    assert "Probabilities hold for 1 negative per link (base rate 0.5)" in answer.err.replace("\n", " ")
     assert "linkcal: warning: among all pairs links are far rarer than the 0.5" in answer.err
     predictor = CalibratedLinkPredictor.load(fitted / "artifact")
     assert predictor.held_out_.size(1) > 0
@@ -71,7 +71,7 @@ def test_bad_number(cli, fitted, k):
 def test_base_rate_moves_the_probabilities_and_silences_the_warning(cli, fitted):
     plain, moved = cli("top", fitted, "-k", 5), cli("top", fitted, "-k", 5, "--base-rate", "0.01")
     assert "warning" not in moved.err
-    assert "99 non-links per link (base rate 0.01)" in moved.err
+    assert "99 negatives per link (base rate 0.01)" in moved.err
     for before, after in zip(rows(plain.out), rows(moved.out), strict=True):
         assert before["logit"] == after["logit"]
         p = float(before["probability"])
@@ -97,12 +97,12 @@ def test_output_that_cannot_be_written_is_told_before_the_work(cli, fitted, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_top_warns_of_another_kind_of_non_links(cli, two_hop):
+def test_top_warns_of_another_kind_of_negatives(cli, two_hop):
     for options in ((), ("--base-rate", 0.01)):
         answer = cli("top", two_hop, "-k", 3, *options)
         said = " ".join(answer.err.split())
         assert answer.code == 0
-        assert "were fitted with two-hop non-links and hold for pairs like those" in said
+        assert "were fitted with two-hop negatives and hold for pairs like those" in said
         # It would be refused.
         assert "density" not in said
     refused = cli("top", two_hop, "-k", 3, "--base-rate", "density")
@@ -162,12 +162,12 @@ def test_of_seal_only_pairs_at_distance_two_are_spoken_of(cli, ring, tmp_path):
     assert "among all pairs" not in said
     assert "density" not in said
     assert (
-        "fitted with uniform non-links and hold for pairs like those, not for the pairs at distance 2" in said
+        "fitted with uniform negatives and hold for pairs like those, not for the pairs at distance 2" in said
     )
     assert "make the folder with --negatives two-hop" in said
 
 
-def test_of_seal_with_two_hop_non_links_there_is_nothing_to_warn_of_but_the_rate(cli, ring, tmp_path):
+def test_of_seal_with_two_hop_negatives_there_is_nothing_to_warn_of_but_the_rate(cli, ring, tmp_path):
     folder = predictor_on(ring, "seal", tmp_path / "two-hop", negatives="two-hop", sort_k=10)
     assert "warning" not in cli("top", folder, "-k", 3, "--base-rate", 0.01).err
     assert cli("top", folder, "-k", 3).err.count("warning") == 1
@@ -180,7 +180,7 @@ def test_seal_says_when_no_pair_has_a_common_neighbour(cli, tmp_path, known):
     answer = cli("top", predictor_on(graph, "seal", tmp_path / "artifact", sort_k=10), "-k", 3)
     assert (answer.code, rows(answer.out)) == (0, [])
     said = " ".join(answer.err.split())
-    assert "No pair to list: SEAL ranks pairs with a common neighbour in the message graph" in said
+    assert "No pair to list: SEAL ranks pairs with a common neighbour in the message-passing graph" in said
     assert "warning" not in said
 
 
@@ -195,8 +195,8 @@ def test_a_complete_graph_has_nothing_to_list(cli, tmp_path):
     ("name", "from_edges", "expected"),
     [
         ("gcn", False, None),
-        ("gcn", True, "Node features were computed from the message graph"),
-        ("peg", False, "The nodes' positions that PEG reads were computed from the message graph"),
+        ("gcn", True, "Node features were computed from the message-passing graph"),
+        ("peg", False, "The nodes' positions that PEG reads were computed from the message-passing graph"),
         ("peg", True, "Node features and the nodes' positions that PEG reads were computed"),
     ],
 )

@@ -29,7 +29,7 @@ def test_distance_on_a_ring_grows_with_the_steps():
     assert mean[0] < mean[1] < mean[2]
 
 
-def test_dot_products_tell_links_from_non_links():
+def test_dot_products_tell_links_from_negatives():
     """The objective itself: sigmoid(z_u . z_v) is high where walks meet."""
     graph = Graph.from_edges(
         torch.cat([ring(200), torch.stack([ring(200)[0], ring(200)[0].roll(-2)])], 1), 200

@@ -79,7 +79,7 @@ def test_collab_layout(collab):
     assert counts["features"] == 2
 
 
-def test_drawn_non_links_avoid_every_known_pair(collab):
+def test_drawn_negatives_avoid_every_known_pair(collab):
     known = {(0, 1), (1, 2), (2, 3), (4, 5), (3, 4), (5, 6), (0, 5), (0, 6), (0, 7)}
     drawn = [pairs(load_official_split("ogbl-collab", data_root=collab, seed=s).train, 0) for s in (0, 0, 1)]
     assert all(len(set(each)) == 4 and not set(each) & known for each in drawn)
@@ -168,7 +168,7 @@ def test_ogbl_ddi_is_the_official_split():
         ({"edge": np.array([[3.5, 4]])}, "'edge' of .* must hold integers, got torch.float64"),
         ({"edge": np.array([[3, 4, 5]])}, r"'edge' of .* must have shape \[2, L\], got \[3, 1\]"),
         ({"edge": np.array([3, 4])}, r"'edge' of .* must have shape \[2, L\], got \[2\]"),
-        # Out of range as a non-link: this one would have become the pair (6, 2).
+        # Out of range as a negative: this one would have become the pair (6, 2).
         (
             {"edge": np.array(VALID), "edge_neg": np.array([[0, 50]])},
             "'edge_neg' of .* num_nodes = 8, got 50",

@@ -76,7 +76,7 @@ def test_random_link_split_is_taken_over(split_labels):
     data, graph = _data()
     parts = _pyg_split(data, split_labels=split_labels)
     with pytest.warns(
-        LinkcalWarning, match="dropped [0-9]+ non-links that repeat another one, in either direc"
+        LinkcalWarning, match="dropped [0-9]+ negatives that repeat another one, in either direc"
     ):
         split = from_pyg(*parts)
     found = [pair_set(split.part(p).edge_label_index[:, split.part(p).edge_label == 1]) for p in PARTS]
@@ -185,7 +185,7 @@ def test_disjoint_training_links_are_refused():
         ),
         (
             {"val__edge_label_index": torch.tensor([[3, 5], [4, 4]])},
-            r"non-links must be no edges, got 1 that are, the first \(4, 5\)",
+            r"negatives must be no edges, got 1 that are, the first \(4, 5\)",
         ),
         ({"val__edge_label": torch.ones(3)}, r"val\.edge_label must have shape \[2\], got \[3\]"),
         (
@@ -213,11 +213,11 @@ def test_repeated_negatives_are_kept_in_the_test_set():
         val__edge_label_index=torch.tensor([[3, 3], [4, 0]]),
         train__edge_label_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]),
     )
-    with pytest.warns(LinkcalWarning, match="dropped 2 non-links"):
+    with pytest.warns(LinkcalWarning, match="dropped 2 negatives"):
         split = from_pyg(*parts)
     assert (split.train.num_negatives, split.val.num_negatives, split.test.num_negatives) == (0, 0, 1)
     with pytest.raises(
-        InputError, match=r"non-links must stand once in all parts together, got 2 repeated, as \(0, 3\)"
+        InputError, match=r"negatives must stand once in all parts together, got 2 repeated, as \(0, 3\)"
     ):
         from_pyg(*parts, repeated_negatives="error")
 

@@ -33,7 +33,7 @@ def test_unknown_key_is_an_error():
         ({"negatives": "twohop"}, "did you mean 'two-hop'"),
         (
             {"negatives": "two-hop", "base_rate": "density"},
-            "base_rate must be a number for a calibrator fitted on two-hop non-links, got 'density'",
+            "base_rate must be a number for a calibrator fitted on two-hop negatives, got 'density'",
         ),
         ({"calibrators": ()}, "calibrators must name one of"),
         ({"calibrators": ("plat",)}, "did you mean 'platt'"),

@@ -37,7 +37,7 @@ def test_the_noise_floor_and_the_number_of_links_stand_beside_every_ece():
     assert result["positives"] + result["negatives"] == 200
 
 
-def test_the_ratio_of_non_links_stands_beside_every_ece():
+def test_the_ratio_of_negatives_stands_beside_every_ece():
     y = np.repeat([1.0, 0.0], 200)
     even = measure(y, np.full(400, 0.5), np.zeros(400))
     assert (even["ece"], even["positives"], even["negatives"]) == (0.0, 200.0, 200.0)
@@ -48,7 +48,7 @@ def test_the_ratio_of_non_links_stands_beside_every_ece():
     assert rare["auc"] == even["auc"]
 
 
-def test_hits_with_ties_and_with_few_non_links():
+def test_hits_with_ties_and_with_few_negatives():
     y = np.repeat([1.0, 0.0], [2, 20])
     with pytest.warns(FewNegativesWarning, match="50"):
         assert measure(y, np.full(22, 0.5), np.zeros(22))["hits@20"] == 0.0
@@ -56,8 +56,8 @@ def test_hits_with_ties_and_with_few_non_links():
     y = np.repeat([1.0, 0.0], [2, 19])
     with pytest.warns(FewNegativesWarning) as caught:
         result = measure(y, p, logit(p))
-    assert any("Hits@20 needs at least 20 non-links, got 19" in str(one.message) for one in caught)
-    # Never a silent 1: the number of non-links is recorded with it.
+    assert any("Hits@20 needs at least 20 negatives, got 19" in str(one.message) for one in caught)
+    # Never a silent 1: the number of negatives is recorded with it.
     assert (result["hits@20"], result["negatives"]) == (1.0, 19.0)
 
 

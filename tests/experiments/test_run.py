@@ -192,7 +192,7 @@ def test_positions_made_from_edges_warn_of_leave_one_out(small_graph):
         run_experiment(config, small_graph)
 
 
-def test_few_test_non_links_are_told_once_for_each_k_not_for_each_calibrator():
+def test_few_test_negatives_are_told_once_for_each_k_not_for_each_calibrator():
     graph = simulate_graph(60, num_edges=150, num_features=8, seed=0)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -91,7 +91,7 @@ def test_stacked_cells_build_on_the_stored_training_links(options, small_graph, 
     assert run["in-n-out-plus"]["nll"] == nll["stacked", 0, "in-n-out-plus"]
 
 
-def test_calibration_seeds_share_the_training_and_draw_their_own_non_links(store, small_graph):
+def test_calibration_seeds_share_the_training_and_draw_their_own_negatives(store, small_graph):
     assert files(store / "own/gcn~epochs=3/train-0/training") == [
         "config.json", "model.json", "model.safetensors", "scores-test.npz", "scores-train.npz",
         "scores-val.npz", "true_probability.npz",
@@ -104,7 +104,7 @@ def test_calibration_seeds_share_the_training_and_draw_their_own_non_links(store
 
 
 @pytest.mark.parametrize("part", ["train", "val"])
-def test_drawn_non_links_meet_no_other_pair(small_graph, part):
+def test_drawn_negatives_meet_no_other_pair(small_graph, part):
     split = split_links(small_graph, seed=0)
     drawn = draw_calibration_negatives(split, part, 0, 1)
     assert drawn.size(1) == split.part(part).num_negatives

@@ -1,4 +1,4 @@
-"""Likeness of nodes' own features: against plain loops, and no trace of a pair's own edge."""
+"""Feature similarity of nodes' own features: against plain loops, and no trace of a pair's target link."""
 
 import pytest
 import torch
@@ -76,7 +76,7 @@ def split():
     return split_links(simulate_graph(120, num_edges=400, num_features=200, seed=0), seed=0)
 
 
-def test_own_edges_block_size_and_order_change_nothing(split, monkeypatch):
+def test_target_links_block_size_and_order_change_nothing(split, monkeypatch):
     graph = split.graph
     pairs = graph.pairs[:, :50]
     found = attribute_similarity(graph, pairs)
@@ -91,7 +91,7 @@ def test_own_edges_block_size_and_order_change_nothing(split, monkeypatch):
         assert found[[column]].numpy() == pytest.approx(unknown.numpy(), abs=1e-5)
 
 
-def test_links_are_more_alike_than_non_links():
+def test_links_are_more_alike_than_negatives():
     split = split_links(simulate_graph(1000, num_features=200, seed=0), seed=0)
     found = attribute_similarity(split.graph, split.val.edge_label_index)
     links, others = (found[split.val.edge_label == label].mean(0) for label in (1, 0))
@@ -147,16 +147,16 @@ def test_directions_are_those_of_the_topics():
     z = attribute_directions(x)
     assert z.size(1) == 4  # three stand out, and four are kept at least
     assert z.norm(dim=1).numpy() == pytest.approx(1.0, abs=1e-6)
-    likeness = z @ z.T
+    similarity = z @ z.T
     same = topic[:, None] == topic
-    assert likeness[same].mean() > 0.5 > 0.0 > likeness[~same].mean()
+    assert similarity[same].mean() > 0.5 > 0.0 > similarity[~same].mean()
 
 
 def test_units_of_features_do_not_matter():
     _, x = _topics()
     unit = torch.logspace(-15, 15, x.size(1))
-    likeness, scaled = (z @ z.T for z in (attribute_directions(x), attribute_directions(x * unit - unit)))
-    assert scaled.numpy() == pytest.approx(likeness.numpy(), abs=1e-3)
+    similarity, scaled = (z @ z.T for z in (attribute_directions(x), attribute_directions(x * unit - unit)))
+    assert scaled.numpy() == pytest.approx(similarity.numpy(), abs=1e-3)
 
 
 def test_unrelated_features_are_all_kept_up_to_the_most():
@@ -174,7 +174,7 @@ def test_a_sample_of_the_nodes_finds_the_same_directions(monkeypatch):
     monkeypatch.setattr("linkcal.features.attributes._SAMPLED_NODES", 1500)
     sampled = attribute_directions(x)
     assert torch.equal(sampled, attribute_directions(x))
-    both = (likeness @ likeness.T for likeness in (z, sampled))
+    both = (similarity @ similarity.T for similarity in (z, sampled))
     assert torch.corrcoef(torch.stack([part.flatten() for part in both]))[0, 1] > 0.9
 
 
@@ -196,9 +196,9 @@ def test_nodes_filled_with_the_means_are_average():
     assert (z[:300] @ z[:300].T).numpy() == pytest.approx((alone @ alone.T).numpy(), abs=1e-3)
 
 
-def test_a_neighbourhood_that_cancels_out_is_zero_with_and_without_the_own_edge():
+def test_a_neighbourhood_that_cancels_out_is_zero_with_and_without_the_target_link():
     # Node 0 and its neighbours 1 and 2 are of three kinds, whose directions sum to 0. Beside them it may have
-    # the own edge: what rounding leaves of the sum must not tell it apart.
+    # the target link: what rounding leaves of the sum must not tell it apart.
     x = torch.eye(3)[torch.arange(9) % 3]
     for other in range(3, 9):
         pair = torch.tensor([[0], [other]])

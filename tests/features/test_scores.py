@@ -30,11 +30,11 @@ def scores() -> LinkScores:
     return LinkScores(toggled, "absent", torch.tensor([1.0, 0.0]), structure, attributes)
 
 
-def test_logit_absent_ignores_own_edge(scores):
+def test_logit_absent_ignores_target_link(scores):
     assert scores.logit.tolist() == [3.0, 1.0]
 
 
-def test_logit_as_given_keeps_own_edge_of_graph_edges_only(scores):
+def test_logit_as_given_keeps_target_link_of_graph_edges_only(scores):
     assert LinkScores(scores.toggled, "as-given").logit.tolist() == [10.0, 1.0]
 
 
@@ -86,7 +86,7 @@ def test_validation_links_are_scored_on_the_message_graph(trained_gcn, small_spl
     torch.testing.assert_close(scored.logit, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_train_protocols_differ_by_the_own_edge_of_positives_only(trained_gcn, small_split):
+def test_train_protocols_differ_by_the_target_link_of_positives_only(trained_gcn, small_split):
     loo = calibration_links(trained_gcn, small_split, "train-loo")
     seen = calibration_links(trained_gcn, small_split, "train")
     positive = small_split.train.edge_label == 1
@@ -135,7 +135,9 @@ def test_half_precision_is_widened_before_it_is_calibrated(dtype, method, calibr
     with torch.no_grad():
         z = model.encode(split.graph.x, split.graph.edge_index)
         expected = model.decode(z, split.val.edge_label_index)
-    assert scores.logit.tolist() == expected.tolist()  # no validation link is an edge of the message graph
+    assert (
+        scores.logit.tolist() == expected.tolist()
+    )  # no validation link is an edge of the message-passing graph
     assert np.array_equal(scores.to_matrix()[:, 0], expected.double().numpy())
     clp = CalibratedLinkPredictor(model, calibrator).fit(split)
     p = clp.predict_proba(split.test.edge_label_index)

@@ -68,7 +68,7 @@ def test_score_links_fills_the_structure(split):
 
 
 def test_a_link_looks_the_same_with_and_without_its_edge_in_the_graph(split):
-    """Leave-one-out: an edge of the message graph gets the features of the graph that lacks it."""
+    """Leave-one-out: an edge of the message-passing graph gets the features of the graph that lacks it."""
     model = make_model("gcn", 8, seed=0)
     pair = split.graph.pairs[:, 7:8]
     edges = split.graph.edge_index

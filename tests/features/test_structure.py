@@ -1,4 +1,4 @@
-"""Degrees and common neighbours without the own edge: by hand, against sets, and without a leak."""
+"""Degrees and common neighbours without the target link: by hand, against sets, and without a leak."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_equals_counting_on_sets(graph):
 
 
 # Path 0-1-2 closed by 0-2, and a pendant 3 at node 2.
-def test_own_edge_is_left_out_by_hand():
+def test_target_link_is_left_out_by_hand():
     graph = Graph.from_edges(torch.tensor([[0, 1, 0, 2], [1, 2, 2, 3]]), num_nodes=5)
     pairs = torch.tensor([[0, 2, 3, 0], [2, 0, 2, 3]])
     assert pair_structure(graph, pairs).tolist() == [[1, 2, 1], [2, 1, 1], [0, 2, 0], [2, 1, 1]]

@@ -24,7 +24,7 @@ def test_case_16_b_ties_count_against() -> None:
 
 
 def test_case_16_c_fewer_negatives_than_k_is_not_silent() -> None:
-    with pytest.warns(FewNegativesWarning, match=r"Hits@20 needs at least 20 non-links, got 19; "):
+    with pytest.warns(FewNegativesWarning, match=r"Hits@20 needs at least 20 negatives, got 19; "):
         assert hits_at_k([1, 1] + [0] * 19, [0.1, 0.2] + [0.9] * 19, 20) == 1.0
 
 

@@ -182,7 +182,7 @@ def test_features_as_wide_as_prepared_ones_are_no_positions():
 def test_splitting_a_prepared_graph_is_told_to_leak():
     full = simulate_graph(60, num_edges=240, num_features=4, seed=0)
     prepared = make_model("peg", 4, position_channels=3).prepare(full)
-    with pytest.warns(EdgeFeaturesWarning, match="split first, then prepare the message graph"):
+    with pytest.warns(EdgeFeaturesWarning, match="split first, then prepare the message-passing graph"):
         split_links(prepared, seed=0)
 
 

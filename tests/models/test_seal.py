@@ -1,4 +1,4 @@
-"""SEAL: one score per asked pair, the asked link hidden, whatever is asked with it."""
+"""SEAL: one score per query pair, the asked link hidden, whatever is asked with it."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def test_a_changed_graph_is_seen():
 def test_equals_plain_graph_convolutions_on_the_subgraph():
     """The whole model against PyG's GCNConv and a dense sort on one pair's subgraph."""
     model, x = build().double(), torch.rand(4, 4).double()
-    for own_edge in ("absent", "present"):
+    for target_link in ("absent", "present"):
         # Pair (1, 3) at one hop: all four nodes; label 2 for node 2, which sees both, 0 for node 0 (node 3 is
         # three steps away from it, over node 2: label 1 + 1 + (3 // 2) (3 // 2 + 1 - 1) = 3).
-        edges = EDGES if own_edge == "absent" else torch.cat([EDGES, torch.tensor([[1, 3], [3, 1]])], 1)
+        edges = EDGES if target_link == "absent" else torch.cat([EDGES, torch.tensor([[1, 3], [3, 1]])], 1)
         label = torch.tensor([3, 1, 2, 1])
         message = model.label_embedding(label) + model.lin_features(x)
         conv = GCNConv(8, 8).double()
@@ -108,7 +108,7 @@ def test_equals_plain_graph_convolutions_on_the_subgraph():
         rows = torch.nn.functional.pad(rows[rows[:, -1].argsort(descending=True)], (0, 0, 0, 6))
         h = model.pool(model.lin_nodes(rows).relu().T[None])
         expected = model.lin_pooled(model.conv_sorted(h).relu().flatten(1)).relu()
-        found = model.embed_pairs(x, EDGES, torch.tensor([[1], [3]]), own_edge=own_edge)
+        found = model.embed_pairs(x, EDGES, torch.tensor([[1], [3]]), target_link=target_link)
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
@@ -119,7 +119,7 @@ def test_toggling_asks_for_both_states():
     assert toggled.in_graph.tolist() == [True, False, False]
     with torch.no_grad():
         absent = model.embed_pairs(x, EDGES, ASKED)
-        present = model.embed_pairs(x, EDGES, ASKED, own_edge="present")
+        present = model.embed_pairs(x, EDGES, ASKED, target_link="present")
         assert torch.equal(toggled.absent, absent)
         assert torch.equal(toggled.present, present)
         assert torch.equal(toggled.logit_absent, model(x, EDGES, ASKED))
@@ -223,8 +223,8 @@ def test_no_pairs_and_wrong_features():
     assert build()(torch.eye(4), EDGES, nothing).shape == (0,)
     with pytest.raises(InputError, match=r"x must have shape \[N, 4\], got \[4, 3\]"):
         build()(torch.rand(4, 3), EDGES, ASKED)
-    with pytest.raises(InputError, match="own_edge must be one of absent, present; got 'gone'"):
-        build().embed_pairs(torch.eye(4), EDGES, ASKED, own_edge="gone")
+    with pytest.raises(InputError, match="target_link must be one of absent, present; got 'gone'"):
+        build().embed_pairs(torch.eye(4), EDGES, ASKED, target_link="gone")
 
 
 def test_it_is_a_predictor_as_it_is():
@@ -347,7 +347,7 @@ def test_capped_two_hop_subgraphs_of_a_hub_toggle_as_alone():
         less = without(star.edge_index, u, v)
         with torch.no_grad():
             absent = model.embed_pairs(x, less, pairs[:, [i]])
-            present = model.embed_pairs(x, less, pairs[:, [i]], own_edge="present")
+            present = model.embed_pairs(x, less, pairs[:, [i]], target_link="present")
         torch.testing.assert_close(toggled.absent[[i]], absent, rtol=0, atol=1e-6)
         torch.testing.assert_close(toggled.present[[i]], present, rtol=0, atol=1e-6)
     assert (toggled.absent - toggled.present).abs().amax(dim=1).min() > 1e-6

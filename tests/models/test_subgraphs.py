@@ -73,7 +73,7 @@ def test_equals_the_definition_for_every_pair(graph, hops):
     edges, n = graph
     pairs = np.array([(u, v) for u in range(n) for v in range(n) if u != v]).T
     subgraphs = EnclosingSubgraphs(tensor(edges), n, hops)
-    absent, present = (subgraphs.extract(pairs, own_edge=own) for own in (False, True))
+    absent, present = (subgraphs.extract(pairs, target_link=own) for own in (False, True))
     simple = {(a, b) for a, b in edges if a != b}
     for number, (u, v) in enumerate(pairs.T.tolist()):
         label, arcs = expected(simple, n, u, v, hops)

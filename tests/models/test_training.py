@@ -58,7 +58,7 @@ class Unreadable:
 
 
 def prepared(model, split):
-    """The split with the message graph as the model reads it."""
+    """The split with the message-passing graph as the model reads it."""
     return replace(split, graph=model.prepare(split.graph))
 
 
@@ -266,7 +266,7 @@ def test_infinite_validation_logits_are_reported(split):
 def test_one_class_validation(split):
     positive = split.val.edge_label == 1
     val = LinkPairs(split.val.edge_label_index[:, positive], split.val.edge_label[positive])
-    with pytest.raises(InputError, match=r"split.val must hold links and non-links .* and 0 non-links"):
+    with pytest.raises(InputError, match=r"split.val must hold links and negatives .* and 0 negatives"):
         train_link_predictor(small("gcn"), dataclasses.replace(split, val=val))
 
 
@@ -285,7 +285,7 @@ def test_complete_message_graph(split):
 
 
 def test_dense_graph_trains_with_the_non_edges_that_there_are():
-    # 6 nodes, 15 pairs, 12 training links: 3 non-edges of the message graph.
+    # 6 nodes, 15 pairs, 12 training links: 3 non-edges of the message-passing graph.
     graph = Graph.from_edges(torch.triu_indices(6, 6, offset=1)[:, 3:], 6)
     everything = LinkPairs(graph.pairs, torch.ones(12))
     val = LinkPairs(torch.tensor([[0, 1], [1, 2]]), torch.tensor([0.0, 1.0]))

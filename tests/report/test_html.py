@@ -74,11 +74,11 @@ def test_says_what_when_and_on_what(tmp_path) -> None:
         "Seed 3",
         "Test pairs 2,500",
         "Negatives per positive 4",
-        "Measured on 2,500 test pairs (500 links, 2,000 non-links)",
+        "Measured on 2,500 test pairs (500 links, 2,000 negatives)",
         "ECE % ↓ n = 2,500",
         "Columns marked % are in percent",
         "were fitted on the validation pairs",
-        "hold where 20 % of the asked pairs are links (4 non-links for each link)",
+        "hold where 20 % of the query pairs are links (4 negatives for each link)",
         "Among all pairs of this graph 20 % are links",
         "non edges 36",
         '"epochs": 200',
@@ -111,7 +111,7 @@ def test_explains_floor_and_limits(tmp_path) -> None:
     ("fit_on", "expected"),
     [
         ("train", "fitted to easier scores than those they are tested on"),
-        ("train-loo", "scored with itself removed from the message graph"),
+        ("train-loo", "scored with itself removed from the message-passing graph"),
         ("something new", "were fitted on something new"),
     ],
 )
@@ -203,11 +203,11 @@ def test_selected_calibrator_is_named(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "moves"), [("uniform", True), ("two-hop", False)])
-def test_no_base_rate_is_said_to_repair_another_kind_of_non_links(tmp_path, kind: str, moves: bool) -> None:
+def test_no_base_rate_is_said_to_repair_another_kind_of_negatives(tmp_path, kind: str, moves: bool) -> None:
     text = render(tmp_path, metrics={**METRICS, "negatives": kind}).text
-    assert f"Kind of non-links {kind}" in text
+    assert f"Kind of negatives {kind}" in text
     assert ("for a list of all pairs the probabilities must be moved to that base rate" in text) == moves
-    assert ("non-links of the kind two-hop and for no other kind" in text) != moves
+    assert ("negatives of the kind two-hop and for no other kind" in text) != moves
 
 
 def test_inputs_are_not_changed(tmp_path) -> None:

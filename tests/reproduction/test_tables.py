@@ -279,11 +279,11 @@ def test_files(records, tmp_path):
         choose_tables(built, ["ece-vall"])
 
 
-def test_hits_with_too_few_non_links_are_not_told_in_silence():
-    """Case 16 (c): with fewer than 20 non-links Hits@20 is 1 whatever the model is."""
+def test_hits_with_too_few_negatives_are_not_told_in_silence():
+    """Case 16 (c): with fewer than 20 negatives Hits@20 is 1 whatever the model is."""
     few = [record(metric="negatives", value=19.0), record(metric="hits@20", value=1.0)]
     enough = [record(metric="negatives", value=20.0, model="sage"), record(metric="hits@20", model="sage")]
-    note = "Hits@20 is 100 % by definition with fewer than 20 test non-links: cora gcn."
+    note = "Hits@20 is 100 % by definition with fewer than 20 test negatives: cora gcn."
     for rows, told in ((few + enough, True), (enough, False)):
         (found,) = build_tables(frame(*rows)).values()
         captions = {table.name: table.caption for table in found}

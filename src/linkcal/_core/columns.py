@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["ATTRIBUTE_COLUMNS", "STRUCTURAL_COLUMNS", "STRUCTURE_COLUMNS", "TOGGLE_COLUMNS"]
 
 
-#: What the pair's own edge does to the link: these columns need toggling.
+#: What the target link does to the link: these columns need toggling.
 TOGGLE_COLUMNS = ("logit_change", "log_distance", "log_relative_distance", "cosine")
 
 #: Where the link sits in the graph: these need the edges alone.

@@ -108,7 +108,7 @@ def check_fraction(value: Any, name: str, *, zero: bool = False, one: bool = Fal
 def check_base_rate(value: Any, negatives: str = "uniform", name: str = "base_rate") -> float | str:
     """Return a share of links in (0, 1) as float, or the word ``"density"``.
 
-    The density is a share among all pairs, and refused where the non-links are of another kind than uniform.
+    The density is a share among all pairs, and refused where the negatives are of another kind than uniform.
     """
     if not isinstance(value, str):
         return check_fraction(value, name)
@@ -116,7 +116,7 @@ def check_base_rate(value: Any, negatives: str = "uniform", name: str = "base_ra
         raise InputError(f"{name} must be a number in (0, 1) or 'density', got {value!r}")
     if negatives != "uniform":
         raise InputError(
-            f"{name} must be a number for a calibrator fitted on {negatives} non-links, got 'density', "
+            f"{name} must be a number for a calibrator fitted on {negatives} negatives, got 'density', "
             "which is the share of links among all pairs"
         )
     return value

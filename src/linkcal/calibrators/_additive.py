@@ -21,7 +21,7 @@ _CLIP = (0.002, 0.998)
 # cross-validation inside the validation links of Cora, CiteSeer and Bitcoin Alpha.
 _LINEAR, _HINGE, _PRODUCT = 0.1, 1.0, 3.0
 
-# Products of pairs of columns, chosen on halves of validation links under all three kinds of non-links. Their
+# Products of pairs of columns, chosen on halves of validation links under all three kinds of negatives. Their
 # number grows with the square of that of the columns, so that wider inputs have none.
 _PAIR, _PAIRED_COLUMNS = 3.0, 10
 

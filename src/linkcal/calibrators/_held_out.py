@@ -25,10 +25,10 @@ _SLOPES = (0.01, 2.0)
 # Bounds of the shares: from those that no number of links can tell from 0, to half of the links.
 _SHARES = (1e-12, 0.5)
 
-# What is believed before a link is seen. Half a link, and half a non-link, that looks like the other class
+# What is believed before a link is seen. Half a link, and half a negative, that looks like the other class
 # counts beside those that were seen; such shares are of the order of one in a hundred (an exponential prior);
 # and the slope is near 1 (a normal prior on its logarithm). With few links shares and slope could else take
-# each other's place. Chosen on validation links and fresh non-links of four graphs.
+# each other's place. Chosen on validation links and fresh negatives of four graphs.
 _UNSEEN, _RARITY, _SPREAD = 0.5, 100.0, 0.25
 
 # Largest gradient of the loss per unit of weight at which the search counts as done. It ends near 1e-8, where
@@ -46,8 +46,8 @@ _REST = 0.01
 class Tails:
     """A map of logits that grows slowly where few links speak; it rises if ``lost + stray <= 1``.
 
-    A share of the links looks like non-links, and a share of the non-links like links (of which many will be
-    links that nobody knows of yet). So a likelihood ratio r of links to non-links is in truth
+    A share of the links looks like negatives, and a share of the negatives like links (of which many will be
+    links that nobody knows of yet). So a likelihood ratio r of links to negatives is in truth
     ``((1 - lost) r + lost) / ((1 - stray) + stray r)``, between ``lost / (1 - stray)`` and
     ``(1 - lost) / stray``.
 
@@ -56,9 +56,9 @@ class Tails:
     prior : float
         Log odds of a link among the calibration links; r is the exponential of the logit less this.
     lost : float in (0, 1)
-        Share of links that look like non-links.
+        Share of links that look like negatives.
     stray : float in (0, 1)
-        Share of non-links that look like links.
+        Share of negatives that look like links.
     """
 
     prior: float
@@ -95,8 +95,8 @@ class Tails:
 def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, Tails, bool]:
     """Slope and limits that make held-out logits most likely.
 
-    ``limits(a z + b)`` at the mode of the posterior: half a link more looks like a non-link, and half a
-    non-link like a link (where none was seen among n the share is about ``0.5 / (n + 100)``), both shares
+    ``limits(a z + b)`` at the mode of the posterior: half a link more looks like a negative, and half a
+    negative like a link (where none was seen among n the share is about ``0.5 / (n + 100)``), both shares
     have exponential priors of mean 0.01, and the logarithm of a has a normal one of deviation 0.25.
 
     Parameters

@@ -146,7 +146,7 @@ def within_range(X: FloatArray) -> FloatArray:
 FloatArray = NDArray[np.float64]
 
 #: Kinds of link features that a calibrator may ask for in columns 1.. of X: nothing, the link embedding
-#: h, the difference h - h+ between the embedding without and with the pair's own edge, or the nine numbers
+#: h, the difference h - h+ between the embedding without and with the target link, or the nine numbers
 #: named by ``linkcal.features.STRUCTURAL_COLUMNS``.
 LinkFeatures = Literal["none", "embedding", "difference", "structural"]
 

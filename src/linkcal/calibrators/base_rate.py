@@ -91,7 +91,7 @@ def base_rate_offset(from_rate: float, to_rate: float) -> float:
     Parameters
     ----------
     from_rate : float in (0, 1)
-        Share of links where the probabilities are right: 0.5 for one non-link per link.
+        Share of links where the probabilities are right: 0.5 for one negative per link.
     to_rate : float in (0, 1)
         Share of links where they are to be used.
 
@@ -118,8 +118,8 @@ def base_rate_offset(from_rate: float, to_rate: float) -> float:
 def shift_base_rate(prob: Any, *, from_rate: float, to_rate: float) -> Any:
     """Move link probabilities from one share of links to another.
 
-    Calibrators are fitted on sampled non-links, one per link by default, while real graphs have hundreds of
-    non-links per link: probabilities that are right on the sample are then far too high. The order of links
+    Calibrators are fitted on sampled negatives, one per link by default, while real graphs have hundreds of
+    negatives per link: probabilities that are right on the sample are then far too high. The order of links
     does not change.
 
     Parameters

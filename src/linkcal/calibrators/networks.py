@@ -282,7 +282,7 @@ class EmbeddingMLP(NetCalibrator):
         return X[:, 1:]
 
 
-# In-n-Out: a temperature from what the pair's own edge does to its embedding.
+# In-n-Out: a temperature from what the target link does to its embedding.
 
 
 @final
@@ -299,7 +299,7 @@ class InNOut(NetCalibrator):
         Input of the networks: h - h+, or its Euclidean norm.
     center : bool, default=False
         Recentre the logit first: ``p = sigmoid((a s + b) / T)`` with a and b of :class:`Platt`. The
-        temperature then acts around the logit at which links and non-links balance, and base rates can be
+        temperature then acts around the logit at which links and negatives balance, and base rates can be
         repaired. Not part of the paper's method.
     scaling : {"divide", "multiply-doubled"}, default="divide"
         ``"divide"``: ``p = sigmoid(s / t)`` with ``t = softplus(MLP(gamma))``, as the paper states.

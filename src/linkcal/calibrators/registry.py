@@ -72,13 +72,13 @@ CALIBRATORS: dict[str, CalibratorSpec] = {
     ),
     "in-n-out": CalibratorSpec(
         InNOut,
-        "temperature of each link from its embedding with and without its own edge",
+        "temperature of each link from its embedding with and without its target link",
         {"gamma": ["difference", "distance"], **_NET_SEARCH},
         trains_network=True,
     ),
     "in-n-out-plus": CalibratorSpec(
         StructuralCalibrator,
-        "additive model of the logit, of what the own edge does, and of the link's place in the graph",
+        "additive model of the logit, of what the target link does, and of the link's place in the graph",
         {"n_knots": [2, 4, 8], "monotone": [False, True]},
     ),
 }

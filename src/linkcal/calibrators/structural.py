@@ -173,7 +173,7 @@ class Stacked(Calibrator):
         return base.fit(X, y)
 
 
-# In-n-Out as a convex additive model: what the own edge does, where the link sits, how alike its ends.
+# In-n-Out as a convex additive model: what the target link does, where the link sits, how alike its ends.
 
 # Name of the base's term.
 _BASE_TERM = "base"
@@ -184,7 +184,7 @@ _LONG_TAILS = (_BASE_TERM, "logit", "logit_change")
 
 @final
 class StructuralCalibrator(Stacked, Calibrator):
-    """Additive logistic model of the logit, of what the own edge does, of its place, of its ends' likeness.
+    """Additive logistic model of the logit, the target link's effect, degrees and feature similarity.
 
     ``p = sigmoid(a(gamma, sign s) s + b(gamma))``: the temperature of In-n-Out becomes a free slope, by sign
     of the logit, and an offset is added, so that the map can move base rates and cross 0.5. Unlike maps of
@@ -195,7 +195,7 @@ class StructuralCalibrator(Stacked, Calibrator):
     ----------
     features : {"all", "toggle", "structure", "attributes", "logit"}, default="all"
         Columns 1.. of X that are used: all; those that need toggling; degrees and common neighbours; the
-        likeness of the nodes' own features; none. Also several, as ``"toggle+structure"``.
+        feature similarity of the nodes' own features; none. Also several, as ``"toggle+structure"``.
     n_knots : int, default=4
         Inner knots of each curve, at quantiles.
     penalty : float, optional
@@ -257,8 +257,8 @@ class StructuralCalibrator(Stacked, Calibrator):
     products with it are built of factors that keep the sign, all with coefficients >= 0.
 
     **Slope and limits.** The fit has seen its own links, so a last step asks the logits of 5 held-out folds
-    at the chosen penalty for a slope within 0.01 and 2 and for two shares: of links that look like non-links
-    (lost), and of non-links that look like links (stray). With r = exp(logit - prior) the odds become
+    at the chosen penalty for a slope within 0.01 and 2 and for two shares: of links that look like negatives
+    (lost), and of negatives that look like links (stray). With r = exp(logit - prior) the odds become
     ``exp(prior) ((1 - lost) r + lost) / ((1 - stray) + stray r)``. Half a link more than was seen counts for
     each share: n links without an exception do not show that none in 10 n is one, and a probability at a base
     rate of 1 in 1,000 rests on just that. A hundredth of the slope stays beyond the limits, so that the order
@@ -278,8 +278,8 @@ class StructuralCalibrator(Stacked, Calibrator):
 
     The form, the relative penalties and the number of knots were chosen by cross-validation inside the
     validation links of Cora, CiteSeer, Bitcoin Alpha and Chameleon, the products of pairs also of Bitcoin OTC
-    and Twitch PT; the limits inside those of Cora, CiteSeer and both Bitcoin graphs beside fresh non-links;
-    what likeness of features is (:func:`linkcal.features.attribute_similarity`) inside those of Cora,
+    and Twitch PT; the limits inside those of Cora, CiteSeer and both Bitcoin graphs beside fresh negatives;
+    what feature similarity is (:func:`linkcal.features.attribute_similarity`) inside those of Cora,
     CiteSeer, Twitch PT and Chameleon, with GCN or VGAE, and by the error to the true probabilities of the
     simulated graph. No test link of a real graph was read.
 

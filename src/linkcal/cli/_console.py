@@ -47,7 +47,7 @@ __all__ = [
     "check_output_file",
     "counted",
     "log",
-    "non_links_per_link",
+    "negatives_per_link_text",
     "print_results",
     "shown_once",
     "step_progress",
@@ -69,16 +69,16 @@ def log(message: str) -> None:
     _stderr().print(message, markup=False, highlight=False, soft_wrap=True)
 
 
-def non_links_per_link(ratio: float, kind: str | None = None) -> str:
-    """For how many non-links, and of which kind if not uniform, a probability holds.
+def negatives_per_link_text(ratio: float, kind: str | None = None) -> str:
+    """For how many negatives, and of which kind if not uniform, a probability holds.
 
     Examples
     --------
-    >>> non_links_per_link(1.0), non_links_per_link(2.5, "two-hop")
-    ('1 non-link per link', '2.5 two-hop non-links per link')
+    >>> negatives_per_link_text(1.0), negatives_per_link_text(2.5, "two-hop")
+    ('1 negative per link', '2.5 two-hop negatives per link')
     """
     which = "" if kind in (None, "uniform") else f"{kind} "
-    return f"{ratio:g} {which}non-link{'' if ratio == 1 else 's'} per link"
+    return f"{ratio:g} {which}negative{'' if ratio == 1 else 's'} per link"
 
 
 def shown_once() -> Callable[..., None]:
@@ -162,7 +162,7 @@ def print_results(metrics: dict[str, Any]) -> None:
             f"fitted on {metrics['fit_on']}, protocol {metrics['protocol']}"
         ),
         caption=(
-            f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} non-links: "
+            f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} negatives: "
             f"probabilities hold for {_ratio(metrics)}. In %, "
             "NLL in nats, Brier as it is. * ECE at or below floor q95, which a calibrated predictor "
             f"exceeds in 5 of 100 test sets. {_headline(metrics['headline'])}"
@@ -195,10 +195,10 @@ def _headline(columns: dict[str, str]) -> str:
 
 def _ratio(metrics: dict[str, Any]) -> str:
     if "base_rate" not in metrics:
-        return non_links_per_link(metrics["negatives_per_positive"], metrics.get("negatives"))
+        return negatives_per_link_text(metrics["negatives_per_positive"], metrics.get("negatives"))
     return (
         f"a base rate of {metrics['base_rate']:.4g} ({metrics['base_rate_origin']}), where metrics weigh the "
-        "non-links accordingly"
+        "negatives accordingly"
     )
 
 
@@ -220,7 +220,7 @@ FitOnOption = Annotated[
     str | None,
     typer.Option(
         "--fit-on",
-        help="Links that calibrators are fitted on: val, train-loo (training links without their own edge), "
+        help="Links that calibrators are fitted on: val, train-loo (training, target link removed), "
         "train (training links as they are), stacked (val, and in-n-out-plus builds on train-loo); default: "
         "the protocol's, val without one.",
     ),
@@ -253,7 +253,7 @@ Out = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print metrics.json to stdout instead of a table.")]
 _BASE_RATE = (
     "Share of links among the pairs that probabilities are for, or `density`: the share of all pairs that "
-    "are edges of the message graph."
+    "are edges of the message-passing graph."
 )
 BaseRateOption = Annotated[
     str | None,
@@ -274,21 +274,21 @@ RunBaseRate = Annotated[
 NegativesPerPositive = Annotated[
     float,
     typer.Option(
-        "--negatives-per-positive", help="Non-links drawn for each link, in every part of the split."
+        "--negatives-per-positive", help="Negatives drawn for each link, in every part of the split."
     ),
 ]
 Negatives = Annotated[
     str,
     typer.Option(
         "--negatives",
-        help="Non-links to calibrate and measure with: uniform, degree (endpoints drawn by degree), two-hop "
+        help="Negatives to calibrate and measure with: uniform, degree (endpoints drawn by degree), two-hop "
         "(pairs with a common neighbour).",
     ),
 ]
 
 
 def check_output_file(out: Path | None, asked: Path | None = None) -> None:
-    """Refuse an output file that could not be written, or that is the file of asked pairs."""
+    """Refuse an output file that could not be written, or that is the file of query pairs."""
     if out is None:
         return
     if out.is_dir() or not out.parent.is_dir():

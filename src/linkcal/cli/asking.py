@@ -21,7 +21,7 @@ from linkcal.cli._console import (
     check_output_file,
     counted,
     log,
-    non_links_per_link,
+    negatives_per_link_text,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["score", "select", "top"]
 
 
-# ``linkcal score``: calibrated probabilities of asked pairs, streamed.
+# ``linkcal score``: calibrated probabilities of query pairs, streamed.
 
 # Answers on stdout that are longer wait in a file.
 _SPOOL_BYTES = 1 << 26
@@ -59,12 +59,12 @@ def score(
     target: Annotated[str, typer.Option("--target", help="Column of the pairs' second node.")] = "target",
     chunk_size: Annotated[int, typer.Option("--chunk-size", help="Pairs held at once.")] = 100_000,
 ) -> None:
-    """Calibrated probability of each asked pair, in the order asked.
+    """Calibrated probability of each query pair, in the order asked.
 
     `logit` is the model's uncalibrated score. A pair that is already a known edge (also one that was held out
     for validation or test) is scored with that edge removed and flagged in `in_graph`. Scores are computed on
-    the message graph that the calibrator was fitted with. With `--interval 0.9` two more columns say how well
-    each probability is known from the calibration links.
+    the message-passing graph that the calibrator was fitted with. With `--interval 0.9` two more columns say
+    how well each probability is known from the calibration links.
     """
     from linkcal._core.validation import check_fraction
     from linkcal.data import NodeIds, read_pairs
@@ -130,7 +130,7 @@ def _provenance(
 ) -> dict[str, Any]:
     """What a reader must know to use the probabilities."""
     graph, info = predictor.graph_, predictor.info_
-    ratio = non_links_per_link(info["negatives_per_positive"], info.get("negatives"))
+    ratio = negatives_per_link_text(info["negatives_per_positive"], info.get("negatives"))
     if rate is None and "base_rate" not in info:
         valid, origin = f"hold for {ratio}", "calibration links"
         if "refresh" in info:
@@ -138,7 +138,7 @@ def _provenance(
     else:
         origin = info.get("base_rate_origin", "given")
         if rate is not None:
-            origin = "density of the message graph" if asked == "density" else "given"
+            origin = "density of the message-passing graph" if asked == "density" else "given"
         rate = predictor.base_rate if rate is None else rate
         valid = f"are for a base rate of {rate:.6g} ({origin}), moved there from {ratio}"
     # A graph that was prepared with positions says of its x that it follows from the edges, whatever stood
@@ -152,8 +152,8 @@ def _provenance(
         )
     return {
         "statement": (
-            f"Scored on the message graph that the calibrator was fitted with ({graph.num_nodes:,} nodes, "
-            f"{graph.num_pairs:,} edges: the training edges only), each pair without its own edge. "
+            f"Scored on the calibrator's message-passing graph ({graph.num_nodes:,} nodes, "
+            f"{graph.num_pairs:,} edges: the training edges only), each pair without its target link. "
             f"Probabilities {valid}.{_trace(features, positions, type(predictor.model).__name__)}"
         ),
         **info,
@@ -168,18 +168,18 @@ def _provenance(
 
 
 def _trace(features: bool, positions: bool, model: str) -> str:
-    """Which inputs of the model know the edges, whether or not a pair's own edge is removed."""
+    """Which inputs of the model know the edges, whether or not a pair's target link is removed."""
     computed = ["node features"] * features + [f"the nodes' positions that {model} reads"] * positions
     if not computed:
         return ""
     what = " and ".join(computed)
     return (
-        f" {what[0].upper()}{what[1:]} were computed from the message graph and keep a trace of a known edge "
+        f" {what[0].upper()}{what[1:]} were computed from the edges and keep a trace of a known edge "
         "that is scored."
     )
 
 
-# ``linkcal select``: which of the asked pairs to call links, with a bound on the share of false ones.
+# ``linkcal select``: which of the query pairs to call links, with a bound on the share of false ones.
 
 _SELECT_COLUMNS = ("source", "target", "probability", "p_value")
 
@@ -188,14 +188,14 @@ def select(
     folder: Annotated[Path, typer.Argument(help="Folder of `linkcal run` or `linkcal fit`.", metavar="DIR")],
     pairs: Annotated[Path, typer.Argument(help="Pairs: .csv, .tsv, .parquet or .npz.", metavar="PAIRS")],
     fdr: Annotated[
-        float, typer.Option("--fdr", help="Bound on the share of non-links among those listed.")
+        float, typer.Option("--fdr", help="Bound on the share of negatives among those listed.")
     ] = 0.1,
     null: Annotated[
         Path | None,
         typer.Option(
             "--null",
-            help="Pairs without a link that were chosen as the asked pairs were; default: those of the "
-            "folder, of the kind of its calibration non-links.",
+            help="Pairs without a link that were chosen as the query pairs were; default: those of the "
+            "folder, of the kind of its calibration negatives.",
             metavar="PAIRS",
         ),
     ] = None,
@@ -207,12 +207,12 @@ def select(
     source: Annotated[str, typer.Option("--source", help="Column of the pairs' first node.")] = "source",
     target: Annotated[str, typer.Option("--target", help="Column of the pairs' second node.")] = "target",
 ) -> None:
-    """List those of the asked pairs to call links; on average at most a share `--fdr` of them are none.
+    """List those of the query pairs to call links; on average at most a share `--fdr` of them are none.
 
     Conformal p-values against pairs that nothing was fitted on, and Benjamini-Hochberg. The bound needs asked
-    non-links that are like the null pairs: by default of the kind of the folder's calibration non-links,
-    which is uniform unless it was made with `--negatives`; give `--null` for asked pairs chosen otherwise.
-    Known edges are left out. The order is that of the file; all asked pairs are held in memory.
+    negatives that are like the null pairs: by default of the kind of the folder's calibration negatives,
+    which is uniform unless it was made with `--negatives`; give `--null` for query pairs chosen otherwise.
+    Known edges are left out. The order is that of the file; all query pairs are held in memory.
     """
     import torch
 
@@ -245,7 +245,7 @@ def select(
     log(
         f"{rows.numel():,} of {tested:,} pairs selected at a false discovery rate of {fdr:g} "
         f"({int(found.known.sum()):,} known edges left out); {found.num_null:,} null pairs, "
-        f"{kind}: the bound holds for asked non-links that are like them. Probabilities hold for a base rate "
+        f"{kind}: the bound holds for asked negatives that are like them. Probabilities hold for a base rate "
         f"of {rate:.4g}."
     )
     if found.num_tested and not rows.numel():
@@ -333,7 +333,7 @@ def top(
     best = f"most probable of the {ranked.reranked:,} best" if ranked.reranked else "best"
     log(
         f"{number:,} {best} of {ranked.candidates}. Probabilities hold for "
-        f"{non_links_per_link(ranked.negatives_per_positive)} (base rate {ranked.base_rate:.4g})."
+        f"{negatives_per_link_text(ranked.negatives_per_positive)} (base rate {ranked.base_rate:.4g})."
     )
     kind = predictor.info_.get("negatives") or "uniform"
     _warn(ranked, kind, asked=base_rate is not None or "base_rate" in predictor.info_)
@@ -360,7 +360,7 @@ def _warn(ranked: RankedPairs, kind: str, *, asked: bool) -> None:
     if kind != right:
         compete = "the pairs at distance 2, which alone" if two_hop else "all pairs that"
         warnings.warn(
-            f"these probabilities were fitted with {kind} non-links and hold for pairs like those, not for "
+            f"these probabilities were fitted with {kind} negatives and hold for pairs like those, not for "
             f"{compete} compete here; make the folder with --negatives {right}",
             BaseRateWarning,
             stacklevel=3,

@@ -30,7 +30,7 @@ __all__ = [
 
 # The graph that every part of linkcal works on: simple, with an explicit node count and direction.
 
-#: Makes node features [N, F] from message edges [2, E] and the node count.
+#: Makes node features [N, F] from message-passing edges [2, E] and the node count.
 FeatureBuilder = Callable[[Tensor, int], Tensor]
 
 #: Largest N whose square fits into int64, so that every pair has a key.
@@ -110,7 +110,7 @@ class Graph:
         that no validation or test link leaks into `x`. Only with ``x = None``.
     features_from_edges : bool
         Whether `x` was computed from the edges. Toggling a pair does not compute it anew, so a trace of the
-        pair's own edge stays in its endpoints' features.
+        pair's target link stays in its endpoints' features.
     attributes : Tensor [N, F'], optional
         The node features that the graph came with, where a model's ``prepare`` put others in the place of
         `x`.

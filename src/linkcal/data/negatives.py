@@ -51,8 +51,8 @@ class NegativeSampler:
 
     Notes
     -----
-    A sampler over the message graph of a split may draw a validation or test link as a "non-edge", as PyG's
-    ``negative_sampling`` does: training must not know those links, so it must not avoid them either.
+    A sampler over the message-passing graph of a split may draw a validation or test link as a "non-edge", as
+    PyG's ``negative_sampling`` does: training must not know those links, so it must not avoid them either.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def _pairs_of_numbers(numbers: IntArray, num_nodes: int, *, directed: bool) -> T
     return torch.from_numpy(np.stack([u, v]))
 
 
-# Non-edges whose endpoints are drawn in proportion to their degrees.
+# Pairs without an edge whose endpoints are drawn in proportion to their degrees.
 
 # Up to so many candidate pairs are listed one by one rather than drawn and rejected.
 _LISTED = 1 << 22
@@ -275,7 +275,7 @@ def _drawn(
     return keys[:num]
 
 
-# Non-edges two steps apart: pairs that share a neighbour, each equally likely.
+# Pairs without an edge two steps apart: pairs that share a neighbour, each equally likely.
 
 Array = Any  # NumPy arrays of int64; Numba specialises the code on it
 

@@ -36,8 +36,8 @@ _DAMPING = 0.85
 def structural_node_features(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Eight structural features of each node, standardised over the nodes.
 
-    Give it message edges only: features computed from all edges would show the model the validation and test
-    links. ``split_links`` does so for a graph whose ``feature_builder`` this is.
+    Give it message-passing edges only: features computed from all edges would show the model the validation
+    and test links. ``split_links`` does so for a graph whose ``feature_builder`` this is.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def structural_node_features(edge_index: Tensor, num_nodes: int) -> Tensor:
     arXiv cs/0310049). PageRank has damping 0.85. Neighbour degrees of an isolated node are 0. Time is
     O(E sqrt(E)) for the triangles, linear for the rest.
 
-    Toggling a pair's edge later leaves these features as they were on the message graph.
+    Toggling a pair's edge later leaves these features as they were on the message-passing graph.
 
     Examples
     --------

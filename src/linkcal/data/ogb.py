@@ -62,15 +62,15 @@ def load_official_split(
         Folder that holds ``ogbl_ddi`` or ``ogbl_collab`` in ogb's layout; default as in
         :func:`linkcal.data.load_dataset`.
     seed : int
-        The official training part has no non-links; as many as links are drawn from the stream
+        The official training part has no negatives; as many as links are drawn from the stream
         ``"negatives"``.
 
     Returns
     -------
     LinkSplit
-        Validation and test links and non-links are the official ones. A pair that stands in several parts (a
-        repeated collaboration) stays in the first of them only, and non-links that are edges are left out;
-        ``counts_full`` says how many of each. The ratio of non-links to links differs from part to part.
+        Validation and test links and negatives are the official ones. A pair that stands in several parts (a
+        repeated collaboration) stays in the first of them only, and negatives that are edges are left out;
+        ``counts_full`` says how many of each. The ratio of negatives to links differs from part to part.
 
     Raises
     ------

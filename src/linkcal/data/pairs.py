@@ -23,7 +23,7 @@ class LinkPairs:
     edge_label_index : Tensor [2, L], int64 (int32 is converted)
         Pairs; in an undirected graph each stands once, smaller index first.
     edge_label : Tensor [L], float32
-        1 for a link, 0 for a non-link.
+        1 for a link, 0 for a negative.
     positive_rate, negative_rate : float, optional
         Shares of all edges and of all non-edges of the full graph that were drawn into this set. They turn a
         pair's edge probability into its probability of being positive HERE (:meth:`label_probability`).
@@ -70,7 +70,7 @@ class LinkPairs:
 
     @property
     def num_negatives(self) -> int:
-        """Number of non-links."""
+        """Number of negatives."""
         return len(self) - self.num_positives
 
     def label_probability(self, edge_probability: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class LinkPairs:
 
 @dataclass(frozen=True, eq=False)
 class LinkSplit:
-    """Message graph and labelled pairs of one run.
+    """Message-passing graph and labelled pairs of one run.
 
     `graph` holds the TRAINING edges only; every score, also of validation and test pairs, is computed on it.
     Training positives are edges of it, validation and test positives are not. Positives and negatives of the
@@ -115,13 +115,13 @@ class LinkSplit:
     counts_full : dict
         Counts of the graph before the split.
     negatives : str, optional
-        Kind of the non-links, in ``linkcal.data.NEGATIVE_KINDS``; None for a split from elsewhere.
+        Kind of the negatives, in ``linkcal.data.NEGATIVE_KINDS``; None for a split from elsewhere.
 
     Examples
     --------
     >>> from linkcal.data import simulate_graph, split_links
     >>> split = split_links(simulate_graph(100, num_edges=300, num_features=5, seed=0), seed=0)
-    >>> bool(split.graph.has_pairs(split.held_out_edges()).any())  # the message graph shows none of them
+    >>> bool(split.graph.has_pairs(split.held_out_edges()).any())  # none is a message-passing edge
     False
     >>> split.part("val").num_positives == split.counts()["val_positives"]
     True
@@ -141,7 +141,7 @@ class LinkSplit:
         return parts[check_choice(name, "part", parts)]
 
     def held_out_edges(self) -> Tensor:
-        """Links of the validation and test parts, [2, H]: edges that the message graph does not show."""
+        """Links of the validation and test parts, [2, H]: edges outside the message-passing graph."""
         parts = (self.val, self.test)
         return torch.cat([part.edge_label_index[:, part.edge_label == 1] for part in parts], dim=1)
 

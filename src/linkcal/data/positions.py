@@ -100,7 +100,7 @@ def _write(path: Path, positions: NDArray[np.float32]) -> None:
         return
 
 
-# Positional encodings of nodes: Laplacian eigenmaps of the message graph, kept on disk once computed.
+# Positional encodings of nodes: Laplacian eigenmaps of the message-passing graph, kept on disk once computed.
 
 FloatArray = NDArray[np.float64]
 
@@ -122,7 +122,7 @@ def laplacian_eigenmaps(edge_index: Tensor, num_nodes: int, num_dims: int, *, ca
     Parameters
     ----------
     edge_index : Tensor [2, E], int
-        Message edges: of a split, the training edges alone.
+        Message-passing edges: of a split, the training edges alone.
     num_nodes : int
         N.
     num_dims : int
@@ -238,7 +238,7 @@ def deepwalk_positions(
     Parameters
     ----------
     edge_index : Tensor [2, E], int
-        Message edges: of a split, the training edges alone.
+        Message-passing edges: of a split, the training edges alone.
     num_nodes : int
         N.
     num_dims : int

@@ -45,7 +45,7 @@ def from_pyg(
         Whether (u, v) and (v, u) are different links. In an undirected graph ``train.edge_index`` must hold
         both directions of each edge.
     positive_label : int
-        Value of ``edge_label`` that marks a link; 0 marks a non-link and any other value is refused. PyG
+        Value of ``edge_label`` that marks a link; 0 marks a negative and any other value is refused. PyG
         shifts labels by one where ``edge_label`` existed before: ones become 2, so pass 2 then.
     repeated_negatives : {"drop", "error"}
         PyG draws negatives of an undirected graph in both directions, so that one pair can come twice, even
@@ -62,8 +62,8 @@ def from_pyg(
     Raises
     ------
     InputError
-        If a validation or test link is in the message graph (also reversed, in an undirected graph), a
-        training link is not, a pair has both labels or is positive twice, or a format is not as above.
+        If a validation or test link is in the message-passing graph (also reversed, in an undirected graph),
+        a training link is not, a pair has both labels or is positive twice, or a format is not as above.
 
     Examples
     --------
@@ -226,17 +226,17 @@ def _distinct_negatives(
     wrong = torch.isin(keys, edge_keys)
     if wrong.any():
         pair = tuple(joined[:, wrong][:, 0].tolist())
-        raise InputError(f"non-links must be no edges, got {int(wrong.sum())} that are, the first {pair}")
+        raise InputError(f"negatives must be no edges, got {int(wrong.sum())} that are, the first {pair}")
     first = _first_of_each(keys)
     dropped = int((~first).sum())
     if dropped and repeated == "error":
         pair = tuple(joined[:, ~first][:, 0].tolist())
         raise InputError(
-            f"non-links must stand once in all parts together, got {dropped} repeated, as {pair}"
+            f"negatives must stand once in all parts together, got {dropped} repeated, as {pair}"
         )
     if dropped:
         warnings.warn(
-            f"dropped {dropped} non-links that repeat another one, in either direction",
+            f"dropped {dropped} negatives that repeat another one, in either direction",
             LinkcalWarning,
             stacklevel=3,
         )

@@ -38,11 +38,11 @@ def split_links(
     ----------
     graph : Graph
         The full graph. If it has a ``feature_builder``, node features are computed from the training edges
-        alone and stand in the message graph's ``x``.
+        alone and stand in the message-passing graph's ``x``.
     val_fraction, test_fraction : float in (0, 1)
         Shares of the edges, rounded down (as PyG's ``RandomLinkSplit`` does); their sum is below 1.
     negatives_per_positive : float > 0
-        Non-edges per edge in every part, rounded to the nearest whole number.
+        Pairs without an edge per edge in every part, rounded to the nearest whole number.
     negatives : {"uniform", "degree", "two-hop"}
         Kind of the non-edges of every part, see :func:`~linkcal.data.sample_negatives`; degrees and common
         neighbours are those of the FULL graph. The non-edges that a model learns from are not among them:
@@ -97,7 +97,7 @@ def split_links(
     if graph.features_from_edges:
         warnings.warn(
             "features of the graph were computed from all its edges and know the links that this split holds "
-            "out: split first, then prepare the message graph (model.prepare(split.graph))",
+            "out: split first, then prepare the message-passing graph (model.prepare(split.graph))",
             EdgeFeaturesWarning,
             stacklevel=2,
         )

@@ -18,14 +18,14 @@ FloatArray = NDArray[np.float64]
 
 
 def conformal_p_values(score: Any, null_score: Any) -> FloatArray:
-    """Rank of each pair's score among the scores of known non-links.
+    """Rank of each pair's score among the scores of known negatives.
 
     Parameters
     ----------
     score : array-like of shape (n,)
         Calibrated or raw logits (any score that is higher for links) of the pairs asked about; n may be 0.
     null_score : array-like of shape (m,)
-        Scores of non-links drawn as the non-links among the asked pairs are. Nothing may have been fitted on
+        Scores of negatives drawn as the negatives among the query pairs are. Nothing may have been fitted on
         them: neither the predictor nor the calibrator.
 
     Returns
@@ -40,7 +40,7 @@ def conformal_p_values(score: Any, null_score: Any) -> FloatArray:
 
     Notes
     -----
-    If a non-link's score is exchangeable with the null scores, its p-value is at most t with probability at
+    If a negative's score is exchangeable with the null scores, its p-value is at most t with probability at
     most t, whatever the predictor. With m null scores no p-value is below ``1 / (m + 1)``.
 
     References
@@ -54,7 +54,7 @@ def conformal_p_values(score: Any, null_score: Any) -> FloatArray:
     """
     asked, null = check_scores(score), np.sort(check_scores(null_score, "null_score"))
     if not null.size:
-        raise InputError("null_score must hold at least one score of a non-link, got none")
+        raise InputError("null_score must hold at least one score of a negative, got none")
     at_least = null.size - np.searchsorted(null, asked, side="left")
     return np.asarray((1.0 + at_least) / (null.size + 1.0))
 
@@ -68,7 +68,7 @@ def select_links(score: Any, null_score: Any, *, fdr: float = 0.1) -> NDArray[np
     null_score : array-like of shape (m,)
         As in :func:`conformal_p_values`.
     fdr : float in (0, 1)
-        Bound on the false discovery rate: the expected share of non-links among the selected pairs (0 where
+        Bound on the false discovery rate: the expected share of negatives among the selected pairs (0 where
         nothing is selected).
 
     Returns
@@ -84,7 +84,7 @@ def select_links(score: Any, null_score: Any, *, fdr: float = 0.1) -> NDArray[np
     Notes
     -----
     Benjamini-Hochberg on the conformal p-values. Their dependence through the shared null scores is positive,
-    and the rate stays below `fdr` times the share of non-links among the asked pairs.
+    and the rate stays below `fdr` times the share of negatives among the query pairs.
 
     References
     ----------

@@ -186,7 +186,7 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    What is covered: the share of links among pairs like the calibration links that have the asked pair's
+    What is covered: the share of links among pairs like the calibration links that have the query pair's
     SCORE (its raw logit, or its calibrated logit where the calibrator reads features), with probability at
     least `level` over the draw of the calibration links; see :func:`monotone_interval`. It is not an interval
     for the label, nor for what would be known about the pair with other features than the score. Intervals

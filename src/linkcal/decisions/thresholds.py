@@ -166,8 +166,8 @@ def certified_threshold(
 
     Notes
     -----
-    With TPR and FPR the shares of links and non-links at or above t, the precision at base rate pi is
-    ``pi TPR / (pi TPR + (1 - pi) FPR)``. Links and non-links among `y` are independent draws from those
+    With TPR and FPR the shares of links and negatives at or above t, the precision at base rate pi is
+    ``pi TPR / (pi TPR + (1 - pi) FPR)``. Links and negatives among `y` are independent draws from those
     asked about later; then the exact bounds of Clopper and Pearson for TPR (with a fifth of the error) and
     FPR (with the rest) bound the precision at a threshold that was fixed beforehand. The thresholds are
     fixed: a grid of logits around that of the wanted precision. They are tested from high to low, each with
@@ -199,7 +199,7 @@ def certified_threshold(
     positives = int(label.sum())
     if positives in (0, z.size):
         raise InputError(
-            f"y must hold both classes, got {positives} links and {z.size - positives} non-links"
+            f"y must hold both classes, got {positives} links and {z.size - positives} negatives"
         )
     share = positives / z.size
     rate = share if base_rate is None else check_fraction(base_rate, "base_rate")
@@ -259,7 +259,7 @@ def _by_precision(links: FloatArray, others: FloatArray, wanted: float, rate: fl
             )
         raise InputError(
             f"precision must be one that the labels can show, {shown} with {links.size} links and "
-            f"{others.size} non-links at a base rate of {rate:.4g}, got {wanted:g}"
+            f"{others.size} negatives at a base rate of {rate:.4g}, got {wanted:g}"
         )
     return float(grid[lowest])
 

@@ -1,4 +1,4 @@
-"""How alike two nodes are in the features that the graph came with, each pair's own edge left out."""
+"""How alike two nodes are in the features that the graph came with, each pair's target link left out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SAMPLED_NODES, _FEWEST_SAMPLED, _SAMPLED_NUMBERS = 20_000, 1_000, 50_000_000
 _AVERAGE = 1e-4
 
 # Of so many unit vectors summed in float32, a sum no longer than this share of their number is what rounding
-# left of 0. Unlike 0 it would point somewhere, and elsewhere once an own edge was added and taken away.
+# left of 0. Unlike 0 it would point somewhere, and elsewhere once an target link was added and taken away.
 _CANCELLED = 1e-6
 
 # Numbers of a block of feature rows or of pairs; bounds the memory that is held for a moment.
@@ -48,7 +48,7 @@ def attribute_similarity(graph: Graph, edge_label_index: Tensor) -> Tensor:
     Parameters
     ----------
     graph : Graph
-        The message graph. Its node features as given are read (``graph.given_features``).
+        The message-passing graph. Its node features as given are read (``graph.given_features``).
     edge_label_index : Tensor [2, L], int
         Pairs of two different nodes.
 
@@ -72,7 +72,7 @@ def attribute_similarity(graph: Graph, edge_label_index: Tensor) -> Tensor:
 
     Notes
     -----
-    Symmetric in an undirected graph, and the same whether or not the pair's own edge is in the graph (up to
+    Symmetric in an undirected graph, and the same whether or not the target link is in the graph (up to
     float32 rounding): there no endpoint is in the other's sum. In a directed graph neighbours in any
     direction count, and an endpoint stays in the sum if the reverse edge, which is another pair, joins the
     two; so (u, v) and (v, u) differ where just one of them is an edge.
@@ -109,7 +109,7 @@ class AttributeSimilarity:
                 own &= ~graph.has_pairs(near.flip(0))
             size = max(1, _BLOCK // max(1, self._parts[0].size(1)))
             blocks = zip(near.cpu().split(size, dim=1), own.cpu().split(size), strict=True)
-            out = torch.cat([_cosines(*self._parts, block, own_edge) for block, own_edge in blocks])
+            out = torch.cat([_cosines(*self._parts, block, target_link) for block, target_link in blocks])
         return out.to(pairs.device)
 
 
@@ -243,10 +243,10 @@ def _made(graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return z, torch.from_numpy(sums), torch.from_numpy(noise.astype(np.float32))
 
 
-def _cosines(z: Tensor, sums: Tensor, noise: Tensor, pairs: Tensor, own_edge: Tensor) -> Tensor:
-    """Both cosines [L, 2] of pairs [2, L]; `own_edge` [L] says whose endpoints are in each other's sums."""
+def _cosines(z: Tensor, sums: Tensor, noise: Tensor, pairs: Tensor, target_link: Tensor) -> Tensor:
+    """Both cosines [L, 2] of pairs [2, L]; `target_link` [L] says which pairs are edges."""
     first, second = z[pairs[0]], z[pairs[1]]
-    own = own_edge[:, None].to(z.dtype)
+    own = target_link[:, None].to(z.dtype)
     around_first, around_second = sums[pairs[0]] - own * second, sums[pairs[1]] - own * first
     lengths = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in (around_first, around_second)])
     together = (around_first * around_second).sum(dim=1) / lengths.prod(dim=0)

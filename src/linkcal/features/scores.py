@@ -26,7 +26,7 @@ __all__ = [
     "FitOn",
     "LinkScorer",
     "LinkScores",
-    "OwnEdge",
+    "TargetLink",
     "calibration_links",
     "calibration_part",
     "score_links",
@@ -35,9 +35,9 @@ __all__ = [
 
 # The seam between graphs and calibrators: a frozen record of scored links.
 
-#: State of a pair's own edge when its logit is taken: ``"absent"`` removes it first (leave-one-out for
+#: State of a pair's target link when its logit is taken: ``"absent"`` removes it first (leave-one-out for
 #: edges of the graph), ``"as-given"`` leaves the graph as it is.
-OwnEdge = Literal["absent", "as-given"]
+TargetLink = Literal["absent", "as-given"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +47,14 @@ class LinkScores:
     Parameters
     ----------
     toggled : ToggledEmbeddings
-    own_edge : {"absent", "as-given"}
+    target_link : {"absent", "as-given"}
         Which logit is the one to calibrate.
     label : Tensor [L], optional
-        1 for a link, 0 for a non-link.
+        1 for a link, 0 for a negative.
     structure : Tensor [L, 3], int64, optional
         Degrees and common neighbours, see :func:`linkcal.features.pair_structure`.
     attributes : Tensor [L, 2], float32, optional
-        Likeness of the endpoints' features, see :func:`linkcal.features.attribute_similarity`.
+        Feature similarity of the endpoints' features, see :func:`linkcal.features.attribute_similarity`.
         :func:`score_links` fills both unless told that nobody will read them.
 
     Examples
@@ -69,7 +69,7 @@ class LinkScores:
     """
 
     toggled: ToggledEmbeddings
-    own_edge: OwnEdge = "absent"
+    target_link: TargetLink = "absent"
     label: Tensor | None = None
     structure: Tensor | None = None
     attributes: Tensor | None = None
@@ -81,7 +81,7 @@ class LinkScores:
     def logit(self) -> Tensor:
         """Uncalibrated logits [L]."""
         toggled = self.toggled
-        if self.own_edge == "absent":
+        if self.target_link == "absent":
             return toggled.logit_absent
         return torch.where(toggled.in_graph, toggled.logit_present, toggled.logit_absent)
 
@@ -100,7 +100,7 @@ class LinkScores:
         index = torch.as_tensor(rows, device=self.logit.device)
         rest = (self.label, self.structure, self.attributes)
         chosen = (None if part is None else part[index] for part in rest)
-        return LinkScores(self.toggled.take(index), self.own_edge, *chosen)
+        return LinkScores(self.toggled.take(index), self.target_link, *chosen)
 
     def to_matrix(self, kind: str = "none") -> NDArray[np.float64]:
         """X (L, 1 + k), float64: the logit in column 0, then the features of `kind`."""
@@ -134,7 +134,7 @@ FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
     "embedding": lambda scores: scores.toggled.absent,
     # gamma = h - h+ of the paper; its norm is the distance form, which calibrators derive themselves.
     "difference": lambda scores: scores.toggled.absent - scores.toggled.present,
-    # What the own edge does, and how alike the ends are: linkcal.features.STRUCTURAL_COLUMNS.
+    # What the target link does, and how alike the ends are: linkcal.features.STRUCTURAL_COLUMNS.
     "structural": _structural,
 }
 
@@ -147,7 +147,7 @@ def score_links(
     graph: Graph,
     pairs: LinkPairs | Tensor,
     *,
-    own_edge: OwnEdge = "absent",
+    target_link: TargetLink = "absent",
     features: str = "structural",
     **toggle_options: Any,
 ) -> LinkScores:
@@ -160,9 +160,9 @@ def score_links(
     model : nn.Module
         Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
     graph : Graph
-        The message graph.
+        The message-passing graph.
     pairs : LinkPairs or Tensor [2, L]
-    own_edge : {"absent", "as-given"}
+    target_link : {"absent", "as-given"}
     features : {"structural", "none", "embedding", "difference"}, default="structural"
         What will be asked of the scores: for another kind than the default, `structure` and `attributes` are
         left None, which saves the search for directions of a large feature matrix.
@@ -188,7 +188,7 @@ def score_links(
     >>> X.shape == (len(split.val), 1), y.tolist() == split.val.edge_label.tolist()
     (True, True)
     """
-    return LinkScorer(model, graph, features=features, **toggle_options).score(pairs, own_edge=own_edge)
+    return LinkScorer(model, graph, features=features, **toggle_options).score(pairs, target_link=target_link)
 
 
 class LinkScorer:
@@ -201,7 +201,7 @@ class LinkScorer:
     model : nn.Module
         Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
     graph : Graph
-        The message graph.
+        The message-passing graph.
     features, **toggle_options
         As in :func:`score_links`.
 
@@ -228,9 +228,9 @@ class LinkScorer:
         self._engine: ToggleEngine | PairwiseToggle | None = None
         self._around: tuple[PairStructure, AttributeSimilarity] | None = None
 
-    def score(self, pairs: LinkPairs | Tensor, *, own_edge: OwnEdge = "absent") -> LinkScores:
+    def score(self, pairs: LinkPairs | Tensor, *, target_link: TargetLink = "absent") -> LinkScores:
         """Score links; see :func:`score_links`."""
-        check_choice(own_edge, "own_edge", ("absent", "as-given"))
+        check_choice(target_link, "target_link", ("absent", "as-given"))
         asked, label = pairs, None
         if isinstance(pairs, LinkPairs):
             asked, label = pairs.edge_label_index, pairs.edge_label
@@ -254,12 +254,12 @@ class LinkScorer:
         if index.size(1):  # without pairs nothing was verified
             self._engine = engine
         toggled = toggle_in_blocks(engine, index, **self._in_blocks)
-        return LinkScores(toggled, own_edge, label, *near)
+        return LinkScores(toggled, target_link, label, *near)
 
 
 # Which links of a split a calibrator is fitted on.
 
-#: Links that a calibrator is fitted on, and the state of their own edge; see :func:`calibration_links`.
+#: Links that a calibrator is fitted on, and the state of their target link; see :func:`calibration_links`.
 FitOn = Literal["val", "stacked", "train-loo", "train"]
 FIT_ON: tuple[str, ...] = get_args(FitOn)
 
@@ -293,17 +293,18 @@ def calibration_part(fit_on: str) -> Literal["val", "train"]:
 def calibration_links(
     model: nn.Module, split: LinkSplit, fit_on: FitOn = "val", **toggle_options: Any
 ) -> LinkScores:
-    """Score the links that a calibrator is to be fitted on, on the split's message graph.
+    """Score the links that a calibrator is to be fitted on, on the split's message-passing graph.
 
     Parameters
     ----------
     model : nn.Module
     split : LinkSplit
     fit_on : {"val", "stacked", "train-loo", "train"}
-        ``"val"`` and ``"stacked"``: validation links, which are no edges of the message graph (``"stacked"``
-        has base links beside them, see :func:`linkcal._scoring.score_fit_links`). ``"train-loo"``: training
-        links, each scored with its own edge removed (leave-one-out). ``"train"``: training links on the
-        graph as given, so that the model sees the edge it scores (the protocol of arXiv 2403.04605).
+        ``"val"`` and ``"stacked"``: validation links, which are no edges of the message-passing graph
+        (``"stacked"`` has base links beside them, see :func:`linkcal._scoring.score_fit_links`).
+        ``"train-loo"``: training links, each scored with its target link removed (leave-one-out).
+        ``"train"``: training links on the graph as given, so that the model sees the edge it scores (the
+        protocol of arXiv 2403.04605).
     **toggle_options
         As in :func:`linkcal.features.score_links`.
 
@@ -317,5 +318,5 @@ def calibration_links(
         If `fit_on` is unknown.
     """
     part = split.part(calibration_part(fit_on))
-    own_edge: OwnEdge = "as-given" if fit_on == "train" else "absent"
-    return score_links(model, split.graph, part, own_edge=own_edge, **toggle_options)
+    target_link: TargetLink = "as-given" if fit_on == "train" else "absent"
+    return score_links(model, split.graph, part, target_link=target_link, **toggle_options)

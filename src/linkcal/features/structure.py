@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-# Degrees and common neighbours of pairs, with each pair's own edge left out.
+# Degrees and common neighbours of pairs, with each pair's target link left out.
 
 #: Names of the columns of :func:`pair_structure`.
 PAIR_STRUCTURE = ("degree_u", "degree_v", "common_neighbours")
@@ -39,14 +39,14 @@ _BISECT_FROM = 16
 
 
 def pair_structure(graph: Graph, edge_label_index: Tensor) -> Tensor:
-    """Degrees of both endpoints and their common neighbours, counted without the pair's own edge.
+    """Degrees of both endpoints and their common neighbours, counted without the target link.
 
     A training edge would otherwise raise the degrees of its own endpoints by one and give its label away.
 
     Parameters
     ----------
     graph : Graph
-        The message graph.
+        The message-passing graph.
     edge_label_index : Tensor [2, L], int
         Pairs of two different nodes.
 
@@ -65,7 +65,7 @@ def pair_structure(graph: Graph, edge_label_index: Tensor) -> Tensor:
     Notes
     -----
     Exact. The two sorted neighbour lists are merged, or the longer one is searched for the members of a much
-    shorter one: at most ``O(d_u + d_v)`` steps a pair, in parallel over pairs. The own edge makes neither
+    shorter one: at most ``O(d_u + d_v)`` steps a pair, in parallel over pairs. The target link makes neither
     endpoint a common neighbour, so only the degrees have to be corrected.
 
     Examples
@@ -134,9 +134,9 @@ def _count_common(indptr: Array, neighbours: Array, first: Array, second: Array,
         out[pair] = _common(indptr, neighbours, first[pair], second[pair])
 
 
-# Nine numbers that say how a link sits in its graph: what its own edge does, and what surrounds it.
+# Nine numbers that say how a link sits in its graph: what its target link does, and what surrounds it.
 
-# Keeps logarithms finite where the own edge changes nothing; below float32's resolution of a unit-sized
+# Keeps logarithms finite where the target link changes nothing; below float32's resolution of a unit-sized
 # embedding.
 _EPS = 1e-6
 
@@ -149,10 +149,10 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
     toggled : ToggledEmbeddings
         Of L links.
     structure : Tensor [L, 3], int64
-        Degrees d_u, d_v and common neighbours c without the pair's own edge
+        Degrees d_u, d_v and common neighbours c without the target link
         (:func:`linkcal.features.pair_structure`).
     attributes : Tensor [L, 2], float32
-        Likeness of the endpoints' features (:func:`linkcal.features.attribute_similarity`).
+        Feature similarity of the endpoints' features (:func:`linkcal.features.attribute_similarity`).
 
     Returns
     -------
@@ -161,7 +161,7 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
         embeddings' entries are finite in their dtype (float32: entries up to 1e18), whatever the degrees in
         float32 and float64:
 
-        - ``logit_change``: ``s+ - s``, the logit with the pair's own edge less the one without;
+        - ``logit_change``: ``s+ - s``, the logit with the target link less the one without;
         - ``log_distance``: ``log(||h+ - h|| + eps)``;
         - ``log_relative_distance``: ``log(||h+ - h|| / (||h|| + eps) + eps)``;
         - ``cosine``: of h+ and h; 0 where one of them is zero;

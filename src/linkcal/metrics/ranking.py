@@ -1,4 +1,4 @@
-"""Ranking metrics: do links score higher than non-links? Increasing maps of the score change none of them.
+"""Ranking metrics: do links score higher than negatives? Increasing maps of the score change none of them.
 
 Give them logits where you have them. A probability in floating point is 1.0 for every logit above 37, and
 such ties count against the predictor.
@@ -20,9 +20,9 @@ __all__ = ["average_precision", "hits_at_k", "roc_auc"]
 
 
 def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
-    """Area under the ROC curve: probability that a link scores higher than a non-link, ties counting half.
+    """Area under the ROC curve: probability that a link scores higher than a negative, ties counting half.
 
-    Does not depend on the ratio of links to non-links.
+    Does not depend on the ratio of links to negatives.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
 def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
     """Average precision: mean over the links of the precision at their rank.
 
-    Depends on the ratio of links to non-links, unlike :func:`roc_auc`.
+    Depends on the ratio of links to negatives, unlike :func:`roc_auc`.
 
     Parameters
     ----------
@@ -92,10 +92,10 @@ def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> 
 
 
 def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> float:
-    """Hits@K: share of links that score strictly above the K-th highest non-link.
+    """Hits@K: share of links that score strictly above the K-th highest negative.
 
     Ties count against the predictor, as in the Open Graph Benchmark: a constant score has 0. The value falls
-    as more non-links are sampled, so compare it only at equal numbers of them.
+    as more negatives are sampled, so compare it only at equal numbers of them.
 
     Parameters
     ----------
@@ -105,14 +105,14 @@ def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> 
     k : int
         K, at least 1.
     sample_weight : array-like (L,), >= 0, optional
-        Weight w counts a link or non-link w times: the threshold is the highest score at which the non-links
+        Weight w counts a link or negative w times: the threshold is the highest score at which the negatives
         of that score or more weigh K. Weight 0 leaves it out.
 
     Returns
     -------
     float in [0, 1]
-        Larger is better. 1.0 if there are fewer than K non-links (with a warning): all links are then above
-        a K-th non-link that does not exist.
+        Larger is better. 1.0 if there are fewer than K negatives (with a warning): all links are then above
+        a K-th negative that does not exist.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> 
     Warns
     -----
     FewNegativesWarning
-        If there are fewer than K non-links, so that the value says nothing.
+        If there are fewer than K negatives, so that the value says nothing.
 
     References
     ----------
@@ -143,7 +143,7 @@ def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> 
     if reached[-1] < k:
         held = f"{reached[-1]:g}"
         warnings.warn(
-            f"Hits@{k} needs at least {k} non-links, got {held}; the value is 1.0 and says nothing",
+            f"Hits@{k} needs at least {k} negatives, got {held}; the value is 1.0 and says nothing",
             FewNegativesWarning,
             stacklevel=2,
         )

@@ -94,8 +94,8 @@ _SPECS = (
     _probability("brier", brier_score, "Brier score", proper=True),
     _ranking("auc", roc_auc, "Area under the ROC curve"),
     _ranking("ap", average_precision, "Average precision"),
-    _ranking("hits@20", partial(hits_at_k, k=20), "Share of links above the 20th highest non-link"),
-    _ranking("hits@50", partial(hits_at_k, k=50), "Share of links above the 50th highest non-link"),
+    _ranking("hits@20", partial(hits_at_k, k=20), "Share of links above the 20th highest negative"),
+    _ranking("hits@50", partial(hits_at_k, k=50), "Share of links above the 50th highest negative"),
     MetricSpec("acc", accuracy, (0.0, 1.0), True, False, "probability", "Accuracy at p > 0.5"),
 )
 
@@ -168,7 +168,7 @@ def evaluate_links(
     Warns
     -----
     FewNegativesWarning
-        If there are fewer than 50 (20) non-links; the Hits are then 1.0 and say nothing.
+        If there are fewer than 50 (20) negatives; the Hits are then 1.0 and say nothing.
 
     Examples
     --------

@@ -93,7 +93,7 @@ class EnclosingSubgraphs:
         self.workspace = np.full((5, self.threads, num_nodes), -1, dtype=np.int32)
 
     def sizes(self, pairs: IntArray) -> IntArray:
-        """Nodes and entries (arcs and self-loops, own edge left out) of the pairs' subgraphs, (2, P)."""
+        """Nodes and entries (arcs and self-loops, target link left out) of the pairs' subgraphs, (2, P)."""
         out = np.empty((2, pairs.shape[1]), dtype=np.int64)
         low, high = _ordered(pairs)
         with numba_threads(self.threads):
@@ -104,18 +104,18 @@ class EnclosingSubgraphs:
         return out
 
     def extract(
-        self, pairs: IntArray, sizes: IntArray | None = None, *, own_edge: bool = False
+        self, pairs: IntArray, sizes: IntArray | None = None, *, target_link: bool = False
     ) -> SubgraphBatch:
         """Subgraphs of pairs (2, P), in their order; `sizes` if :meth:`sizes` has been asked already.
 
-        With `own_edge` each pair's own edge is put in, whether or not the graph has it; the labels stay those
-        without it.
+        With `target_link` each pair's target link is put in, whether or not the graph has it; the labels stay
+        those without it.
 
         The end with the smaller number comes first, so (u, v) and (v, u) have one and the same subgraph.
         """
         num_nodes, num_entries = self.sizes(pairs) if sizes is None else sizes
         start = np.concatenate([[0], np.cumsum(num_nodes)])
-        entry_start = np.concatenate([[0], np.cumsum(num_entries + 2 * own_edge)])
+        entry_start = np.concatenate([[0], np.cumsum(num_entries + 2 * target_link)])
         nodes, label = np.empty((2, start[-1]), dtype=np.int64)
         indptr = np.empty(start[-1] + 1, dtype=np.int64)
         indptr[-1] = entry_start[-1]
@@ -124,7 +124,7 @@ class EnclosingSubgraphs:
         with numba_threads(self.threads):
             _fill(
                 low, high, self.num_hops, self.cap, self.seed, self.indptr, self.neighbors, *self.workspace,
-                own_edge, start, entry_start, nodes, label, indptr, entries,
+                target_link, start, entry_start, nodes, label, indptr, entries,
             )  # fmt: skip
         return SubgraphBatch(*map(torch.from_numpy, (nodes, label, indptr, entries, start)))
 
@@ -250,7 +250,7 @@ def _count(
             for i in range(size):
                 for position in range(indptr[queue[i]], indptr[queue[i] + 1]):
                     other = local[neighbors[position]]
-                    if other >= 0 and i + other != 1:  # 0 + 1: the pair's own edge
+                    if other >= 0 and i + other != 1:  # 0 + 1: the target link
                         entries += 1
             num_nodes[pair], num_entries[pair] = size, entries
             for i in range(size):
@@ -261,7 +261,7 @@ def _count(
 def _fill(
     low: Array, high: Array, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array,
     all_local: Array, queues: Array, search_queues: Array, all_to_u: Array, all_to_v: Array,
-    own_edge: bool, start: Array, entry_start: Array,
+    target_link: bool, start: Array, entry_start: Array,
     nodes: Array, label: Array, rows: Array, entries: Array,
 ) -> None:  # fmt: skip
     """Nodes, labels and rows of each subgraph, written from ``start`` and ``entry_start`` on."""
@@ -276,7 +276,7 @@ def _fill(
                 rows[base + i] = filled
                 entries[filled] = base + i
                 filled += 1
-                if own_edge and i < 2:
+                if target_link and i < 2:
                     entries[filled] = base + 1 - i
                     filled += 1
                 for position in range(indptr[queue[i]], indptr[queue[i] + 1]):

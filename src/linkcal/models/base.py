@@ -17,12 +17,12 @@ from linkcal.data import Graph, LinkSplit
 from linkcal.exceptions import InputError, UnsupportedModelError
 
 __all__ = [
-    "OWN_EDGE_STATES",
+    "TARGET_LINK_STATES",
     "DecodeReturns",
     "GraphModel",
     "LinkPredictor",
-    "OwnEdgeState",
     "PairPredictor",
+    "TargetLinkState",
     "auxiliary_loss_of",
     "check_link_predictor",
     "describe_value",
@@ -35,9 +35,9 @@ __all__ = [
 
 # The two interfaces of linkcal's own models: encode nodes and join them, or embed each pair by itself.
 
-#: State of a pair's own edge in the graph that embeds the pair.
-OwnEdgeState = Literal["absent", "present"]
-OWN_EDGE_STATES: tuple[str, ...] = get_args(OwnEdgeState)
+#: State of a pair's target link in the graph that embeds the pair.
+TargetLinkState = Literal["absent", "present"]
+TARGET_LINK_STATES: tuple[str, ...] = get_args(TargetLinkState)
 
 
 class GraphModel(nn.Module, ABC):
@@ -98,7 +98,7 @@ class GraphModel(nn.Module, ABC):
         return {}
 
     def prepare(self, graph: Graph) -> Graph:
-        """Return the message graph as this model reads it; call it once, before training.
+        """Return the message-passing graph as this model reads it; call it once, before training.
 
         Most models read the graph as it is. PEG adds positional encodings; SEAL replaces many features by
         few. Split first: what is computed from the full graph knows its validation and test links.
@@ -113,7 +113,7 @@ class GraphModel(nn.Module, ABC):
     def _unprepared(self, name: str, expected: str, came: str) -> InputError:
         """Error of an input that `prepare` was to make: silently taking it would give wrong numbers."""
         return InputError(
-            f"{name} must {expected}, got {came}: prepare the message graph before training and scoring, "
+            f"{name} must {expected}, got {came}: prepare the graph before training and scoring, "
             "split = replace(split, graph=model.prepare(split.graph))"
         )
 
@@ -214,10 +214,10 @@ class LinkPredictor(GraphModel):
 class PairPredictor(GraphModel):
     """Base of models that embed each pair by itself, from the graph around it (SEAL), not node by node.
 
-    The route of a pair: ``h = embed_pairs(x, edge_index, pairs, own_edge=...)`` [L, d], ``logit = head(h)``
-    [L]. Whether the pair is an edge of `edge_index` makes no difference: its own edge is set to the state
-    that `own_edge` names, so that the asked link never is part of its own evidence unless it is meant to be.
-    ``linkcal.toggle_edges`` reads both states from here.
+    The route of a pair: ``h = embed_pairs(x, edge_index, pairs, target_link=...)`` [L, d], ``logit =
+    head(h)`` [L]. Whether the pair is an edge of `edge_index` makes no difference: its target link is set to
+    the state that `target_link` names, so that the asked link never is part of its own evidence unless it is
+    meant to be. ``linkcal.toggle_edges`` reads both states from here.
 
     Parameters
     ----------
@@ -227,28 +227,33 @@ class PairPredictor(GraphModel):
     Examples
     --------
     >>> import torch
-    >>> class Joined(PairPredictor):  # h: whether the pair's own edge is there
-    ...     def embed_pairs(self, x, edge_index, edge_label_index, *, own_edge="absent"):
-    ...         return torch.full((edge_label_index.size(1), 1), float(own_edge == "present"))
+    >>> class Joined(PairPredictor):  # h: whether the target link is there
+    ...     def embed_pairs(self, x, edge_index, edge_label_index, *, target_link="absent"):
+    ...         return torch.full((edge_label_index.size(1), 1), float(target_link == "present"))
     ...     def head(self, h):
     ...         return h[:, 0]
     >>> pair = torch.tensor([[0], [1]])
-    >>> Joined(2)(torch.eye(2), pair, pair)  # its own edge is hidden
+    >>> Joined(2)(torch.eye(2), pair, pair)  # its target link is hidden
     tensor([0.])
     """
 
     @abstractmethod
     def embed_pairs(
-        self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor, *, own_edge: OwnEdgeState = "absent"
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_label_index: Tensor,
+        *,
+        target_link: TargetLinkState = "absent",
     ) -> Tensor:
-        """Pair embeddings h [L, d], each with the pair's own edge in the named state, in the order asked."""
+        """Pair embeddings h [L, d], each with the target link in the named state, in the order asked."""
 
     @abstractmethod
     def head(self, h: Tensor) -> Tensor:
         """Logits [L] of pair embeddings [L, d]."""
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
-        """Logits [L] of pairs [2, L], each without its own edge."""
+        """Logits [L] of pairs [2, L], each without its target link."""
         return self.head(self.embed_pairs(x, edge_index, edge_label_index))
 
 

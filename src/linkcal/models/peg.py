@@ -85,7 +85,7 @@ class PEG(LinkPredictor):
     """Position- and permutation-equivariant GNN, linear layer on the product of the endpoints.
 
     For graphs in which where a node sits says more than its features. The positions Z are Laplacian eigenmaps
-    of the message graph (:func:`linkcal.data.laplacian_eigenmaps`) or come from random walks on it
+    of the message-passing graph (:func:`linkcal.data.laplacian_eigenmaps`) or come from random walks on it
     (:func:`linkcal.data.deepwalk_positions`). They belong to the input, as features do:
     :meth:`prepare` computes them once, on the training edges, and toggling a pair's edge does not move them.
 
@@ -169,7 +169,7 @@ class PEG(LinkPredictor):
         self.register_buffer("positions", unknown)
 
     def prepare(self, graph: Graph) -> Graph:
-        """Compute the positions of the message graph, once.
+        """Compute the positions of the message-passing graph, once.
 
         Returns the graph with Z appended to its features; a graph without features comes back as it is, and
         the model keeps Z. A graph that has the positions already is left alone.

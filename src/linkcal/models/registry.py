@@ -102,7 +102,7 @@ _SEARCH: dict[str, list[Any]] = {
 }
 
 
-#: Not in the paper's table: SEAL's own code takes 32 pairs per step, which are 16 links and 16 non-links.
+#: Not in the paper's table: SEAL's own code takes 32 pairs per step, which are 16 links and 16 negatives.
 _PAPER_BATCH_SIZE = {"seal": 16}
 
 
@@ -192,7 +192,7 @@ MODELS: dict[str, ModelSpec] = {
     "seal": _spec(
         "seal",
         SEAL,
-        "graph network over each pair's enclosing subgraph, own edge hidden; slow",
+        "graph network over each pair's enclosing subgraph, target link hidden; slow",
         # Most coordinates are hidden at each step: a few thousand pairs are else learned by heart.
         Preset(
             {

@@ -27,7 +27,7 @@ from linkcal._core.validation import (
 from linkcal.data import Graph, LinkSplit
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models._enclosing import MAX_LABEL, EnclosingSubgraphs, SubgraphBatch
-from linkcal.models.base import OWN_EDGE_STATES, OwnEdgeState, PairPredictor
+from linkcal.models.base import TARGET_LINK_STATES, PairPredictor, TargetLinkState
 
 __all__ = ["SEAL", "normalised_adjacency", "principal_features", "propagate", "sort_pool"]
 
@@ -150,8 +150,8 @@ _MAX_BATCH_NODES = 1 << 14
 class SEAL(PairPredictor):
     """Learn from Subgraphs, Embeddings and Attributes for Link prediction, with DGCNN.
 
-    Each pair is judged by its enclosing subgraph alone, from which the pair's own edge is removed, for links
-    and non-links alike: so a training link never is part of its own evidence, and uncalibrated scores are
+    Each pair is judged by its enclosing subgraph alone, from which the target link is removed, for links
+    and negatives alike: so a training link never is part of its own evidence, and uncalibrated scores are
     closer to probabilities than those of node embeddings. Slower than these by orders of magnitude.
 
     Parameters
@@ -192,8 +192,8 @@ class SEAL(PairPredictor):
     -----
     A node at distances a, b from the two ends, each inside the subgraph and without the other end, has the
     label ``1 + min(a, b) + (s // 2) (s // 2 + s % 2 - 1)``, s = a + b; both ends have 1, nodes that reach
-    only one of them 0. Its embedding and the node's features are the input. With ``own_edge="present"`` the
-    same subgraph, with the same labels, also passes messages over the pair's edge. Direction of edges is
+    only one of them 0. Its embedding and the node's features are the input. With ``target_link="present"``
+    the same subgraph, with the same labels, also passes messages over the pair's edge. Direction of edges is
     ignored.
 
     References
@@ -301,9 +301,14 @@ class SEAL(PairPredictor):
         return self._of_weights_dtype(x)
 
     def embed_pairs(
-        self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor, *, own_edge: OwnEdgeState = "absent"
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_label_index: Tensor,
+        *,
+        target_link: TargetLinkState = "absent",
     ) -> Tensor:
-        """Pair embeddings h [L, out_channels], each with the pair's own edge in the named state.
+        """Pair embeddings h [L, out_channels], each with the target link in the named state.
 
         Subgraphs are made and dropped batch by batch, so that memory does not grow with the number of pairs.
 
@@ -313,7 +318,7 @@ class SEAL(PairPredictor):
         edge_index : Tensor [2, E], int64
             Whether it holds the pairs themselves makes no difference.
         edge_label_index : Tensor [2, L], int64
-        own_edge : {"absent", "present"}
+        target_link : {"absent", "present"}
 
         Returns
         -------
@@ -322,11 +327,11 @@ class SEAL(PairPredictor):
         Raises
         ------
         InputError
-            If a node index is not in [0, N), a pair joins a node to itself, or `own_edge` is unknown.
+            If a node index is not in [0, N), a pair joins a node to itself, or `target_link` is unknown.
         UnsupportedModelError
             If the model is in half precision, on the CPU.
         """
-        check_choice(own_edge, "own_edge", OWN_EDGE_STATES)
+        check_choice(target_link, "target_link", TARGET_LINK_STATES)
         features = self.node_features(x)
         if features.dtype not in (torch.float32, torch.float64) and features.device.type == "cpu":
             # torch multiplies no sparse matrix in half precision there.
@@ -338,7 +343,7 @@ class SEAL(PairPredictor):
         subgraphs = self._subgraphs_of(edge_index, x.size(0))
         embedded = [
             self._embed_batch(features, batch.to(features.device))
-            for batch in _batches(subgraphs, pairs.cpu().numpy(), own_edge == "present")
+            for batch in _batches(subgraphs, pairs.cpu().numpy(), target_link == "present")
         ]
         return torch.cat(embedded) if embedded else features.new_zeros(0, self.out_channels)
 
@@ -381,7 +386,7 @@ class SEAL(PairPredictor):
         return embedded
 
 
-def _batches(subgraphs: EnclosingSubgraphs, pairs: IntArray, own_edge: bool) -> Iterator[SubgraphBatch]:
+def _batches(subgraphs: EnclosingSubgraphs, pairs: IntArray, target_link: bool) -> Iterator[SubgraphBatch]:
     """Subgraphs of consecutive pairs (2, L), with a bounded number of nodes (a single pair may exceed it)."""
     sizes = subgraphs.sizes(pairs)
     total = np.cumsum(sizes[0])
@@ -389,7 +394,7 @@ def _batches(subgraphs: EnclosingSubgraphs, pairs: IntArray, own_edge: bool) -> 
     while start < total.size:
         spent = total[start - 1] if start else 0
         stop = max(int(np.searchsorted(total, spent + _MAX_BATCH_NODES, side="right")), start + 1)
-        yield subgraphs.extract(pairs[:, start:stop], sizes[:, start:stop], own_edge=own_edge)
+        yield subgraphs.extract(pairs[:, start:stop], sizes[:, start:stop], target_link=target_link)
         start = stop
 
 

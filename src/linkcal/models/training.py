@@ -301,7 +301,7 @@ def train_link_predictor(
     TrainingDivergedError
         If the loss or a validation logit is not finite.
     ShortageError
-        If the message graph is complete: there is no non-edge to learn from.
+        If the message-passing graph is complete: there is no non-edge to learn from.
     UnsupportedModelError
         If the model lacks ``encode`` or ``decode``.
 
@@ -353,6 +353,6 @@ def _check_parts(train: LinkPairs, val: LinkPairs) -> None:
         raise InputError("split.train must hold at least one link, got 0")
     if val.num_positives == 0 or val.num_negatives == 0:
         raise InputError(
-            "split.val must hold links and non-links to choose the epoch by, got "
-            f"{val.num_positives} links and {val.num_negatives} non-links"
+            "split.val must hold links and negatives to choose the epoch by, got "
+            f"{val.num_positives} links and {val.num_negatives} negatives"
         )

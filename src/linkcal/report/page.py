@@ -72,9 +72,9 @@ _KNOWN = (
     ),
     _metric("nll", "NLL", "nats", 4, "negative log-likelihood, a proper score"),
     _metric("brier", "Brier", "", 4, "mean squared error of the probability, a proper score"),
-    _metric("auc", "AUC", "%", 2, "chance that a link scores above a non-link"),
-    _metric("hits@20", "Hits@20", "%", 1, "share of links above the 20th highest non-link"),
-    _metric("hits@50", "Hits@50", "%", 1, "share of links above the 50th highest non-link"),
+    _metric("auc", "AUC", "%", 2, "chance that a link scores above a negative"),
+    _metric("hits@20", "Hits@20", "%", 1, "share of links above the 20th highest negative"),
+    _metric("hits@50", "Hits@50", "%", 1, "share of links above the 50th highest negative"),
     _metric("acc", "Accuracy", "%", 1, "share of right answers when p > 0.5 means link"),
     Column("seconds_fit", "Fit", "s", 2, None, "seconds to fit the calibrator"),
 )
@@ -128,22 +128,20 @@ def _is_within_noise(result: Mapping[str, Any]) -> bool:
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
-_ON_VAL = (
-    "the validation pairs. No validation edge is in the message graph, as is the case for the test edges."
-)
+_ON_VAL = "the validation pairs. No validation or test edge is in the message-passing graph."
 
 #: What the calibrators saw, by the run's ``fit_on``.
 _FIT_ON = {
     "val": _ON_VAL,
     "stacked": (
         f"{_ON_VAL} in-n-out-plus builds on a fit to the training pairs, each training edge scored with "
-        "itself removed from the message graph."
+        "itself removed from the message-passing graph."
     ),
     "train-loo": (
-        "the training pairs, each training edge scored with itself removed from the message graph."
+        "the training pairs, each training edge scored with itself removed from the message-passing graph."
     ),
     "train": (
-        "the training pairs as the model saw them: each training edge is in the message graph while it is "
+        "the training pairs as the model saw them: each training edge is a message-passing edge while it is "
         "scored. The test edges are not, so the calibrators were fitted to easier scores than those they are "
         "tested on (the protocol of arXiv 2403.04605)."
     ),
@@ -172,7 +170,7 @@ def write_report(
     metrics : dict
         The content of ``metrics.json``: ``results`` (name of a calibrator -> metric -> fraction, None or NaN
         where a metric does not exist) and, as far as known, `dataset`, `model`, `seed`, `fit_on`,
-        `selected` (the calibrator that scores later pairs), `negatives` (the kind of non-links),
+        `selected` (the calibrator that scores later pairs), `negatives` (the kind of negatives),
         `negatives_per_positive`, `base_rate` (if results are for an asked one) and `counts` (the keys of
         ``LinkSplit.counts()``).
     config : dict
@@ -258,13 +256,13 @@ def _facts(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
         "seed": "Seed",
         "fit_on": "Fitted on",
         "selected": "Selected calibrator",
-        "negatives": "Kind of non-links",
+        "negatives": "Kind of negatives",
     }
     return [(label, metrics[key]) for key, label in labels.items() if metrics.get(key) is not None]
 
 
 def _other_kind(metrics: Mapping[str, Any]) -> str | None:
-    """The kind of the non-links where it is not uniform: such probabilities are not for all pairs."""
+    """The kind of the negatives where it is not uniform: such probabilities are not for all pairs."""
     kind = metrics.get("negatives")
     return None if kind in (None, "uniform") else str(kind)
 

@@ -1,4 +1,4 @@
-"""Exact link embeddings with and without the pair's own edge."""
+"""Exact link embeddings with and without the target link."""
 
 from __future__ import annotations
 

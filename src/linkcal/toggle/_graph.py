@@ -235,7 +235,7 @@ def sum_rows(starts: Array, columns: Array, weights: Array, values: Array, out: 
                     out[i, c] += values[j, c]
 
 
-# The message graph in the form that toggling reads: sorted compressed rows, weights, self-loops.
+# The message-passing graph in the form that toggling reads: sorted compressed rows, weights, self-loops.
 
 #: Parts in which rows are looked through at once: each takes 8 bytes for each node.
 _MOST_PARTS = 4

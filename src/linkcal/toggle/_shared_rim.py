@@ -112,7 +112,7 @@ def fill_insides(
     loops: Array, node_start: Array, arc_start: Array, first_of_rim: int, rim_place: Array, nodes: Array,
     distance: Array, arcs: Array,
 ) -> None:  # fmt: skip
-    """Write the insides of a batch's subgraphs and all arcs into them, each with its own edge toggled.
+    """Write the insides of a batch's subgraphs and all arcs into them, each with its target link toggled.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ class SharedRimExtractor:
         self._stamp, self._batch = 0, 0
 
     def batches(self, pairs: Tensor, insert: Tensor, *, toggle: bool = True) -> Iterator[SubgraphBatch]:
-        """Subgraphs with each pair's own edge inserted or removed, or as given if not `toggle`."""
+        """Subgraphs with each pair's target link inserted or removed, or as given if not `toggle`."""
         ends = np.ascontiguousarray(pairs.cpu().numpy())
         inserted = insert.cpu().numpy() & toggle
         removed = ~insert.cpu().numpy() & toggle

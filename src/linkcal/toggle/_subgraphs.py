@@ -150,7 +150,7 @@ def fill_subgraphs(
     loops: Array, directed: bool, node_start: Array, arc_start: Array, nodes: Array, distance: Array,
     arcs: Array,
 ) -> None:  # fmt: skip
-    """Write the nodes and arcs of a batch of subgraphs, each with its own edge removed or inserted.
+    """Write the nodes and arcs of a batch of subgraphs, each with its target link removed or inserted.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ class SubgraphExtractor:
         self.stamp = 0
 
     def batches(self, pairs: Tensor, insert: Tensor, *, toggle: bool = True) -> Iterator[SubgraphBatch]:
-        """Subgraphs with each pair's own edge inserted or removed, or as given if not `toggle`."""
+        """Subgraphs with each pair's target link inserted or removed, or as given if not `toggle`."""
         sources, targets = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
         inserted = insert.cpu().numpy() & toggle
         removed = ~insert.cpu().numpy() & toggle

@@ -105,7 +105,7 @@ class PairwiseToggle:
         if method != "auto":
             raise UnsupportedModelError(
                 f"method must be 'auto' for {type(predictor).__name__}, which embeds pairs with and without "
-                f"their own edge itself, got {method!r}"
+                f"their target link itself, got {method!r}"
             )
         self.predictor, self.x, self.edge_index = predictor, x, edge_index
         self.graph = ToggleGraph.from_edge_index(edge_index, x.size(0), undirected=undirected)
@@ -114,7 +114,7 @@ class PairwiseToggle:
         """Both states of pairs [2, L]; the model's mode is restored before this returns."""
         with torch.no_grad(), evaluating(self.predictor):
             absent, present = (
-                self.predictor.embed_pairs(self.x, self.edge_index, pairs, own_edge=state)
+                self.predictor.embed_pairs(self.x, self.edge_index, pairs, target_link=state)
                 for state in ("absent", "present")
             )
             logit_absent, logit_present = self.predictor.head(absent), self.predictor.head(present)
@@ -129,7 +129,7 @@ class PairwiseToggle:
         )
 
 
-# The public functions: toggle every pair's own edge, by whichever method is exact for the model.
+# The public functions: toggle every pair's target link, by whichever method is exact for the model.
 
 #: Pairs toggled at once unless the caller says otherwise.
 BLOCK_SIZE = 1 << 16
@@ -151,9 +151,9 @@ def toggle_edges(
     edge_weight: Tensor | None = None,
     insert_weight: float = 1.0,
 ) -> ToggledEmbeddings:
-    """Link embeddings and logits of each pair with the pair's own edge absent and present, exactly.
+    """Link embeddings and logits of each pair with the target link absent and present, exactly.
 
-    Use it to ask what a link's own edge does to its score: leave-one-out scores of training edges, or the
+    Use it to ask what a link's target link does to its score: leave-one-out scores of training edges, or the
     features of In-n-Out calibration. Each pair is toggled alone, all other edges stay as given. The model
     runs in evaluation mode without gradients, and its mode is restored.
 
@@ -167,7 +167,7 @@ def toggle_edges(
     x : Tensor [N, F], float, or [N], int64
         What ``encode`` takes: features, or node ids for a learned embedding.
     edge_index : Tensor [2, E], int
-        The message graph, source row first; undirected graphs hold both directions.
+        The message-passing graph, source row first; undirected graphs hold both directions.
     edge_label_index : Tensor [2, L], int
         Pairs to toggle; repeats are allowed, self-pairs are not.
     undirected : bool
@@ -218,7 +218,7 @@ def toggle_edges(
 
     Notes
     -----
-    ``h_uv = psi(z_u, z_v)`` on A- (own edge absent) and ``h+_uv`` on A+ (present), arXiv 2403.04605,
+    ``h_uv = psi(z_u, z_v)`` on A- (target link absent) and ``h+_uv`` on A+ (present), arXiv 2403.04605,
     section 4. `docs/toggling.md` in the source repository derives the fast methods.
 
     Memory beyond the graph, the model and the result: a few arrays [N, k] of hidden values for each layer (k

@@ -470,12 +470,12 @@ class RunConfig:
         In every part of the split.
     base_rate : float in (0, 1) or "density", optional
         Share of links for which probabilities and metrics are given (metrics through weights of the
-        non-links); by default that of the test links.
+        negatives); by default that of the test links.
     max_network_links : int, optional
         Most links that a calibrator with a network is fitted on, a sample of the calibration links
         (:func:`linkcal.workflow.steps`); None takes all.
     negatives : {"uniform", "degree", "two-hop"}
-        Kind of the non-links that calibrators are fitted on (validation links, or training links where
+        Kind of the negatives that calibrators are fitted on (validation links, or training links where
         `fit_on` says so) and measured on. The model's own training negatives are always uniform. See
         :func:`linkcal.data.split_links`. Not used with an official split either.
     calibrators : tuple of str

@@ -230,7 +230,7 @@ class RunOutcome:
     metrics : dict
         The content of ``metrics.json``.
     artifact : Artifact
-        Model, message graph and fitted calibrators.
+        Model, message-passing graph and fitted calibrators.
     training_config : TrainingConfig
     training : TrainingResult
     toggle_method : str
@@ -297,7 +297,7 @@ def run_experiment(
     EdgeFeaturesWarning
         If leave-one-out scores are asked for and node features were computed from the edges.
     FewNegativesWarning
-        Once for each K, whatever the number of calibrators, if there are fewer than K test non-links.
+        Once for each K, whatever the number of calibrators, if there are fewer than K test negatives.
     """
     place = check_device(device)
     notify = progress or _ignore
@@ -433,7 +433,7 @@ def _evaluate(
                 probability[name], decision = asked.probability(calibrator, X), asked.decision(calibrator, X)
             results[name] = evaluate_links(label, probability[name], decision, sample_weight=weight)
         if asked is not None:
-            # Hits@K counts K non-links that are there, not their weights.
+            # Hits@K counts K negatives that are there, not their weights.
             results[name] |= ranking_metrics(label, decision, results[name])
     return label, probability, results
 

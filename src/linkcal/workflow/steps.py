@@ -66,7 +66,7 @@ def load_graph(config: RunConfig, *, data_root: str | os.PathLike[str] | None = 
     Raises
     ------
     InputError
-        If the name is unknown, or another ratio of non-links is asked of an official split.
+        If the name is unknown, or another ratio of negatives is asked of an official split.
     DataNotFoundError
         If a raw file is missing and cannot be fetched.
 
@@ -191,7 +191,7 @@ def warn_of_limits(config: RunConfig, split: LinkSplit) -> None:
     if from_edges and config.fit_on == "train-loo":
         what = "of this graph" if split.graph.features_from_edges else f"(positions) of {config.model}"
         warnings.warn(
-            f"node features {what} are computed from the edges, and not anew without a pair's own edge: "
+            f"node features {what} are computed from the edges, and not anew without a pair's target link: "
             "leave-one-out scores keep a trace of it; fit on val",
             EdgeFeaturesWarning,
             stacklevel=3,
@@ -199,7 +199,7 @@ def warn_of_limits(config: RunConfig, split: LinkSplit) -> None:
 
 
 def build_model(config: RunConfig, split: LinkSplit) -> tuple[GraphModel, LinkSplit, TrainingConfig]:
-    """Untrained model, the split with the message graph as the model reads it, and how to train it.
+    """Untrained model, the split with the graph as the model reads it, and how to train it.
 
     Later sources win: the preset, its reduced settings for the data set, the protocol's own settings for the
     preset, ``hyperparameters``, ``epochs`` and ``batch_size``.
@@ -228,7 +228,7 @@ def build_model(config: RunConfig, split: LinkSplit) -> tuple[GraphModel, LinkSp
 def train_for_run(
     config: RunConfig, split: LinkSplit, device: torch.device, notify: Callable[[Step], None]
 ) -> tuple[GraphModel, LinkSplit, TrainingConfig, TrainingResult]:
-    """Trained model, the split with the message graph as the model reads it, and how it was trained."""
+    """Trained model, the split with the graph as the model reads it, and how it was trained."""
     model, split, training_config = build_model(config, split)
 
     def report(epoch: EpochReport) -> None:
@@ -241,7 +241,7 @@ def train_for_run(
 
 
 def negatives_per_positive(config: RunConfig, split: LinkSplit) -> float:
-    """Ratio of non-links to links for which the probabilities hold: that of the calibration links."""
+    """Ratio of negatives to links for which the probabilities hold: that of the calibration links."""
     part = split.part(calibration_part(config.fit_on))
     # A ratio that was asked for is told as it was asked; rounding to whole links moves it a little.
     asked = config.negatives_per_positive
