@@ -10,10 +10,8 @@ import pytest
 
 from linkcal.cli import main
 from linkcal.predictor import CalibratedLinkPredictor
-from linkcal_lab.cli import main as lab_main
 
 NUM_NODES = 120
-LAB = {"sweep", "export", "tables", "figures", "search"}
 
 
 @pytest.fixture
@@ -22,8 +20,7 @@ def cli(capsys):
 
     def call(*arguments: object) -> SimpleNamespace:
         capsys.readouterr()
-        command = lab_main if arguments[0] in LAB else main
-        code = command([str(argument) for argument in arguments])
+        code = main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return SimpleNamespace(code=code, out=captured.out, err=captured.err)
 

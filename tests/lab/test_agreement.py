@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.reproduction.sample import frame, record
+from tests.lab.sample import frame, record
 
 from linkcal_lab.formats import MISSING
 from linkcal_lab.published import published_values

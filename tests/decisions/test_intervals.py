@@ -10,13 +10,12 @@ from scipy.stats import binomtest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tests.calibrators.samples import overconfident
 
 from linkcal.calibrators import Platt, StructuralCalibrator
 from linkcal.decisions import IntervalCalibrator, monotone_interval
 from linkcal.decisions.intervals import clopper_pearson, ranking_scores
 from linkcal.exceptions import InputError, NotFittedError
-
-from .samples import overconfident
 
 
 def test_clopper_pearson_equals_scipy():

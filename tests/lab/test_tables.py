@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
-from tests.reproduction.sample import CALIBRATORS, frame, record, sweep
+from tests.lab.sample import CALIBRATORS, frame, record, sweep
 
 from linkcal.exceptions import InputError
 from linkcal.metrics import CalibrationPattern

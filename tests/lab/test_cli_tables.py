@@ -1,7 +1,7 @@
 """From a sweep to its tables and figures by commands: what one writes, the next one reads."""
 
 import pytest
-from tests.reproduction.sample import frame, record
+from tests.lab.sample import frame, record
 
 from linkcal_lab import sweep as sweeping
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from tests.reproduction.sample import sweep
-from tests.reproduction.test_figures import write_cell
+from tests.lab.sample import sweep
+from tests.lab.test_figures import write_cell
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from tests.reproduction.sample import frame, record
+from tests.lab.sample import frame, record
 
 from linkcal.exceptions import InputError
 from linkcal_lab.aggregate import (

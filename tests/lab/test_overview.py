@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.reproduction.sample import frame, record, sweep
+from tests.lab.sample import frame, record, sweep
 
 from linkcal_lab.formats import MISSING
 from linkcal_lab.tables import OVERVIEW_METRICS, build_tables
