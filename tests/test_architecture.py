@@ -9,40 +9,32 @@ import linkcal
 
 ROOT = Path(linkcal.__file__).parent
 
-_BASICS = {"exceptions", "_validation", "_math", "_random", "_columns", "_files", "_threads", "_memory"}
-_GRAPH_SIDE = _BASICS | {"data", "models", "toggle", "features"}
-_ALL = _GRAPH_SIDE | {"calibrators", "metrics", "plots", "report", "artifact", "experiments"}
-_ALL |= {"evidence", "scoring", "decisions", "fitting", "wrapper"}
+_CORE = {"exceptions", "_core"}
+_GRAPH_SIDE = _CORE | {"data", "models", "toggle", "features"}
+_ARRAY_SIDE = _CORE | {"calibrators", "decisions", "metrics", "plots", "report"}
+_PREDICTOR = _GRAPH_SIDE | {"calibrators", "decisions", "artifact", "_scoring"}
 
-#: Sub-packages (and modules) that each may import at run time, beside itself.
+#: Parts of the library that each may import, beside itself. None may import the laboratory.
 ALLOWED = {
     "exceptions": set(),
-    "_files": _BASICS,
-    "_threads": set(),
-    "_memory": set(),
+    "_core": _CORE,
+    "data": _CORE,
+    "models": _CORE | {"data"},
+    "toggle": _CORE | {"data", "models"},
+    "features": _CORE | {"data", "models", "toggle"},
+    "metrics": _CORE,
+    "calibrators": _CORE | {"metrics"},
+    "decisions": _CORE | {"calibrators"},
+    "plots": _CORE | {"metrics"},
+    "report": _CORE | {"metrics", "plots"},
+    "artifact": _GRAPH_SIDE | {"calibrators"},
+    "_scoring": _GRAPH_SIDE | {"calibrators"},
+    "predictor": _PREDICTOR,
+    "_products": _CORE | {"data"},
+    "all_pairs": _PREDICTOR | {"predictor", "_products"},
+    "workflow": _PREDICTOR | _ARRAY_SIDE | {"predictor"},
+    "cli": _PREDICTOR | _ARRAY_SIDE | {"predictor", "all_pairs", "workflow", "__version__"},
     "__main__": {"cli"},
-    "_validation": _BASICS,
-    "_math": _BASICS,
-    "_random": _BASICS,
-    "_columns": set(),
-    "data": _BASICS,
-    "models": _BASICS | {"data"},
-    "toggle": _BASICS | {"data", "models"},
-    "features": _BASICS | {"data", "models", "toggle"},
-    "metrics": _BASICS,
-    "calibrators": _BASICS | {"metrics"},
-    "plots": _BASICS | {"metrics"},
-    "report": _BASICS | {"metrics", "plots"},
-    "evidence": _GRAPH_SIDE,
-    "artifact": _GRAPH_SIDE | {"calibrators", "evidence"},
-    "scoring": _GRAPH_SIDE | {"calibrators"},
-    "decisions": _GRAPH_SIDE | {"calibrators", "evidence", "scoring"},
-    "fitting": _GRAPH_SIDE | {"calibrators"},
-    "wrapper": _GRAPH_SIDE | {"calibrators", "evidence", "artifact", "scoring", "decisions", "fitting"},
-    "ranking": _ALL - {"experiments"},
-    "experiments": _ALL,
-    "reproduction": _BASICS | {"calibrators", "metrics", "plots", "experiments"},
-    "cli": _ALL | {"__version__", "ranking", "reproduction"},
 }
 
 
@@ -50,8 +42,8 @@ def _imports(path: Path) -> set[str]:
     """Second parts of the linkcal names that a file imports: ``linkcal.data.graph`` gives ``data``."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "linkcal":
-            parts = node.module.split(".")
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0].startswith("linkcal"):
+            parts = node.module.replace("linkcal_lab", "linkcal.linkcal_lab").split(".")
             found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
             found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("linkcal.")}
