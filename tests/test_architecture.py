@@ -42,8 +42,8 @@ def _imports(path: Path) -> set[str]:
     """Second parts of the linkcal names that a file imports: ``linkcal.data.graph`` gives ``data``."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0].startswith("linkcal"):
-            parts = node.module.replace("linkcal_lab", "linkcal.linkcal_lab").split(".")
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("linkcal"):
+            parts = str(node.module).replace("linkcal_lab", "linkcal.linkcal_lab").split(".")
             found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
             found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("linkcal.")}

@@ -40,7 +40,7 @@ PUBLIC = [path for path in sorted(ROOT.rglob("*.py")) if not _is_private(path)]
 #: Modules whose pieces are passed on to their neighbours and meant for nobody else.
 PIECES = ("linkcal.toggle.", "linkcal_lab.figures")
 #: Public names whose parameters their one-line summary already says.
-SAID_IN_SUMMARY = {"linkcal.workflow": {"Step", "remeasure_cell"}}
+SAID_IN_SUMMARY = {"linkcal.workflow": {"Step"}}
 #: The entrances: packages, and modules that stand in none.
 ENTRANCES = [path for path in PUBLIC if path.name == "__init__.py" or path.parent == ROOT]
 

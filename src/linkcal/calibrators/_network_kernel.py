@@ -6,8 +6,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from linkcal._core.compiled import compiled
 
 __all__ = [
     "BLOCK",
@@ -51,7 +52,6 @@ LANES = 4
 #: Compiler options. Sums of a block may be reordered into vector lanes: the order is then fixed by the
 #: compiled code. NaN and infinity keep their meaning.
 FAST: dict[str, Any] = {
-    "cache": True,
     "nogil": True,
     "error_model": "numpy",
     "fastmath": {"contract", "reassoc", "nsz"},
@@ -73,7 +73,7 @@ _E2, _E3, _E4, _E5, _E6, _E7 = (np.float32(1.0 / math.factorial(n)) for n in ran
 _L3, _L5, _L7, _L9, _L11, _L13 = (np.float32(2.0 / n) for n in range(3, 14, 2))
 
 
-@njit(**EXACT)
+@compiled(**EXACT)
 def exp(x: Any) -> Any:
     """Exp(x) for x <= 0, to 2 units in the last place: ``2**n e**r`` with |r| <= ln(2) / 2."""
     low = x < _LOWEST
@@ -87,7 +87,7 @@ def exp(x: Any) -> Any:
     return _NET_TILES_ZERO if low else e * power
 
 
-@njit(**EXACT)
+@compiled(**EXACT)
 def log1p(u: Any) -> Any:
     """Log(1 + u) for u in [0, 1]: ``2 artanh(u / (2 + u))``."""
     t = u / (_NET_TILES_TWO + u)
@@ -95,7 +95,7 @@ def log1p(u: Any) -> Any:
     return t * (_NET_TILES_TWO + q * (_L3 + q * (_L5 + q * (_L7 + q * (_L9 + q * (_L11 + q * _L13))))))
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def hidden_layer(x: Any, weight: Any, bias: Any, layer: Any) -> None:
     """``layer = weight x + bias`` of one block: (H, B) = (H, K) (K, B), all flat, in tiles of 4 by 4."""
     width, k_all = np.uint64(len(bias)), np.uint64(len(x)) // _B
@@ -124,7 +124,7 @@ def hidden_layer(x: Any, weight: Any, bias: Any, layer: Any) -> None:
                 layer[at + _B3 + i] = (((d + d0 * x0) + d1 * x1) + d2 * x2) + d3 * x3
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def active_sums(x: Any, layer: Any, slope: Any, g: Any, g_bias: Any) -> None:
     """Add up `slope` times the inputs (and times 1) over the links where a unit is active, for all units.
 
@@ -156,7 +156,7 @@ def active_sums(x: Any, layer: Any, slope: Any, g: Any, g_bias: Any) -> None:
         g_bias[h + _1] += total_b
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def _add_eight(
     g: Any, p: Any, s0: Any, s1: Any, s2: Any, s3: Any, s4: Any, s5: Any, s6: Any, s7: Any
 ) -> None:
@@ -170,7 +170,7 @@ def _add_eight(
     g[p + _7] += s7
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def output(layer: Any, weight: Any, bias: Any, o: Any) -> None:
     """``o = weight . relu(layer) + bias`` of one block."""
     for i in range(_B):
@@ -191,7 +191,7 @@ def output(layer: Any, weight: Any, bias: Any, o: Any) -> None:
             o[i] = (((o[i] + w0 * a) + w1 * b) + w2 * c) + w3 * d
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def add_to_bins(p: Any, error: Any, bins: Any, lanes: Any) -> None:
     """Bin of equal width of each p, closed on the right (0 belongs to the first), and the sums of the errors.
 
@@ -264,7 +264,7 @@ _ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 _FLOOR = np.float32(SMALLEST_TEMPERATURE)
 
 
-@njit(**EXACT)
+@compiled(**EXACT)
 def _logits(o: Any, logit: Any, weight: Any, z: Any, pull: Any) -> None:
     """``z = s / T`` with ``T = softplus(o)``, and ``pull = weight z sigmoid(o) / T``."""
     for i in range(LINKS):
@@ -277,7 +277,7 @@ def _logits(o: Any, logit: Any, weight: Any, z: Any, pull: Any) -> None:
         pull[i] = weight[i] * z[i] * sigmoid * inverse
 
 
-@njit(**EXACT)
+@compiled(**EXACT)
 def _doubled_logits(o: Any, logit: Any, weight: Any, z: Any, pull: Any) -> None:
     """``z = 2 s t`` with ``t = softplus(o)``, and ``pull = -weight z sigmoid(o) / t``."""
     for i in range(LINKS):
@@ -289,7 +289,7 @@ def _doubled_logits(o: Any, logit: Any, weight: Any, z: Any, pull: Any) -> None:
         pull[i] = -_TWO * weight[i] * logit[i] * sigmoid
 
 
-@njit(**EXACT)
+@compiled(**EXACT)
 def _probabilities(z: Any, label: Any, weight: Any, p: Any, error: Any) -> None:
     """``p = sigmoid(z)`` and the weighted error ``weight (label - p)``."""
     for i in range(LINKS):
@@ -298,7 +298,7 @@ def _probabilities(z: Any, label: Any, weight: Any, p: Any, error: Any) -> None:
         error[i] = weight[i] * (label[i] - p[i])
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def _forward(theta: Any, links: Any, scratch: Any, binned: bool) -> None:
     """All of `scratch` from the weights (heads, parameters) of one network; without `binned`, sums of 0."""
     width = scratch.hidden.shape[1] // BLOCK
@@ -320,7 +320,7 @@ def _forward(theta: Any, links: Any, scratch: Any, binned: bool) -> None:
         scratch.sums[number] = scratch.lanes[:, number].sum()
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def _likelihood(links: Any, scratch: Any) -> float:
     """``L_NLL + L_Cal`` after :func:`_forward`."""
     total = 0.0
@@ -334,7 +334,7 @@ def _likelihood(links: Any, scratch: Any) -> float:
     return total
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def total_loss(theta: Any, links: Any, scratch: Any, ece_weight: float) -> float:
     """``L_NLL + L_Cal + ece_weight L_ECE``; leaves the signed sums of the bins in ``scratch.sums``."""
     _forward(theta, links, scratch, True)
@@ -342,7 +342,7 @@ def total_loss(theta: Any, links: Any, scratch: Any, ece_weight: float) -> float
     return likelihood + ece_weight * float(np.abs(scratch.sums).sum())
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def _slope(label: Any, p: Any, pull: Any, bins: Any, sign: Any, binned: bool, slope: Any) -> None:
     """``dL/do`` of one block."""
     for i in range(LINKS):
@@ -352,7 +352,7 @@ def _slope(label: Any, p: Any, pull: Any, bins: Any, sign: Any, binned: bool, sl
         slope[i] = pull[i] * ((label[i] - p[i]) + p[i] * (_ONE - p[i]) * ece)
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def _backward(theta: Any, links: Any, scratch: Any, ece_weight: Any, gradient: Any) -> None:
     """Gradient (heads, parameters) of the loss after :func:`_forward`, bins held fixed.
 
@@ -379,7 +379,7 @@ def _backward(theta: Any, links: Any, scratch: Any, ece_weight: Any, gradient: A
             gradient[head, cut + width + h] = total
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def _adam_step(state: Any, epoch: int, learning_rate: float, weight_decay: float) -> None:
     """Step number `epoch` (from 1), weight decay added to the gradient, as ``torch.optim.Adam``."""
     decay = np.float32(weight_decay)
@@ -394,7 +394,7 @@ def _adam_step(state: Any, epoch: int, learning_rate: float, weight_decay: float
         theta[i] -= rate * moment1[i] / (np.sqrt(moment2[i] * correction) + _ADAM_EPS)
 
 
-@njit(**FAST)
+@compiled(**FAST)
 def train_epochs(
     state: Any,
     links: Any,

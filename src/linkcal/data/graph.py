@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from torch import Tensor
 
+from linkcal._core.compiled import compiled
 from linkcal._core.validation import check_edge_index, check_positive_int, count_not_finite
 from linkcal.exceptions import InputError
 
@@ -325,7 +325,7 @@ def row_starts(row: IntArray, num_nodes: int) -> IntArray:
     return starts
 
 
-@njit(inline="always")
+@compiled(inline="always")
 def place_in_row(values: Array, low: int, high: int, wanted: int) -> int:
     """Place of `wanted` in the increasing ``values[low:high]``, or -1; by bisection."""
     end = high

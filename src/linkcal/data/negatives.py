@@ -6,10 +6,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._core.compiled import compiled
 from linkcal._core.validation import check_choice, check_edge_index, check_positive_int
 from linkcal.data.graph import Graph, neighbour_rows, pair_keys, rows_of_keys
 from linkcal.exceptions import InputError, ShortageError
@@ -392,7 +392,7 @@ def _walked(
     return np.asarray(nodes * n + partners)
 
 
-@njit(cache=True)
+@compiled()
 def _list_partners(
     start: Array,
     neighbours: Array,
@@ -420,7 +420,7 @@ def _list_partners(
     return count
 
 
-@njit(cache=True)
+@compiled()
 def _count_partners(
     start: Array, neighbours: Array, closed_start: Array, closed: Array, directed: bool
 ) -> Array:
@@ -431,7 +431,7 @@ def _count_partners(
     return counts
 
 
-@njit(cache=True)
+@compiled()
 def _pick_partners(
     start: Array,
     neighbours: Array,
@@ -454,7 +454,7 @@ def _pick_partners(
     return out
 
 
-@njit(cache=True)
+@compiled()
 def _smallest_common(start: Array, neighbours: Array, first: Array, second: Array) -> Array:
     """The smallest common neighbour of each pair; -1 without one. The longer row is searched by bisection."""
     out = np.full(len(first), -1, np.int64)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from linkcal._core.compiled import compiled
 from linkcal._core.validation import check_edge_index, check_positive_int
 from linkcal.data.graph import neighbour_rows, row_starts
 
@@ -142,7 +142,7 @@ def _triangles(indptr: IntArray, indices: IntArray) -> IntArray:
     return count
 
 
-@njit(cache=True)
+@compiled()
 def _count_triangles(
     indptr: IntArray, indices: IntArray, count: IntArray, marked: IntArray
 ) -> None:  # pragma: no cover (compiled)
@@ -171,7 +171,7 @@ def _core_numbers(indptr: IntArray, indices: IntArray, degree: IntArray) -> IntA
     return core
 
 
-@njit(cache=True)
+@compiled()
 def _peel(
     indptr: IntArray, indices: IntArray, core: IntArray, order: IntArray, place: IntArray, start: IntArray
 ) -> None:  # pragma: no cover (compiled)

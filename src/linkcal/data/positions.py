@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_matrix, diags_array
@@ -19,6 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
+from linkcal._core.compiled import compiled
 from linkcal._core.files import written_whole
 from linkcal._core.random import numpy_stream
 from linkcal._core.validation import check_edge_index, check_positive_int
@@ -327,7 +327,7 @@ def _deepwalk(
     return z
 
 
-@njit(cache=True)
+@compiled()
 def _walk_and_update(
     z: Array, indptr: Array, neighbors: Array, connected: Array, starts: Array, length: int, context: int,
     first_rate: float, last_rate: float, rng: Any,
@@ -348,7 +348,7 @@ def _walk_and_update(
                 _step(z, walk[i], connected[np.int64(rng.random() * connected.size)], 0.0, rate)
 
 
-@njit(cache=True)
+@compiled()
 def _step(z: Array, u: int, v: int, label: float, rate: float) -> None:
     """Move two different nodes uphill on the log-likelihood of `label` under ``sigmoid(z_u . z_v)``."""
     if u == v:

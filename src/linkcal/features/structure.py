@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
 from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS
+from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal._core.validation import check_edge_index, check_no_self_pairs
 from linkcal.data import Graph
@@ -110,7 +111,7 @@ def neighbour_lists(graph: Graph) -> tuple[Array, Array]:
     return row_starts(row, graph.num_nodes), np.ascontiguousarray(col)
 
 
-@njit(cache=True)
+@compiled()
 def _common(indptr: Array, neighbours: Array, u: int, v: int) -> int:
     if indptr[u + 1] - indptr[u] > indptr[v + 1] - indptr[v]:
         u, v = v, u
@@ -128,7 +129,7 @@ def _common(indptr: Array, neighbours: Array, u: int, v: int) -> int:
     return count
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def _count_common(indptr: Array, neighbours: Array, first: Array, second: Array, out: Array) -> None:
     for pair in prange(first.shape[0]):
         out[pair] = _common(indptr, neighbours, first[pair], second[pair])

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.data.graph import neighbour_rows
 
@@ -133,7 +134,7 @@ def _ordered(pairs: IntArray) -> tuple[IntArray, IntArray]:
     return np.minimum(pairs[0], pairs[1]), np.maximum(pairs[0], pairs[1])
 
 
-@njit(cache=True)
+@compiled()
 def _hash(node: int, u: int, v: int, seed: Any) -> Any:
     """Mix four numbers into 64 bits (the finaliser of splitmix64)."""
     state = seed
@@ -145,7 +146,7 @@ def _hash(node: int, u: int, v: int, seed: Any) -> Any:
     return state
 
 
-@njit(cache=True)
+@compiled()
 def _keep_some(u: int, v: int, first: int, stop: int, cap: int, seed: Any, local: Array, queue: Array) -> int:
     """Keep the `cap` nodes of ``queue[first:stop]`` with the smallest hashes, in their old order."""
     hashes = np.empty(stop - first, dtype=np.uint64)
@@ -164,7 +165,7 @@ def _keep_some(u: int, v: int, first: int, stop: int, cap: int, seed: Any, local
     return size
 
 
-@njit(cache=True)
+@compiled()
 def _collect(
     u: int, v: int, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array, local: Array,
     queue: Array,
@@ -188,7 +189,7 @@ def _collect(
     return size
 
 
-@njit(cache=True)
+@compiled()
 def _distances(
     origin: int, barred: int, base: int, size: int, end: int, indptr: Array, entries: Array,
     distance: Array, queue: Array,
@@ -212,7 +213,7 @@ def _distances(
                 stop += 1
 
 
-@njit(cache=True)
+@compiled()
 def _drnl(to_u: int, to_v: int) -> int:
     """``1 + min(a, b) + (d // 2) (d // 2 + d % 2 - 1)`` with d = a + b; 0 if an end is out of reach."""
     if to_u < 0 or to_v < 0:
@@ -222,7 +223,7 @@ def _drnl(to_u: int, to_v: int) -> int:
     return min(1 + min(to_u, to_v) + half * (half + both % 2 - 1), MAX_LABEL)
 
 
-@njit(cache=True)
+@compiled()
 def _label_nodes(
     base: int, size: int, end: int, indptr: Array, entries: Array, to_u: Array, to_v: Array, search: Array,
     label: Array,
@@ -234,7 +235,7 @@ def _label_nodes(
         label[base + i] = _drnl(to_u[i], to_v[i])
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def _count(
     low: Array, high: Array, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array,
     all_local: Array, queues: Array, _queues: Array, _to_u: Array, _to_v: Array,
@@ -257,7 +258,7 @@ def _count(
                 local[queue[i]] = -1
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def _fill(
     low: Array, high: Array, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array,
     all_local: Array, queues: Array, search_queues: Array, all_to_u: Array, all_to_v: Array,

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 from torch import Tensor
+
+from linkcal._core.compiled import compiled
 
 __all__ = [
     "AGGREGATE",
@@ -187,14 +189,14 @@ FAST = {"contract", "nsz"}
 STEP, MATRIX = 0, 1
 
 
-@njit(forceinline=True)
+@compiled(forceinline=True)
 def leaky(value: Any, slope: Any) -> Any:
     """``max(value, slope * value)``: ReLU for slope 0, the identity for slope 1."""
     low = value * slope
     return value if value > low else low
 
 
-@njit(cache=True, forceinline=True, fastmath=FAST)
+@compiled(forceinline=True, fastmath=FAST)
 def apply_matrix(
     matrices: DenseKernelArray,
     number: int,
@@ -232,7 +234,7 @@ def apply_matrix(
             rows[goal, o] += rows[other, c] * matrices[number, c, o]
 
 
-@njit(cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def apply_steps(
     steps: DenseKernelArray,
     first: int,
@@ -268,7 +270,7 @@ def apply_steps(
 # Compiled factors ``a(d)`` and ``b(d)`` of :mod:`.algebra`, of one node.
 
 
-@njit(forceinline=True)
+@compiled(forceinline=True)
 def receive(kind: int, degree: float) -> float:
     """``a(d)`` of the receiving node."""
     if kind == GCN:
@@ -278,7 +280,7 @@ def receive(kind: int, degree: float) -> float:
     return 1.0
 
 
-@njit(forceinline=True)
+@compiled(forceinline=True)
 def send(kind: int, degree: float) -> float:
     """``b(d)`` of the sending node."""
     return receive(GCN, degree) if kind == GCN else 1.0
@@ -326,7 +328,7 @@ _PAIR_COST = 40
 _AHEAD = 16
 
 
-@njit(cache=True)
+@compiled()
 def sort_pairs(nodes: Array, lengths: Array, parts: int) -> tuple[Array, Array, Array, Array]:
     """Sort pairs [2, L] by their endpoint with the longer row, by counting; of `lengths` int32 [N].
 
@@ -361,7 +363,7 @@ def sort_pairs(nodes: Array, lengths: Array, parts: int) -> tuple[Array, Array, 
     return order, ends, swapped, _equal_parts(steps, order, parts)
 
 
-@njit(cache=True)
+@compiled()
 def _counted(keys: Array, size: int) -> Array:
     """Stable order of keys in [0, size), int64, by counting.
 
@@ -386,7 +388,7 @@ def _counted(keys: Array, size: int) -> Array:
     return order
 
 
-@njit(cache=True)
+@compiled()
 def _equal_parts(steps: Array, order: Array, parts: int) -> Array:
     total = np.empty(order.size + 1, np.int64)
     total[0] = 0
@@ -398,7 +400,7 @@ def _equal_parts(steps: Array, order: Array, parts: int) -> Array:
     return cuts
 
 
-@njit(cache=True)
+@compiled()
 def without_base(nodes: Array, base: Array, has_base: Array, index: int) -> Array:
     """Nodes of pairs [2, L] that ask for base sum `index` and have none yet, once each; int32.
 
@@ -421,7 +423,7 @@ def without_base(nodes: Array, base: Array, has_base: Array, index: int) -> Arra
     return out[:count].copy()
 
 
-@njit(cache=True)
+@compiled()
 def both_directions(indptr: Array, senders: Array) -> tuple[Array, Array, Array, Array]:
     """Rows that list in- and out-neighbours alike.
 
@@ -485,20 +487,20 @@ MOST_AHEAD = 32
 MOST_LISTED = 128
 
 
-@njit(cache=True, forceinline=True)
+@compiled(forceinline=True)
 def fetch_row(values: Array, row: int) -> None:
     """Ask for a row of a matrix."""
     for c in range(0, values.shape[1], CACHE_LINE // values.itemsize):
         prefetch(values, np.int64(row) * values.shape[1] + c)
 
 
-@njit(cache=True, forceinline=True)
+@compiled(forceinline=True)
 def _fetch_record(record: Array, t: int, row: int) -> None:
     for c in range(0, record.shape[2], CACHE_LINE // record.itemsize):
         prefetch(record, (np.int64(t) * record.shape[1] + row) * record.shape[2] + c)
 
 
-@njit(cache=True, forceinline=True)
+@compiled(forceinline=True)
 def _fetch_list(t: int, facts: Array, nodes: Array) -> None:
     """Ask for the neighbours of a node; of a long list for its start, the processor guesses the rest."""
     start, stop = facts[t].start, facts[t].start + facts[t].length
@@ -508,7 +510,7 @@ def _fetch_list(t: int, facts: Array, nodes: Array) -> None:
     prefetch(nodes, min(stop, start + MOST_LISTED) - 1)
 
 
-@njit(cache=True, forceinline=True)
+@compiled(forceinline=True)
 def look_ahead_to_base(
     item: int, chosen: Array, index: int, facts: Array, nodes: Array, send: Array, seen: Array, record: Array,
 ) -> None:  # fmt: skip
@@ -528,7 +530,7 @@ def look_ahead_to_base(
             fetch_row(seen, w)
 
 
-@njit(cache=True, forceinline=True)
+@compiled(forceinline=True)
 def _fetch(t: int, unread: int, facts: Array, record: Array) -> None:
     """Ask for what a pair reads of its node t: all rows of its record but one."""
     prefetch(facts, t)
@@ -537,7 +539,7 @@ def _fetch(t: int, unread: int, facts: Array, record: Array) -> None:
             _fetch_record(record, t, row)
 
 
-@njit(cache=True, forceinline=True)
+@compiled(forceinline=True)
 def look_ahead(item: int, kernel: Kernel, pairs: Pairs) -> None:
     """Ask for what later pairs read: their nodes' records first, then the rows that are walked."""
     (kind, depth, weighted, facts, nodes, _, _, _, seen, _,

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
+from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.data.graph import place_in_row
 from linkcal.toggle._compiled import (
@@ -102,7 +103,7 @@ class DeepPairs(NamedTuple):
     weights: Array  # float64 [P, L, 2, 2]: layer, side, CHANGE or DEGREE
 
 
-@njit(cache=True)
+@compiled()
 def _search(u: int, v: int, starts: Array, neighbours: Array, slot: Array, ball: Array, upto: Array) -> None:
     """List the nodes around u and v by distance; ``upto[r]`` of them are within r steps."""
     ball[0], ball[1] = u, v
@@ -123,7 +124,7 @@ def _search(u: int, v: int, starts: Array, neighbours: Array, slot: Array, ball:
         upto[radius] = count
 
 
-@njit(cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _send_anew(
     layer: int, pair: int, moved: int, ball: Array, numbers: Array, weights: Array, degree: Array,
     record: Array, matrices: Array, held: Array, hidden: int, rows: Array,
@@ -153,7 +154,7 @@ def _send_anew(
                 held[CHANGED, place, c] = now * rows[row, c] - was * record[layer, node, MESSAGE, c]
 
 
-@njit(cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _add_changes(
     layer: int, node: int, moved: int, ball: Array, slot: Array, indptr: Array, senders: Array,
     weight: Array, width: int, held: Array, rows: Array, row: int,
@@ -180,7 +181,7 @@ def _add_changes(
                 rows[row, c] += factor * held[CHANGED, j, c]
 
 
-@njit(cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _pre_activation(
     layer: int, pair: int, place: int, moved: int, ball: Array, slot: Array, kernel: DeepKernel,
     weights: Array, held: Array, rows: Array, row: int,
@@ -208,7 +209,7 @@ def _pre_activation(
             rows[row, c] = a * (rows[row, c] + looped * record[layer, node, MESSAGE, c])
 
 
-@njit(cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _roots(
     layer: int, first: int, both: int, moved: int, ball: Array, record: Array, numbers: Array,
     matrices: Array, held: Array, hidden: int, rows: Array,
@@ -229,7 +230,7 @@ def _roots(
                 rows[_ROOT + k, c] = record[layer, ball[first + k], ROOT, c]
 
 
-@njit(cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _layer(
     layer: int, pair: int, count: int, moved: int, ball: Array, slot: Array, kernel: DeepKernel,
     weights: Array, held: Array, hidden: int, rows: Array,
@@ -255,7 +256,7 @@ def _layer(
                 held[1 - hidden, i + k, c] = rows[at + k, c]
 
 
-@njit(cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _work(thread: int, slots: Array, kernel: DeepKernel, pairs: DeepPairs, out: Array) -> None:
     """The pairs of one thread; see :func:`toggle_deep`."""
     (_, _, starts, neighbours, _, _, _, record, numbers, radius, _, matrices, _) = kernel
@@ -281,7 +282,7 @@ def _work(thread: int, slots: Array, kernel: DeepKernel, pairs: DeepPairs, out: 
             slot[ball[place]] = -1
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@compiled(parallel=True, fastmath=FAST)
 def toggle_deep(kernel: DeepKernel, pairs: DeepPairs, slots: Array, out: Array) -> None:
     """Output of the last layer at both nodes of every pair after its toggle.
 

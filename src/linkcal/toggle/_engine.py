@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor, nn
 
+from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import LinkPredictor, link_embedding_of, unwrap_link_predictor
@@ -76,7 +77,7 @@ def _products(rows: Tensor, index: Tensor) -> Tensor:
     return out
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def _row_products(rows: Array, first: Array, second: Array, out: Array) -> None:
     """``out[i] = rows[first[i]] * rows[second[i]]``: one pass, where torch writes both factors down."""
     for item in prange(first.size):

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
+from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.data.graph import place_in_row
 from linkcal.exceptions import InputError
@@ -38,7 +39,7 @@ Array = Any  # int64 arrays, unless said otherwise
 _AHEAD = 16
 
 
-@njit(cache=True)
+@compiled()
 def sort_by_value(values: Array, order: Array, size: int) -> Array:
     """`order` sorted stably by ``values[order]``, which are in [0, size); int64."""
     start = np.zeros(size + 1, np.int64)
@@ -54,7 +55,7 @@ def sort_by_value(values: Array, order: Array, size: int) -> Array:
     return out
 
 
-@njit(cache=True)
+@compiled()
 def _without_loops(source: Array, target: Array) -> Array:
     """Positions of the arcs that join two different nodes."""
     out = np.empty(source.size, np.int64)
@@ -66,7 +67,7 @@ def _without_loops(source: Array, target: Array) -> Array:
     return out[:count]
 
 
-@njit(cache=True)
+@compiled()
 def _is_sorted(values: Array, order: Array) -> bool:
     rising = True
     for item in range(1, order.size):
@@ -74,7 +75,7 @@ def _is_sorted(values: Array, order: Array) -> bool:
     return rising
 
 
-@njit(cache=True)
+@compiled()
 def sort_arcs(source: Array, target: Array, num_nodes: int) -> tuple[Array, Array, Array]:
     """Arcs that are no self-loops by target, then source, repeated ones merged.
 
@@ -111,7 +112,7 @@ def sort_arcs(source: Array, target: Array, num_nodes: int) -> tuple[Array, Arra
     return order, first[: distinct + 1].copy(), indptr
 
 
-@njit(cache=True)
+@compiled()
 def row_starts_if_sorted(row: Array, column: Array, num_nodes: int) -> Array:
     """Where each row starts, int64 [N + 1], in entries that increase by row, then column.
 
@@ -131,7 +132,7 @@ def row_starts_if_sorted(row: Array, column: Array, num_nodes: int) -> Array:
     return starts
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def rows_are_symmetric(starts: Array, columns: Array, pointers: Array) -> bool:
     """Whether j stands in row i wherever i stands in row j; rows increase, without i in row i.
 
@@ -148,7 +149,7 @@ def rows_are_symmetric(starts: Array, columns: Array, pointers: Array) -> bool:
     return bool(2 * matched == columns.size)
 
 
-@njit(cache=True)
+@compiled()
 def _matched(starts: Array, columns: Array, pointer: Array, first: int, last: int) -> int:
     """How many entries above the diagonal rows `first` to `last` hold; 0 if one lacks that below it.
 
@@ -177,7 +178,7 @@ def _matched(starts: Array, columns: Array, pointer: Array, first: int, last: in
     return above
 
 
-@njit(cache=True)
+@compiled()
 def opposite_arcs(indptr: Array, senders: Array) -> Array:
     """For each arc j -> i the position of the arc i -> j, or -1 where there is none; int64 [E].
 
@@ -196,7 +197,7 @@ def opposite_arcs(indptr: Array, senders: Array) -> Array:
     return out
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def find_arcs(indptr: Array, senders: Array, source: Array, target: Array) -> Array:
     """Position of each arc source -> target in `senders`, or -1 where there is none; int64 [L]."""
     out = np.empty(source.size, np.int64)
@@ -209,7 +210,7 @@ def find_arcs(indptr: Array, senders: Array, source: Array, target: Array) -> Ar
     return out
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def sum_rows(starts: Array, columns: Array, weights: Array, values: Array, out: Array) -> None:
     """``out[i] = sum_j weights_ij values[j]`` over the entries j of each row i.
 

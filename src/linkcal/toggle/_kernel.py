@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
+from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.data.graph import place_in_row
 from linkcal.toggle._compiled import (
@@ -84,7 +85,7 @@ __all__ = ["CompiledToggle", "base_sums", "kernel_applies", "toggle_pairs"]
 Array = Any  # numpy arrays; those of floats have one dtype, on which Numba specialises the code
 
 
-@njit(cache=True, forceinline=True, fastmath=FAST)
+@compiled(forceinline=True, fastmath=FAST)
 def _base(
     t: int, moved: Any, weighted: bool, facts: Array, nodes: Array, arrive: Array, leave: Array,
     send: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
@@ -103,7 +104,7 @@ def _base(
             rows[row, c] += coefficient * leaky(seen[w, c] + move * record[t, MESSAGE, c], slope)
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@compiled(parallel=True, fastmath=FAST)
 def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     """Base sums of the nodes `chosen` whose degree moves by `change`, into row `index` of their records."""
     (kind, _, weighted, facts, nodes, arrive, leave, send, seen, slope, record, _, _, _,
@@ -120,7 +121,7 @@ def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
             record[t, BASE + index, c] = sums[0, c]
 
 
-@njit(cache=True, forceinline=True, fastmath=FAST)
+@compiled(forceinline=True, fastmath=FAST)
 def _own_hidden(
     t: int, o: int, a_t: Any, partner: Any, own: Any, record: Array, rooted: bool, shift: Array, slope: Any,
     rows: Array, row: int,
@@ -137,7 +138,7 @@ def _own_hidden(
             rows[row, c] = leaky(a_t * arrived + shift[c], slope)
 
 
-@njit(cache=True, forceinline=True, fastmath=FAST)
+@compiled(forceinline=True, fastmath=FAST)
 def _common_neighbours(
     long: int, short: int, moved_long: Any, moved_short: Any, weighted: bool, facts: Array, nodes: Array,
     arrive: Array, leave: Array, send: Array, marks: Array, seen: Array, slope: Any,
@@ -173,7 +174,7 @@ def _common_neighbours(
                 rows[SUMS + 1, c] += to_short * (both - leaky(before + other, slope))
 
 
-@njit(cache=True, forceinline=True, fastmath=FAST)
+@compiled(forceinline=True, fastmath=FAST)
 def _start_sum(
     t: int, base: int, moved: Any, weighted: bool, facts: Array, nodes: Array, arrive: Array, leave: Array,
     send: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
@@ -187,7 +188,7 @@ def _start_sum(
               row)  # fmt: skip
 
 
-@njit(cache=True, forceinline=True, fastmath=FAST)
+@compiled(forceinline=True, fastmath=FAST)
 def _drop_partner(
     t: int, o: int, was_2: Any, leave_1: Any, moved: Any, sent: Any, seen: Array, slope: Any,
     record: Array, channels: int, rows: Array, row: int,
@@ -199,7 +200,7 @@ def _drop_partner(
             rows[row, c] -= coefficient * leaky(seen[o, c] + move * record[t, MESSAGE, c], slope)
 
 
-@njit(cache=True, forceinline=True, fastmath=FAST)
+@compiled(forceinline=True, fastmath=FAST)
 def _second_layer(result: int, hidden: int, matrices: Array, root: bool, start: Array, rows: Array) -> int:
     """First step of the second layer, from the scaled sums and the endpoints' hidden values; where it is."""
     target = HIDDEN + SPARE - result
@@ -212,7 +213,7 @@ def _second_layer(result: int, hidden: int, matrices: Array, root: bool, start: 
     return target
 
 
-@njit(cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -> None:
     """The pairs of one thread; see :func:`toggle_pairs`. The suffixes are those of `long` and `short`."""
     (kind, depth, weighted, facts, nodes, arrive, leave, send, seen, seen_slope,
@@ -277,7 +278,7 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
             out[other, pair, c] = rows[result + 1, c]
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@compiled(parallel=True, fastmath=FAST)
 def toggle_pairs(kernel: Kernel, pairs: Pairs, marks: Array, out: Array) -> None:
     """Output of the last layer at both nodes of every pair after its toggle.
 

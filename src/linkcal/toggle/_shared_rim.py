@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.toggle._graph import ToggleGraph
 from linkcal.toggle._subgraphs import (
@@ -31,7 +32,7 @@ __all__ = ["SharedRimExtractor", "fill_insides", "fill_rim", "plan_batch"]
 Array = Any
 
 
-@njit(cache=True)
+@compiled()
 def plan_batch(
     start: int, sources: Array, targets: Array, extra: Array, hops: int, stamp: int, batch: int,
     marks: Array, local: Array, queue: Array, indptr: Array, senders: Array, arcs_into: Array,
@@ -105,7 +106,7 @@ def plan_batch(
     return pair, rim_size
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def fill_insides(
     sources: Array, targets: Array, removed: Array, inserted: Array, undirected: bool, hops: int, stamp: int,
     all_marks: Array, all_local: Array, queues: Array, indptr: Array, senders: Array, in_count: Array,
@@ -175,7 +176,7 @@ def fill_insides(
                     arcs[0, column + 1], arcs[1, column + 1] = first + 1, first
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def fill_rim(
     rim: Array, indptr: Array, in_count: Array, loops: Array, first_of_rim: int, arc_start: Array,
     arcs: Array,

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.toggle._graph import ToggleGraph
 
@@ -43,7 +44,7 @@ FAR = 127
 Array = Any
 
 
-@njit(cache=True)
+@compiled()
 def _visit_row(
     node: int,
     indptr: Array,
@@ -65,7 +66,7 @@ def _visit_row(
     return size
 
 
-@njit(cache=True)
+@compiled()
 def ball(
     u: int, v: int, hops: int, indptr: Array, senders: Array, out_indptr: Array, receivers: Array,
     directed: bool, stamp: int, marks: Array, local: Array, queue: Array, within: Array,
@@ -90,7 +91,7 @@ def ball(
     return size
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def count_subgraphs(
     sources: Array, targets: Array, hops: int, stamp: int, all_marks: Array, all_local: Array, queues: Array,
     indptr: Array, senders: Array, in_count: Array, out_indptr: Array, receivers: Array, out_count: Array,
@@ -142,7 +143,7 @@ def count_subgraphs(
             num_nodes[pair], num_arcs[pair], num_outside[pair] = size, arcs, outside
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def fill_subgraphs(
     sources: Array, targets: Array, removed: Array, inserted: Array, undirected: bool, hops: int, stamp: int,
     all_marks: Array, all_local: Array, queues: Array,
