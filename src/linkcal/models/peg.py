@@ -13,18 +13,16 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from linkcal._core.validation import check_choice, check_positive_int
-from linkcal.data import Graph, deepwalk_positions, laplacian_eigenmaps
+from linkcal.data import Graph, laplacian_eigenmaps
 from linkcal.exceptions import InputError
 from linkcal.models.base import LinkPredictor
 
-__all__ = ["PEG", "PEG_DECODERS", "POSITION_ENCODINGS", "PEGConv", "arc_distance"]
+__all__ = ["PEG", "PEG_DECODERS", "PEGConv", "arc_distance"]
 
 
 PEGDecoder = Literal["product", "product+distance"]
 PEG_DECODERS: tuple[str, ...] = get_args(PEGDecoder)
 
-PositionEncoding = Literal["laplacian", "deepwalk"]
-POSITION_ENCODINGS: tuple[str, ...] = get_args(PositionEncoding)
 
 #: Width of the hidden layer of phi, a function of one number.
 _PHI_CHANNELS = 16
@@ -85,9 +83,9 @@ class PEG(LinkPredictor):
     """Position- and permutation-equivariant GNN, linear layer on the product of the endpoints.
 
     For graphs in which where a node sits says more than its features. The positions Z are Laplacian eigenmaps
-    of the message-passing graph (:func:`linkcal.data.laplacian_eigenmaps`) or come from random walks on it
-    (:func:`linkcal.data.deepwalk_positions`). They belong to the input, as features do:
-    :meth:`prepare` computes them once, on the training edges, and toggling a pair's edge does not move them.
+    of the message-passing graph (:func:`linkcal.data.laplacian_eigenmaps`). They belong to the input, as
+    features do: :meth:`prepare` computes them once, on the training edges, and toggling a pair's edge does
+    not move them.
 
     Parameters
     ----------
@@ -102,10 +100,6 @@ class PEG(LinkPredictor):
         Dropout after each hidden layer, in training mode.
     position_channels : int
         p, the dimension of the positions.
-    position_encoding : {"laplacian", "deepwalk"}
-        What :meth:`prepare` computes.
-    position_seed : int
-        Of the random walks.
     decoder : {"product", "product+distance"}
         What the final linear layer reads: ``z_u * z_v`` as in arXiv 2403.04605 (the default, so that a link's
         embedding is made of what message passing gives, as for the other models), or with
@@ -117,8 +111,8 @@ class PEG(LinkPredictor):
     Raises
     ------
     InputError
-        If a width or `num_layers` is no positive whole number, `dropout` is outside [0, 1), or `decoder` or
-        `position_encoding` is unknown.
+        If a width or `num_layers` is no positive whole number, `dropout` is outside [0, 1), or `decoder` is
+        unknown.
 
     Notes
     -----
@@ -151,16 +145,12 @@ class PEG(LinkPredictor):
         *,
         dropout: float = 0.0,
         position_channels: int = 32,
-        position_encoding: PositionEncoding = "laplacian",
-        position_seed: int = 0,
         decoder: PEGDecoder = "product",
         num_nodes: int | None = None,
     ) -> None:
         super().__init__(in_channels, num_nodes=num_nodes)
         self._set_layers(hidden_channels, out_channels, num_layers, dropout)
         self.position_channels = check_positive_int(position_channels, "position_channels")
-        self.position_encoding = check_choice(position_encoding, "position_encoding", POSITION_ENCODINGS)
-        self.position_seed = check_positive_int(position_seed, "position_seed", minimum=0)
         self.decoder = check_choice(decoder, "decoder", PEG_DECODERS)
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         self.convs = nn.ModuleList(PEGConv(a, b) for a, b in pairwise(widths))
@@ -181,7 +171,7 @@ class PEG(LinkPredictor):
                     f"got {graph.x.size(1)} features that do not follow from the edges"
                 )
             return graph
-        positions = self._compute_positions(graph)
+        positions = laplacian_eigenmaps(graph.edge_index, graph.num_nodes, self.position_channels)
         if self.positions is not None:
             if self.positions.size(0) != graph.num_nodes:
                 raise InputError(f"graph must have {self.positions.size(0)} nodes, got {graph.num_nodes}")
@@ -192,12 +182,6 @@ class PEG(LinkPredictor):
             raise InputError(f"graph must have {self.in_channels} features, got {came}")
         x = torch.cat([graph.x, positions.to(graph.x)], dim=1)
         return replace(graph, x=x, attributes=graph.given_features, features_from_edges=True)
-
-    def _compute_positions(self, graph: Graph) -> Tensor:
-        place = (graph.edge_index, graph.num_nodes, self.position_channels)
-        if self.position_encoding == "deepwalk":
-            return deepwalk_positions(*place, seed=self.position_seed)
-        return laplacian_eigenmaps(*place)
 
     def features_and_positions(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Features [N, F] and positions Z [N, p] of what ``encode`` takes."""

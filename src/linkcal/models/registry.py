@@ -81,7 +81,7 @@ class ModelSpec:
     --------
     >>> spec = MODELS["peg"]
     >>> sorted(spec.presets), spec.search["num_layers"]
-    (['deepwalk', 'default', 'paper'], [1, 2, 3])
+    (['default', 'paper'], [1, 2, 3])
     """
 
     cls: type[GraphModel]
@@ -184,10 +184,6 @@ MODELS: dict[str, ModelSpec] = {
         "GCN damped by positional distance, linear layer on the endpoints' product",
         # Weight decay pulls the product decoder into its saddle at zero (AUC 67 on one of two seeds).
         Preset({"hidden_channels": 20}, TrainingConfig(epochs=200, patience=50)),
-        deepwalk=Preset(
-            {"hidden_channels": 20, "position_encoding": "deepwalk"},
-            TrainingConfig(epochs=200, patience=50),
-        ),
     ),
     "seal": _spec(
         "seal",
