@@ -25,7 +25,7 @@ def test_paw_graph_by_hand():
     assert np.expm1(triangles).tolist() == pytest.approx([1, 1, 1, 0, 0])
     assert clustering.tolist() == pytest.approx([1, 1, 1 / 3, 0, 0])
     assert np.expm1(core).tolist() == pytest.approx([2, 2, 2, 1, 0])
-    # rank = 0.85 step rank + 0.15 / 5, where isolated node 4 hands its rank to all: solved as a linear system.
+    # rank = 0.85 step rank + 0.15 / 5; isolated node 4 hands its rank to all: solved as a linear system.
     step = np.zeros((5, 5))
     step[neighbours, np.repeat(np.arange(5), degree)] = np.repeat(1 / np.maximum(degree, 1), degree)
     step[:, 4] = 1 / 5
