@@ -109,7 +109,7 @@ class PEG(LinkPredictor):
 
     Notes
     -----
-    ``x' = act((A^ * Xi) X W)`` with ``Xi_uv = phi(||Z_u - Z_v||)`` (:class:`PEGConv`; Wang, Yin, Zhang and Li,
+    ``x' = act((A^ * Xi) X W)`` with ``Xi_uv = phi(||Z_u - Z_v||)`` (:class:`PEGConv`; Wang, Yin, Zhang, Li,
     ICLR 2022, arXiv 2203.00199, equation 8). ``encode`` takes x [N, F + p] whose last p columns are Z. Only
     distances enter, so signs and rotations of Z do not matter.
 
