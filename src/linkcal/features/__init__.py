@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from linkcal.features.attributes import attribute_similarity
+from linkcal.features.paths import PAIR_PATHS, pair_paths
 from linkcal.features.scores import (
     FEATURE_KINDS,
     FIT_ON,
@@ -26,6 +27,7 @@ __all__ = [
     "ATTRIBUTE_COLUMNS",
     "FEATURE_KINDS",
     "FIT_ON",
+    "PAIR_PATHS",
     "PAIR_STRUCTURE",
     "STRUCTURAL_COLUMNS",
     "FitOn",
@@ -35,6 +37,7 @@ __all__ = [
     "attribute_similarity",
     "calibration_links",
     "calibration_part",
+    "pair_paths",
     "pair_structure",
     "score_links",
     "structural_features",
