@@ -156,13 +156,16 @@ class ScoringMethods:
         """Whether each pair [2, L] is an message-passing edge or a held-out one, [L], bool."""
         self._require_fitted()
         graph = self.graph_
-        known = [graph.edge_index]
-        if self.held_out_ is not None:
-            known.append(self.held_out_.to(graph.edge_index.device))
-        keys = pair_keys(torch.cat(known, dim=1), graph.num_nodes, directed=graph.directed)
         pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
-        asked = pair_keys(pairs.to(keys.device), graph.num_nodes, directed=graph.directed)
-        return torch.isin(asked, keys)
+        pairs = pairs.to(graph.edge_index.device)
+        known = graph.has_pairs(pairs)
+        if self.held_out_ is not None:
+            held_out, keys = (
+                pair_keys(some.to(pairs.device), graph.num_nodes, directed=graph.directed)
+                for some in (self.held_out_, pairs)
+            )
+            known |= torch.isin(keys, held_out)
+        return known
 
     def node_embeddings(self) -> Tensor:
         """Node embeddings z [N, d] on the message-passing graph, in evaluation mode.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = [
     "EdgeTruth",
     "FeatureBuilder",
     "Graph",
+    "check_graph",
     "neighbour_rows",
     "pair_keys",
     "place_in_row",
@@ -235,11 +237,14 @@ class Graph:
         edge_label_index = check_edge_index(edge_label_index, self.num_nodes, "edge_label_index")
         if self.edge_index.size(1) == 0:
             return torch.zeros(edge_label_index.size(1), dtype=torch.bool, device=edge_label_index.device)
-        # The columns are sorted by (row, column), so their keys are sorted; both directions are stored.
-        edges = pair_keys(self.edge_index, self.num_nodes, directed=True)
-        asked = pair_keys(edge_label_index, self.num_nodes, directed=True)
-        place = torch.searchsorted(edges, asked).clamp_max(edges.numel() - 1)
-        return edges[place] == asked
+        keys = pair_keys(edge_label_index, self.num_nodes, directed=True)
+        place = torch.searchsorted(self._keys, keys).clamp_max(self._keys.numel() - 1)
+        return self._keys[place] == keys
+
+    @cached_property
+    def _keys(self) -> Tensor:
+        """Keys of the edges, increasing as the columns are sorted; both directions are stored."""
+        return pair_keys(self.edge_index, self.num_nodes, directed=True)
 
     def counts(self) -> dict[str, int]:
         """Return counts for reports: nodes, pairs, non-edges, features, and what was cleaned away."""
@@ -257,6 +262,16 @@ class Graph:
         """Copy of the graph with its tensors on `device`."""
         x, attributes = (None if part is None else part.to(device) for part in (self.x, self.attributes))
         return replace(self, edge_index=self.edge_index.to(device), x=x, attributes=attributes)
+
+
+def check_graph(graph: Any) -> Graph:
+    """Return `graph` if it is one of linkcal's."""
+    if not isinstance(graph, Graph):
+        raise InputError(
+            f"graph must be a linkcal.data.Graph, got {type(graph).__name__} of {type(graph).__module__}; make "
+            "one by Graph.from_edges(edge_index, num_nodes, x=x)"
+        )
+    return graph
 
 
 def _check_features(features: Any, num_nodes: int) -> Tensor:

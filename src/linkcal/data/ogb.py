@@ -28,7 +28,7 @@ from linkcal._core.validation import check_choice, check_edge_index, check_posit
 from linkcal.data._raw import RawFiles, find_data_root
 from linkcal.data.graph import Graph, pair_keys
 from linkcal.data.negatives import NegativeSampler
-from linkcal.data.pairs import LinkPairs, LinkSplit
+from linkcal.data.split import LinkPairs, LinkSplit
 from linkcal.exceptions import DataNotFoundError, InputError
 
 __all__ = ["OFFICIAL_SPLITS", "load_official_split"]
