@@ -268,8 +268,8 @@ def check_graph(graph: Any) -> Graph:
     """Return `graph` if it is one of linkcal's."""
     if not isinstance(graph, Graph):
         raise InputError(
-            f"graph must be a linkcal.data.Graph, got {type(graph).__name__} of {type(graph).__module__}; make "
-            "one by Graph.from_edges(edge_index, num_nodes, x=x)"
+            f"graph must be a linkcal.data.Graph, got {type(graph).__name__} of {type(graph).__module__}; "
+            "make one by Graph.from_edges(edge_index, num_nodes, x=x)"
         )
     return graph
 

@@ -175,8 +175,8 @@ def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
     # from_edges adds missing reverses: the simple graph is then larger than what was stored.
     if not directed and graph.edge_index.size(1) != _num_distinct(train.edge_index, graph.num_nodes):
         raise InputError(
-            "train.edge_index must hold both directions of each edge, got some in one only; split an "
-            "undirected graph with RandomLinkSplit(is_undirected=True), or pass directed=True for a directed one"
+            "train.edge_index must hold both directions of each edge, got some in one only; split "
+            "an undirected graph with RandomLinkSplit(is_undirected=True), or pass directed=True for a directed one"
         )
     return graph
 

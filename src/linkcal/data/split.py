@@ -165,8 +165,8 @@ class LinkSplit:
             leaked = pairs[:, graph.has_pairs(pairs) & (part.edge_label == 1).to(pairs.device)]
             if name != "train" and leaked.size(1):
                 raise InputError(
-                    f"{name} links must not be message-passing edges{way}, got {leaked.size(1)} that are, such "
-                    f"as {tuple(leaked[:, 0].tolist())}"
+                    f"{name} links must not be message-passing edges{way}, got {leaked.size(1)} that are, "
+                    f"such as {tuple(leaked[:, 0].tolist())}"
                 )
         ordered = torch.cat([*keys.values(), graph.edge_index.new_empty(0)]).sort().values
         repeated = torch.unique(ordered[1:][ordered[1:] == ordered[:-1]])
