@@ -15,14 +15,13 @@ from torch_geometric.nn.inits import reset
 
 from linkcal._core.validation import check_choice, check_positive_int
 from linkcal.data.graph import Graph
-from linkcal.data.positions import deepwalk_positions, laplacian_eigenmaps
+from linkcal.data.positions import laplacian_eigenmaps
 from linkcal.exceptions import InputError
 from linkcal.models.base import LinkPredictor, product_of_ends
 
 __all__ = ["PEG", "PEGConv", "arc_distance"]
 
 PEGDecoder = Literal["product", "product+distance"]
-PositionEncoding = Literal["laplacian", "deepwalk"]
 
 #: Width of the hidden layer of phi, a function of one number.
 _PHI_CHANNELS = 16
@@ -81,9 +80,9 @@ class PEG(LinkPredictor):
     """Position- and permutation-equivariant GNN, linear layer on the product of the endpoints.
 
     For graphs in which the place of a node says more than its features. The positions Z are Laplacian
-    eigenmaps of the message-passing graph (:func:`linkcal.data.laplacian_eigenmaps`) or come from random
-    walks on it (:func:`linkcal.data.deepwalk_positions`). They are part of the input, as features are:
-    :meth:`prepare` computes them once, on the training edges, and toggling a pair's edge does not move them.
+    eigenmaps of the message-passing graph (:func:`linkcal.data.laplacian_eigenmaps`). They are part of the
+    input, as features are: :meth:`prepare` computes them once, on the training edges, and toggling a pair's
+    edge does not move them.
 
     Parameters
     ----------
@@ -93,10 +92,6 @@ class PEG(LinkPredictor):
         [num_nodes, p].
     position_channels : int
         p, the dimension of the positions.
-    position_encoding : {"laplacian", "deepwalk"}
-        What :meth:`prepare` computes.
-    position_seed : int
-        Of the random walks.
     decoder : {"product", "product+distance"}
         What the final linear layer reads: ``z_u * z_v`` as in arXiv 2403.04605 (the default, so that a link's
         embedding is made of message passing alone, as for the other models), or with ``||Z_u - Z_v||^2``
@@ -133,18 +128,13 @@ class PEG(LinkPredictor):
         *,
         dropout: float = 0.0,
         position_channels: int = 32,
-        position_encoding: PositionEncoding = "laplacian",
-        position_seed: int = 0,
         decoder: PEGDecoder = "product",
         num_nodes: int | None = None,
     ) -> None:
         super().__init__(in_channels, num_nodes=num_nodes)
         self._set_layers(hidden_channels, out_channels, num_layers, dropout)
         self.position_channels = check_positive_int(position_channels, "position_channels")
-        encodings, decoders = get_args(PositionEncoding), get_args(PEGDecoder)
-        self.position_encoding = check_choice(position_encoding, "position_encoding", encodings)
-        self.position_seed = check_positive_int(position_seed, "position_seed", minimum=0)
-        self.decoder = check_choice(decoder, "decoder", decoders)
+        self.decoder = check_choice(decoder, "decoder", get_args(PEGDecoder))
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         self.convs = nn.ModuleList(PEGConv(a, b) for a, b in pairwise(widths))
         self.lin = nn.Linear(out_channels + (decoder == "product+distance"), 1)
@@ -164,22 +154,17 @@ class PEG(LinkPredictor):
                     f"got {graph.x.size(1)} features that do not follow from the edges"
                 )
             return graph
+        positions = laplacian_eigenmaps(graph.edge_index, graph.num_nodes, self.position_channels)
         if self.positions is not None:
             if self.positions.size(0) != graph.num_nodes:
                 raise InputError(f"graph must have {self.positions.size(0)} nodes, got {graph.num_nodes}")
-            self.positions = self._positions_of(graph).to(self.positions)
+            self.positions = positions.to(self.positions)
             return graph
         if graph.x is None or graph.x.size(1) != self.in_channels:
             came = "no features" if graph.x is None else f"{graph.x.size(1)} features"
             raise InputError(f"graph must have {self.in_channels} features, got {came}")
-        x = torch.cat([graph.x, self._positions_of(graph).to(graph.x)], dim=1)
+        x = torch.cat([graph.x, positions.to(graph.x)], dim=1)
         return replace(graph, x=x, attributes=graph.given_features, features_from_edges=True)
-
-    def _positions_of(self, graph: Graph) -> Tensor:
-        place = (graph.edge_index, graph.num_nodes, self.position_channels)
-        if self.position_encoding == "deepwalk":
-            return deepwalk_positions(*place, seed=self.position_seed)
-        return laplacian_eigenmaps(*place)
 
     def features_and_positions(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Features [N, F] and positions Z [N, p] of what ``encode`` takes."""

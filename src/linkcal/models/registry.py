@@ -84,7 +84,7 @@ class ModelSpec:
     --------
     >>> spec = MODELS["peg"]
     >>> sorted(spec.presets), spec.search["num_layers"]
-    (['deepwalk', 'default', 'paper'], [1, 2, 3])
+    (['default', 'paper'], [1, 2, 3])
     """
 
     cls: type[GraphModel]
@@ -152,7 +152,6 @@ MODELS: dict[str, ModelSpec] = {
             # Weight decay pulls the product decoder into its saddle at zero (AUC 67 on one of two seeds).
             "default": Preset({"hidden_channels": 20}, _NO_DECAY),
             "paper": _paper(20, 16, 2, 0.01, 400),
-            "deepwalk": Preset({"hidden_channels": 20, "position_encoding": "deepwalk"}, _NO_DECAY),
         },
     ),
     "seal": ModelSpec(
