@@ -23,6 +23,7 @@ THREADS, REQUESTS = 16, 60
 
 @pytest.fixture(params=[1, 2])
 def count(request):
+    numba.get_num_threads()  # the first call starts Numba's threads, and may change torch's count
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param
@@ -49,7 +50,9 @@ def test_settings_are_put_back_after_an_error(count):
     assert numba.get_num_threads() == numba_before
 
 
-@pytest.mark.parametrize(("block", "read"), [(torch_threads, torch.get_num_threads), (blas_threads, blas_counts)])
+@pytest.mark.parametrize(
+    ("block", "read"), [(torch_threads, torch.get_num_threads), (blas_threads, blas_counts)]
+)
 @pytest.mark.parametrize("first_ends_first", [True, False])
 def test_overlapping_blocks_put_the_first_setting_back(block, read, first_ends_first):
     """Two threads enter one after the other and end in either order."""
@@ -169,9 +172,7 @@ def serve():
         answers = [answer for answers in pool.map(client, range(THREADS)) for answer in answers]
     assert len(answers) == THREADS * REQUESTS
     different = {
-        number % len(kinds)
-        for number, parts in answers
-        if not all(map(torch.equal, parts, expected[number]))
+        number % len(kinds) for number, parts in answers if not all(map(torch.equal, parts, expected[number]))
     }
     assert not different, f"kinds of requests whose numbers differ: {different}"
     assert [module.training for module in clp.modules()] == flags
