@@ -191,4 +191,4 @@ def test_many_threads_get_the_numbers_of_one(layer):
 
 if __name__ == "__main__":
     serve()
-    print(numba.threading_layer())
+    sys.stdout.write(numba.threading_layer())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS
 from linkcal.features._attributes import attribute_similarity
+from linkcal.features._paths import PAIR_PATHS, pair_paths
 from linkcal.features._scores import (
     FEATURE_KINDS,
     FIT_ON,
@@ -21,6 +22,7 @@ __all__ = [
     "ATTRIBUTE_COLUMNS",
     "FEATURE_KINDS",
     "FIT_ON",
+    "PAIR_PATHS",
     "PAIR_STRUCTURE",
     "STRUCTURAL_COLUMNS",
     "FitOn",
@@ -30,6 +32,7 @@ __all__ = [
     "attribute_similarity",
     "calibration_links",
     "calibration_part",
+    "pair_paths",
     "pair_structure",
     "score_links",
     "structural_features",
