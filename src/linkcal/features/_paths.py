@@ -13,9 +13,7 @@ from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal._core.validation import check_edge_index, check_no_self_pairs
 from linkcal.data import Graph
-from linkcal.features.structure import neighbour_lists
-
-__all__ = ["PAIR_PATHS", "pair_paths"]
+from linkcal.features._structure import neighbour_lists
 
 #: Names of the columns of :func:`pair_paths`.
 PAIR_PATHS = ("adamic_adar", "resource_allocation", "paths_of_length_three")
