@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import clone
 from torch import Tensor, nn
 
 from linkcal._core.validation import check_base_rate, check_edge_index, check_fraction
@@ -15,7 +14,15 @@ from linkcal.calibrators import Calibrator, base_rate_offset
 from linkcal.calibrators.networks import links_beside
 from linkcal.data import Graph, LinkSplit, pair_keys
 from linkcal.exceptions import NotFittedError, UnsupportedModelError
-from linkcal.features import FitOn, LinkScorer, LinkScores, calibration_links, calibration_part, score_links
+from linkcal.features import (
+    COLUMN_NAMES,
+    FitOn,
+    LinkScorer,
+    LinkScores,
+    calibration_links,
+    calibration_part,
+    score_links,
+)
 from linkcal.models import unwrap_link_predictor
 from linkcal.toggle._recognise import evaluating
 
@@ -322,8 +329,8 @@ def fit_calibrator(
     -------
     Calibrator
     """
-    fresh: Calibrator = clone(calibrator)
-    kind = fresh.link_features
+    kind = calibrator.link_features
+    fresh = calibrator.clone_for(COLUMN_NAMES.get(kind))
     X, y = scores.to_arrays(kind)
     beside = (None if links is None else links.to_arrays(kind) for links in (validation, base))
     return fresh.fit(X, y, **links_beside(fresh, *beside))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from linkcal.features.attributes import attribute_similarity
 from linkcal.features.scores import (
+    COLUMN_NAMES,
     FEATURE_KINDS,
     FIT_ON,
     FitOn,
@@ -24,6 +25,7 @@ from linkcal.features.structure import (
 
 __all__ = [
     "ATTRIBUTE_COLUMNS",
+    "COLUMN_NAMES",
     "FEATURE_KINDS",
     "FIT_ON",
     "PAIR_STRUCTURE",

@@ -15,12 +15,13 @@ from linkcal._core.validation import check_choice, check_edge_index, check_no_se
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
 from linkcal.features.attributes import AttributeSimilarity
-from linkcal.features.structure import PairStructure, structural_features
+from linkcal.features.structure import STRUCTURAL_COLUMNS, PairStructure, structural_features
 from linkcal.toggle import ToggledEmbeddings
 from linkcal.toggle._engine import ToggleEngine
 from linkcal.toggle.api import BLOCK_SIZE, PairwiseToggle, toggle_engine, toggle_in_blocks
 
 __all__ = [
+    "COLUMN_NAMES",
     "FEATURE_KINDS",
     "FIT_ON",
     "FitOn",
@@ -137,6 +138,9 @@ FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
     # What the target link does, and how alike the ends are: linkcal.features.STRUCTURAL_COLUMNS.
     "structural": _structural,
 }
+
+#: Names of the columns of :meth:`LinkScores.features`, for the kinds whose columns have one each.
+COLUMN_NAMES: dict[str, tuple[str, ...]] = {"structural": STRUCTURAL_COLUMNS}
 
 
 # From a model, a graph and pairs to scored links.
