@@ -20,7 +20,7 @@ from linkcal.data.negatives import in_sorted
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
 from linkcal.features import LinkScorer, LinkScores
 from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
-from linkcal.models.base import is_pyg_autoencoder
+from linkcal.models.adapter import is_pyg_autoencoder
 from linkcal.predictor import CalibratedLinkPredictor
 
 __all__ = ["ALL_MISSING", "AT_DISTANCE_2", "RankedPairs", "most_probable_pairs", "top_two_hop_pairs"]
