@@ -10,12 +10,13 @@ interrupted goes on after the last finished point. ``--quick`` runs any case on 
 from __future__ import annotations
 
 from _harness import Case, main
-from decisions import Decisions
 from fits import CalibratorSpeed, NetworkSpeed
 from quality import Negatives, RareLinks, Runs, TopOrder
 from scale import Scale
 from seal import SealSpeed
 from targets import Stacked, Targets
+
+from decisions import Decisions
 from toggle import Toggle
 
 CASES: tuple[Case, ...] = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -99,7 +98,7 @@ class Scale(Case):
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
         lines = [
-            [row["part"], f"{row['nodes']:,}", f"{row['edges']:,}", *(f"{row[name]:.2f}" for name in USAGE)]
+            [row["part"], f"{row['nodes']:,}", f"{row['edges']:,}", *(f"{row[n]:.2f}" for n in USAGE)]
             for row in rows.to_dict(orient="records")
         ]
         head = ["part", "nodes", "edges", "wall, s", "processor, s", "peak memory, GiB", "load"]
@@ -113,7 +112,7 @@ class Scale(Case):
                 stages = ", ".join(f"{name} {value:.1f}" for name, value in row["stages"].items())
                 text.append(
                     f"{row['part']}: {settings.epochs} epochs in batches of {settings.batch:,} links; test "
-                    f"AUC {row['AUC']:.1f}, ECE {row['ECE']:.2f} of the selected calibrator. Seconds by stage: "
+                    f"AUC {row['AUC']:.1f}, ECE {row['ECE']:.2f} of the selected calibrator. Seconds: "
                     f"{stages}."
                 )
         return text

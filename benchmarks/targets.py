@@ -74,7 +74,10 @@ class Targets(Case):
         for text, name, target in TARGETS:
             values = rows[name]
             if name == "excess":
-                measured, reached = f"{values.mean():.3f} ± {values.sem():.3f}", values.mean() <= target
+                measured, reached = (
+                    f"{values.mean():.3f} ± {float(values.sem()):.3f}",
+                    values.mean() <= target,
+                )
             else:
                 measured = f"{100.0 * values.mean():.1f} % ({int(values.sum())} of {len(values)})"
                 reached = 100.0 * values.mean() >= target
@@ -82,31 +85,22 @@ class Targets(Case):
             lines.append([text, wanted, measured, "yes" if reached else "no"])
         return [
             f"{len(rows)} trainings: a data set, a model and a training seed each; calibration seeds "
-            f"averaged. Fitted on {settings.fit_on}. Best other: the best on the test links among all others, for each "
-            "metric on its own. Gains: NLL in nats over the best other; AUC and Hits@20 in points over the "
-            "uncalibrated model.",
+            f"averaged. Fitted on {settings.fit_on}. Best other: the best on the test links among all "
+            "others, for each metric on its own. Gains: NLL in nats over the best other; AUC and Hits@20 in "
+            "points over the uncalibrated model.",
             table(["in-n-out-plus", "target", "measured", "reached"], lines, 1),
             *(self._by(rows, level) for level in ("dataset", "model")),
         ]
 
     def _by(self, rows: pd.DataFrame, level: str) -> str:
-        head = [
-            level,
-            "trainings",
-            "NLL won",
-            "Brier won",
-            "AUC kept",
-            "Hits@20 kept",
-            "in band",
-            "excess ECE",
-        ]
+        head = [level, "trainings", "NLL won", "Brier won", "AUC kept", "Hits@20 kept", "in band"]
         lines = []
         for name, part in rows.groupby(level):
             shares = [f"{100.0 * part[column].mean():.0f} %" for _, column, _ in TARGETS[:-1]]
             gains = [f"{part['excess'].mean():.2f}", f"{part['nll_gain'].mean():.4f}"]
             gains += [f"{part['auc_gain'].mean():+.2f}", f"{part['hits_gain'].mean():+.1f}"]
             lines.append([name, len(part), *shares, *gains])
-        return table([*head, "NLL gain", "AUC gain", "Hits@20 gain"], lines)
+        return table([*head, "excess ECE", "NLL gain", "AUC gain", "Hits@20 gain"], lines)
 
 
 class Stacked(Case):
@@ -133,7 +127,7 @@ class Stacked(Case):
         records = read_records(*point.records)
         forms = [means(records, fit_on).xs(OURS, level="calibrator") for fit_on in ("val", "stacked")]
         forms = [form.assign(excess=form["ece"] - form["ece_floor"]) for form in forms]
-        both = forms[0].join(forms[1], lsuffix=" plain", rsuffix=" stacked", how="inner")
+        both = forms[0].add_suffix(" plain").join(forms[1].add_suffix(" stacked"), how="inner")
         return [{str(k): v for k, v in row.items()} for row in both.reset_index().to_dict(orient="records")]
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
@@ -142,7 +136,7 @@ class Stacked(Case):
             plain, stacked = (factor * rows[f"{name} {form}"] for form in ("plain", "stacked"))
             change = stacked - plain
             better = int(((change < 0) if less else (change > 0)).sum())
-            mean = f"{change.mean():+.{digits}f} +- {change.sem():.{digits}f}"
+            mean = f"{change.mean():+.{digits}f} +- {float(change.sem()):.{digits}f}"
             both = (f"{form.mean():.{digits}f}" for form in (plain, stacked))
             lines.append([name, *both, mean, f"{better} of {len(rows)}"])
         inside = [rows[f"ece {form}"] <= rows[f"ece_floor_q95 {form}"] for form in ("plain", "stacked")]
