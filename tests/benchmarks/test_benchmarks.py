@@ -14,7 +14,7 @@ from tests.benchmarks.documented import ROOT, commands_in, documents
 DOCUMENTED = [(where, *command) for where, text in documents() for command in commands_in(text)]
 SLOW = {"scale", "seal-speed", "runs", "negatives", "decisions", "in-n-out-speed"}
 #: Cases that the small graph is no part of.
-OTHERS = {"targets", "stacked", "mutation"}
+OTHERS = {"targets", "stacked"}
 
 
 @pytest.fixture(scope="session")
