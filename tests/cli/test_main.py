@@ -109,7 +109,7 @@ def test_run_prints_table_and_writes_folder(cli, small_simulation, tmp_path):
     assert answer.code == 0
     for name in (*CALIBRATORS, "true probability"):
         assert name in answer.out
-    assert "True error" in answer.out
+    assert "error (%)" in answer.out
     assert str(tmp_path / "out" / "report.html") in answer.err.replace("\n", "")
     assert (tmp_path / "out" / "metrics.json").is_file()
 

@@ -73,7 +73,7 @@ def check_positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
     """Return `value` as int if it is a whole number of at least `minimum` that int64 holds."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         raise InputError(f"{name} must be a whole number >= {minimum}, got {value!r}")
-    if value >= 2**63:
+    if int(value) >= 2**63:
         raise InputError(f"{name} must be a whole number < 2**63, got {value!r}")
     return int(value)
 
