@@ -412,7 +412,9 @@ def test_graphs_that_are_complete_or_empty(name, edges):
     held_out = Graph.from_edges(asked.edge_label_index[:, asked.edge_label == 1], 8)
     graph = Graph.from_edges(edges[:, ~held_out.has_pairs(edges)], 8, x=torch.rand(8, 12))
     nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
-    clp = CalibratedLinkPredictor(make_model(name, 12), Platt()).fit(LinkSplit(graph, nothing, asked, nothing))
+    clp = CalibratedLinkPredictor(make_model(name, 12), Platt()).fit(
+        LinkSplit(graph, nothing, asked, nothing)
+    )
     ranked = most_probable_pairs(clp, 50)
     missing = 0 if graph.num_pairs or name == "seal" else 28 - 4  # the held-out links are no answer either
     assert ranked.edge_label_index.shape == (2, missing)

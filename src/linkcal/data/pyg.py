@@ -93,7 +93,7 @@ def from_pyg(
     if directed and not symmetric:
         _refuse_symmetric(graph, edges, torch.cat([positives["val"], positives["test"]], dim=1))
     negatives = _distinct_negatives(graph, edges, {p: n for p, (_, n) in parts.items()}, repeated_negatives)
-    labelled = {part: _join(positives[part], negatives[part]) for part in parts}
+    labelled = {part: LinkPairs.of(positives[part], negatives[part]) for part in parts}
     full = Graph.from_edges(edges, graph.num_nodes, directed=directed)
     counts = {**full.counts(), "features": graph.counts()["features"]}
     train, val, test = (labelled[part] for part in ("train", "val", "test"))
@@ -131,17 +131,17 @@ def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
     )
     edges = {"train": graph.edge_index, "val": graph.edge_index, "test": with_val.edge_index}
 
-    def data(part: str) -> Data:
-        pairs = split.part(part)
-        return Data(
+    train, val, test = (
+        Data(
             x=graph.x,
-            edge_index=edges[part],
+            edge_index=edge_index,
             num_nodes=graph.num_nodes,
-            edge_label=pairs.edge_label,
-            edge_label_index=pairs.edge_label_index,
+            edge_label=split.part(part).edge_label,
+            edge_label_index=split.part(part).edge_label_index,
         )
-
-    return data("train"), data("val"), data("test")
+        for part, edge_index in edges.items()
+    )
+    return train, val, test
 
 
 def _check_data(data: Any, part: str) -> None:
@@ -173,18 +173,13 @@ def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
         raise InputError("train must have num_nodes or x, got neither")
     graph = Graph.from_edges(train.edge_index, int(num_nodes), x=train.x, directed=directed, name=name)
     # from_edges adds missing reverses: the simple graph is then larger than what was stored.
-    if not directed and graph.edge_index.size(1) != _num_distinct(train.edge_index, graph.num_nodes):
+    stored = train.edge_index.size(1) - graph.num_self_loops - graph.num_duplicates
+    if not directed and graph.edge_index.size(1) != stored:
         raise InputError(
-            "train.edge_index must hold both directions of each edge, got some in one only; split "
-            "an undirected graph with RandomLinkSplit(is_undirected=True), or pass directed=True for a directed one"
+            "train.edge_index must hold both directions of each edge, got some in one only; split an "
+            "undirected graph with RandomLinkSplit(is_undirected=True); for a directed one pass directed=True"
         )
     return graph
-
-
-def _num_distinct(edge_index: Tensor, num_nodes: int) -> int:
-    """Distinct stored columns, self-loops aside."""
-    edge_index = edge_index[:, edge_index[0] != edge_index[1]].to(torch.int64)
-    return int(torch.unique(pair_keys(edge_index, num_nodes, directed=True)).numel())
 
 
 def _labelled_pairs(data: Data, part: str, graph: Graph, positive_label: int) -> tuple[Tensor, Tensor]:
@@ -280,10 +275,3 @@ def _first_of_each(keys: Tensor) -> Tensor:
     first = torch.ones_like(keys, dtype=torch.bool)
     first[order[1:]] = ranked[1:] != ranked[:-1]
     return first
-
-
-def _join(positives: Tensor, negatives: Tensor) -> LinkPairs:
-    label = torch.cat([torch.ones(positives.size(1)), torch.zeros(negatives.size(1))])
-    return LinkPairs(
-        edge_label_index=torch.cat([positives, negatives], dim=1), edge_label=label.to(positives.device)
-    )

@@ -73,6 +73,13 @@ class LinkPairs:
         if other.numel():
             raise InputError(f"edge_label must hold only 0 and 1, got {other[0].item()!r}")
 
+    @classmethod
+    def of(cls, positives: Tensor, negatives: Tensor, **rates: float | None) -> LinkPairs:
+        """Links [2, P], then negatives [2, Q], with their labels and, where known, the two rates."""
+        label = torch.zeros(positives.size(1) + negatives.size(1), device=positives.device)
+        label[: positives.size(1)] = 1.0
+        return cls(torch.cat([positives, negatives], dim=1), label, **rates)
+
     def __len__(self) -> int:
         return self.edge_label_index.size(1)
 
@@ -290,13 +297,27 @@ def split_links(
             stacklevel=2,
         )
     num_positives = _positives_per_part(graph.num_pairs, val_fraction, test_fraction)
-    num_negatives = _negatives_per_part(num_positives, negatives_per_positive)
+    num_negatives = {part: round(negatives_per_positive * num) for part, num in num_positives.items()}
+    for part, size in num_negatives.items():
+        if size < 1:
+            raise InputError(
+                f"negatives_per_positive must give every part at least one negative, got "
+                f"{negatives_per_positive!r} with {num_positives[part]} {part} positives"
+            )
     drawn = _draw_negatives(graph, num_negatives, negatives, seed)
 
     order = torch.from_numpy(numpy_stream(seed, "split").permutation(graph.num_pairs))
     positives = _cut(graph.pairs[:, order.to(graph.edge_index.device)], num_positives)
     num_non_edges = graph.num_possible_pairs - graph.num_pairs if negatives == "uniform" else None
-    parts = {part: _labelled(positives[part], drawn[part], graph.num_pairs, num_non_edges) for part in _PARTS}
+    parts = {
+        part: LinkPairs.of(
+            positives[part],
+            drawn[part],
+            positive_rate=num_positives[part] / graph.num_pairs,
+            negative_rate=None if num_non_edges is None else num_negatives[part] / num_non_edges,
+        )
+        for part in _PARTS
+    }
     message = _message_graph(graph, positives["train"])
     counts = {**graph.counts(), "features": 0 if message.x is None else message.x.size(1)}
     return LinkSplit(graph=message, **parts, seed=seed, counts_full=counts, negatives=negatives)
@@ -329,17 +350,6 @@ def _positives_per_part(num_edges: int, val_fraction: float, test_fraction: floa
     return sizes
 
 
-def _negatives_per_part(num_positives: dict[str, int], per_positive: float) -> dict[str, int]:
-    sizes = {part: round(per_positive * num) for part, num in num_positives.items()}
-    for part, size in sizes.items():
-        if size < 1:
-            raise InputError(
-                f"negatives_per_positive must give every part at least one negative, got {per_positive!r} "
-                f"with {num_positives[part]} {part} positives"
-            )
-    return sizes
-
-
 def _draw_negatives(graph: Graph, sizes: dict[str, int], kind: NegativeKind, seed: int) -> dict[str, Tensor]:
     """One sample without replacement from the non-edges of the full graph, cut into the parts."""
     asked, available = sum(sizes.values()), graph.num_possible_pairs - graph.num_pairs
@@ -366,15 +376,3 @@ def _cut(pairs: Tensor, sizes: dict[str, int]) -> dict[str, Tensor]:
     """Cut pairs [2, L] into consecutive parts; test comes first, so that it depends on no other part."""
     ends = np.cumsum([sizes[part] for part in _PARTS]).tolist()
     return dict(zip(_PARTS, torch.tensor_split(pairs, ends[:-1], dim=1), strict=True))
-
-
-def _labelled(positives: Tensor, negatives: Tensor, num_edges: int, num_non_edges: int | None) -> LinkPairs:
-    num_positives, num_negatives = positives.size(1), negatives.size(1)
-    label = torch.zeros(num_positives + num_negatives, device=positives.device)
-    label[:num_positives] = 1.0
-    return LinkPairs(
-        edge_label_index=torch.cat([positives, negatives], dim=1),
-        edge_label=label,
-        positive_rate=num_positives / num_edges,
-        negative_rate=None if num_non_edges is None else num_negatives / num_non_edges,
-    )
