@@ -129,7 +129,7 @@ def test_a_warning_is_said_once_and_names_what_the_user_sees(cli, monkeypatch, t
         expected = f"linkcal: warning: Hits@{k} needs at least {k} negatives, got "
         assert sum(line.startswith(expected) for line in said) == 1, answer.err
     assert len(said) == len(set(said)) > 2
-    classes = {spec.cls.__name__ for spec in CALIBRATORS.values()} - {"Temperature"}
+    classes = {cls.__name__ for cls in CALIBRATORS.values()} - {"Temperature"}
     assert not [line for line in said if any(name in line for name in classes)]
 
 
