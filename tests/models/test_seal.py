@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -272,6 +274,20 @@ def test_one_edge_list_with_other_numbers_of_nodes():
         again = model(torch.eye(4), EDGES, ASKED)
     torch.testing.assert_close(more[:1], first[:1], rtol=0, atol=1e-6)
     assert torch.equal(again, first)
+
+
+def test_threads_share_a_model():
+    model, graph = build(num_hops=2), simulate_graph(200, num_edges=900, num_features=4, seed=0)
+    pairs = torch.triu_indices(200, 200, 1)[:, ::53]
+    view = copy.deepcopy(model)
+
+    def score(number: int) -> torch.Tensor:
+        with torch.no_grad():
+            return (view if number % 2 else model)(graph.x, graph.edge_index, pairs)
+
+    expected = score(0)
+    with ThreadPoolExecutor(4) as threads:
+        assert all(torch.equal(logit, expected) for logit in threads.map(score, range(12)))
 
 
 def test_inference_mode_and_int32():
