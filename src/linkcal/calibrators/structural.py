@@ -321,9 +321,9 @@ class StructuralCalibrator(Calibrator):
     def _column_names(self) -> list[str] | None:
         """Names of columns 1.. from `feature_names` or the DataFrame of the fit; None without either."""
         framed = self._frame_names()
-        if self.feature_names is None and framed is None:
-            return None
         names = framed if self.feature_names is None else list(self.feature_names)
+        if names is None:
+            return None
         if framed not in (None, names):
             raise InputError(f"feature_names must be the columns of X after column 0, {framed}, got {names}")
         k = self.n_features_in_ - 1
