@@ -257,8 +257,9 @@ def test_dense_graph_trains_with_the_non_edges_that_there_are():
     # 6 nodes, 15 pairs, 12 training links: 3 non-edges of the message-passing graph.
     graph = Graph.from_edges(torch.triu_indices(6, 6, offset=1)[:, 3:], 6)
     everything = LinkPairs(graph.pairs, torch.ones(12))
-    val = LinkPairs(torch.tensor([[0, 1], [1, 2]]), torch.tensor([0.0, 1.0]))
-    split = LinkSplit(graph=graph, train=everything, val=val, test=val)
+    val = LinkPairs(torch.tensor([[0, 0], [1, 2]]), torch.tensor([0.0, 1.0]))
+    nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
+    split = LinkSplit(graph=graph, train=everything, val=val, test=nothing)
     model = make_model("gcn", 4, num_nodes=6)
     result = train_link_predictor(model, split, TrainingConfig(epochs=3, batch_size=2))
     assert result.epochs_run == 3

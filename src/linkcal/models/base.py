@@ -13,7 +13,7 @@ from torch_geometric.nn.inits import reset
 
 from linkcal._core.validation import check_fraction, check_positive_int
 from linkcal.data.graph import Graph
-from linkcal.data.pairs import LinkSplit
+from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError
 
 __all__ = ["GraphModel", "LinkPredictor", "PairPredictor", "TargetLinkState", "product_of_ends"]
