@@ -32,7 +32,7 @@ from linkcal.calibrators._network_training import (
 
 # Sums of a few hundred terms in single precision; gradients reach about 0.1.
 REL, ABS = 2e-5, 2e-7
-NUMBERS = {"n_bins": 15, "learning_rate": 0.02, "weight_decay": 0.1, "max_iter": 25}
+RATES = 15, 0.02, 0.1  # bins, learning rate, weight decay
 
 
 def _arrays(n=60, k=3, seed=0):
@@ -100,7 +100,7 @@ def test_loss_and_gradient_equal_automatic_differentiation(heads, n, k, width, e
 
 def test_training_equals_pytorch_adam():
     arrays, net = _arrays(), draw_net(np.random.default_rng(0), 3, 5, 2)
-    [ours] = train([Member(net, LinkArrays(*arrays).blocks(2), None, 1.0, **NUMBERS)])
+    [ours] = train([Member(net, *RATES, LinkArrays(*arrays).blocks(2), None, 1.0, 25)])
     reference = _torch_net(net)
     adam = torch.optim.Adam(list(reference), lr=0.02, weight_decay=0.1)
     curve = []
@@ -114,9 +114,9 @@ def test_training_equals_pytorch_adam():
     # Adam divides by the gradient's own size: rounding in small gradients shows in the step.
     np.testing.assert_allclose(ours.net.hidden, reference.hidden.detach(), rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(ours.net.output, reference.output.detach(), rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(ours.curve, [curve[0], curve[10], curve[20], curve[25]], rtol=1e-6)
+    np.testing.assert_allclose(ours.loss_curve, [curve[0], curve[10], curve[20], curve[25]], rtol=1e-6)
     assert ours.n_iter == 25
-    assert not ours.stopped
+    assert not ours.converged
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -127,7 +127,7 @@ def test_networks_do_not_influence_each_other(threads):
         links, net = LinkArrays(*_arrays(n, seed=seed)), draw_net(np.random.default_rng(seed), 3, 5, 2)
         half = np.arange(n) % 2 == 0
         parts = [links.take(rows).blocks(2) for rows in (half, ~half)]
-        members += [Member(net, *parts, weight, 15, 0.05, 0.0, 300, 20) for weight in (0.0, 1.0, 10.0)]
+        members += [Member(net, 15, 0.05, 0.0, *parts, weight, 300, 20) for weight in (0.0, 1.0, 10.0)]
     torch.set_num_threads(threads)
     try:
         together = train(members)
@@ -140,12 +140,12 @@ def test_networks_do_not_influence_each_other(threads):
         assert alone.n_iter == trained.n_iter
         assert np.array_equal(alone.net.hidden, trained.net.hidden)
         assert np.array_equal(alone.net.output, trained.net.output)
-        assert np.array_equal(alone.curve, trained.curve)
+        assert np.array_equal(alone.loss_curve, trained.loss_curve)
 
 
 def test_an_error_in_one_network_ends_the_batch():
     net = draw_net(np.random.default_rng(0), 3, 5, 2)
-    good = Member(net, LinkArrays(*_arrays()).blocks(2), None, 1.0, **NUMBERS)
+    good = Member(net, *RATES, LinkArrays(*_arrays()).blocks(2), None, 1.0, 25)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -161,9 +161,9 @@ def test_early_stopping_keeps_the_best_look():
     # Labels are random, so what is learned on one half makes the other half worse.
     half = np.random.default_rng(5).permutation(60) % 2 == 0
     inside, outside = (LinkArrays(s[r], x[r], y[r], np.ones(30)).blocks(2) for r in (half, ~half))
-    member = Member(net, inside, outside, 0.0, 15, 0.05, 0.0, 500, patience=30)
+    member = Member(net, 15, 0.05, 0.0, inside, outside, 0.0, 500, patience=30)
     [stopped] = train([member])
-    assert stopped.stopped
+    assert stopped.converged
     best, at = stopped.n_iter, {}
     for epochs in (best - 10, best, best + 10, best + 20, best + 30):
         [trained] = train([replace(member, max_iter=int(epochs), patience=None)])
