@@ -10,7 +10,6 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from linkcal.calibrators._network_kernel import (
-    BLOCK,
     SMALLEST_TEMPERATURE,
     Adam,
     exp,
@@ -179,30 +178,6 @@ def test_initial_weights_are_uniform_as_in_pytorch():
     for array, bound in ((net.hidden, 0.2), (net.output, 0.05)):
         assert bound * 0.98 < np.abs(array).max() <= bound
         assert array.std() == pytest.approx(bound / np.sqrt(3), rel=0.05)
-
-
-@pytest.mark.parametrize(("k", "width"), [(0, 1), (3, 5), (8, 16)])
-def test_packing_keeps_the_weights(k, width):
-    net = draw_net(np.random.default_rng(0), k, width, 2)
-    back = unpacked(packed(net), net)
-    for before, after in zip(net, back, strict=True):
-        assert np.array_equal(before.astype(np.float32), after)
-
-
-@pytest.mark.parametrize("logit", [-1.0, 1.0])
-def test_blocks_hold_every_link_once(logit):
-    n = BLOCK + 3
-    s, x, y, weight = _arrays(n)
-    s[:BLOCK] = logit * np.abs(s[:BLOCK])
-    blocks = LinkArrays(s, x, y, 3.0 * weight).blocks(2)
-    assert blocks.weight.sum() == pytest.approx(1.0, rel=1e-6)
-    assert not np.any(blocks.logit[blocks.head == 0] > 0)
-    rows = blocks.inputs.reshape(len(blocks.head), -1, BLOCK).transpose(0, 2, 1).reshape(-1, 8)
-    kept = blocks.weight.ravel() > 0
-    ours = np.column_stack((blocks.logit.ravel(), blocks.label.ravel(), rows[:, :3]))[kept]
-    theirs = np.column_stack((s, y, x)).astype(np.float32)
-    assert np.array_equal(np.unique(ours, axis=0), np.unique(theirs, axis=0))
-    assert kept.sum() == n
 
 
 def test_a_temperature_that_underflows_stays_finite():
