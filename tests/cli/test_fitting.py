@@ -65,7 +65,7 @@ def test_a_warning_is_printed_once_and_names_what_the_user_sees(run, tmp_path):
         expected = f"linkcal: warning: Hits@{k} needs at least {k} negatives, got "
         assert sum(line.startswith(expected) for line in lines) == 1, answer.err
     assert len(lines) == len(set(lines)) > 2
-    classes = {spec.cls.__name__ for spec in CALIBRATORS.values()} - {"Temperature"}
+    classes = {cls.__name__ for cls in CALIBRATORS.values()} - {"Temperature"}
     assert not [line for line in lines if any(name in line for name in classes)]
 
 
