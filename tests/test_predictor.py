@@ -13,7 +13,7 @@ from linkcal import CalibratedLinkPredictor, InNOut, Isotonic, Platt, Structural
 from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import LinkPairs
 from linkcal.exceptions import ArtifactError, InputError, NotFittedError, UnsupportedModelError
-from linkcal.features import calibration_links, score_links
+from linkcal.features import STRUCTURAL_COLUMNS, calibration_links, score_links
 
 
 class UserModel(nn.Module):
@@ -63,7 +63,7 @@ def test_only_what_the_calibrator_reads_is_made(trained_gcn, small_split, monkey
 
     with monkeypatch.context() as patch:
         for part in ("PairStructure", "AttributeSimilarity"):
-            patch.setattr(f"linkcal.features.scores.{part}", refuse)
+            patch.setattr(f"linkcal.features._scores.{part}", refuse)
         clp = CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)
         pairs = small_split.test.edge_label_index
         p = clp.predict_proba(pairs)
@@ -147,7 +147,7 @@ def test_stacked_fit_builds_on_training_links(trained_gcn, small_split, tmp_path
     clp = CalibratedLinkPredictor(trained_gcn, StructuralCalibrator()).fit(small_split, fit_on="stacked")
     base = calibration_links(trained_gcn, small_split, "train-loo").to_arrays("structural")
     links = calibration_links(trained_gcn, small_split, "val").to_arrays("structural")
-    alone = StructuralCalibrator().fit(*links, X_base=base[0], y_base=base[1])
+    alone = StructuralCalibrator(feature_names=STRUCTURAL_COLUMNS).fit(*links, X_base=base[0], y_base=base[1])
     pairs = small_split.test.edge_label_index
     expected = alone.predict_proba(score_links(trained_gcn, small_split.graph, pairs).to_matrix("structural"))
     np.testing.assert_allclose(clp.predict_proba(pairs).numpy(), expected[:, 1], rtol=1e-6)
@@ -252,7 +252,7 @@ def test_other_version(fitted, tmp_path):
     head = tmp_path / "run" / "artifact.json"
     values = json.loads(head.read_text())
     head.write_text(json.dumps(values | {"format_version": 99}))
-    with pytest.raises(ArtifactError, match="must have format_version 2, got 99"):
+    with pytest.raises(ArtifactError, match=r"format_version 3, got 99 \(written by linkcal .*\): fit again"):
         CalibratedLinkPredictor.load(tmp_path / "run")
     head.write_text("{")
     with pytest.raises(ArtifactError, match="must be a JSON file"):

@@ -21,7 +21,7 @@ from linkcal._core.threads import blas_threads, torch_threads
 from linkcal._core.validation import check_device
 from linkcal.calibrators import Calibrator, fit_together
 from linkcal.data import Graph, LinkPairs, LinkSplit, sample_negatives
-from linkcal.features import LinkScores, calibration_part, score_links
+from linkcal.features import COLUMN_NAMES, LinkScores, calibration_part, score_links
 from linkcal.models import GraphModel, load_model, save_model
 from linkcal.workflow.outputs import environment, to_json
 from linkcal.workflow.steps import (
@@ -457,6 +457,7 @@ def _fit_and_measure(
     for name in names:
         blank = [configured_calibrator(config, name, cell.calibration_seed) for cell in cells]
         kind = blank[0].link_features
+        blank = [calibrator.clone_for(COLUMN_NAMES.get(kind)) for calibrator in blank]
         with usage.step(f"fit {name}"):
             sample = partial(
                 fitting_links, name, max_network_links=config.max_network_links, seed=config.seed

@@ -247,3 +247,20 @@ class TestAsLinkPredictor:
 
     def test_no_auxiliary_loss(self):
         assert as_link_predictor(Dot(), "logits").auxiliary_loss() is None
+
+
+def test_features_of_another_dtype_than_the_weights_are_named():
+    class Linear(Dot):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(2, 2)
+
+        def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.lin(x)
+
+    adapted = as_link_predictor(Linear().double(), "logits")
+    assert adapted(Z.double(), NO_EDGES, PAIRS).dtype == torch.float64
+    with pytest.raises(InputError, match=r"x must have the dtype .*, torch.float64, got torch.float32$"):
+        adapted(Z, NO_EDGES, PAIRS)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):  # an error of another kind
+        adapted(Z[:, :1].double(), NO_EDGES, PAIRS)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from linkcal.all_pairs import RankedPairs
     from linkcal.data import NodeIds, PairChunk
-    from linkcal.features.scores import LinkScorer
+    from linkcal.features import LinkScorer
     from linkcal.predictor import CalibratedLinkPredictor
 
 # Results for stdout that are longer than this wait in a file.

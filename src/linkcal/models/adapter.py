@@ -34,13 +34,12 @@ _METHODS = {"encode": "encode(x, edge_index)", "decode": "decode(z, edge_label_i
 class AdaptedLinkPredictor(nn.Module):
     """A module from elsewhere behind linkcal's interface, made by :func:`as_link_predictor`.
 
-    The wrapped module is the attribute ``module`` and is not changed.
-
     Parameters
     ----------
     module : nn.Module
+        Kept unchanged as attribute `module`.
     module_returns : {"logits", "probabilities"}
-        What the wrapped module's ``decode`` returns.
+        What its ``decode`` returns.
 
     Notes
     -----
@@ -112,11 +111,7 @@ class AdaptedLinkPredictor(nn.Module):
         return self.decode(self.encode(x, edge_index), edge_label_index)
 
     def auxiliary_loss(self) -> Tensor | None:
-        """Term that the module adds to the training loss after ``encode`` in training mode, or None.
-
-        Its own ``auxiliary_loss()``; for PyG's ``VGAE`` its KL divergence over the number of nodes (Kipf and
-        Welling, arXiv 1611.07308).
-        """
+        """The module's own; for PyG's ``VGAE`` its KL divergence over N (arXiv 1611.07308)."""
         if hasattr(self.module, "auxiliary_loss"):
             loss: Tensor | None = cast("Any", self.module).auxiliary_loss()
             return loss
@@ -150,9 +145,9 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
     Raises
     ------
     UnsupportedModelError
-        If `model` is no module or lacks a method; the message names it.
+        If `model` is no module or lacks a method.
     InputError
-        If nothing is declared, the value is unknown, or argument, attribute and class contradict each other.
+        If nothing is declared, or argument, attribute and class contradict each other.
 
     Examples
     --------

@@ -199,16 +199,11 @@ def make_model(
     seed : int
         Of the weights; torch's global generators stay as they were.
     **overrides
-        Constructor arguments that replace the preset's (`hidden_channels`, `dropout`, ...).
+        Constructor arguments that replace the preset's (`dropout`, ...); an unknown one is an InputError.
 
     Returns
     -------
     LinkPredictor or PairPredictor
-
-    Raises
-    ------
-    InputError
-        If a name is unknown (the message names the nearest one) or a value is out of range.
 
     Examples
     --------
