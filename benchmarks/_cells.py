@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from linkcal.calibrators import CALIBRATORS, Calibrator
 from linkcal.features import LinkScores
-from linkcal.workflow.steps import load_graph
+from linkcal.workflow import load_graph
 from linkcal_lab.cells import SweepPlan, TrainingJob
 from linkcal_lab.stages import load_training, train_and_store
 from linkcal_lab.store import Store

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from linkcal.data import NEGATIVE_KINDS, LinkSplit
 from linkcal.features import LinkScores, score_links
 from linkcal.models import load_model
-from linkcal.workflow.steps import load_graph, split_graph
+from linkcal.workflow import load_graph, split_graph
 from linkcal_lab.cells import TrainingJob
 from linkcal_lab.store import load_scores, save_scores
 

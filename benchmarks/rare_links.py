@@ -33,7 +33,7 @@ from linkcal.data import LinkSplit, NegativeSampler
 from linkcal.exceptions import LinkcalWarning
 from linkcal.features import LinkScorer
 from linkcal.models import load_model
-from linkcal.workflow.steps import load_graph, split_graph
+from linkcal.workflow import load_graph, split_graph
 
 FloatArray = NDArray[np.float64]
 

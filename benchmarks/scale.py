@@ -66,7 +66,7 @@ def run_collab(model: str, folder: Path) -> dict[str, Any]:
         "seconds": seconds,
         "counts": {**graph.counts(), "test_links": outcome.metrics["counts"]["test_positives"]},
         "training_steps": EPOCHS * -(-outcome.metrics["counts"]["train_positives"] // BATCH),
-        "val_auc": outcome.training.best_val_auc,
+        "val_auc": outcome.trained.result.best_val_auc,
         "auc": selected["auc"],
         "ece": selected["ece"],
     }

@@ -33,7 +33,7 @@ from linkcal.data import LinkSplit, load_dataset, split_links
 from linkcal.models import train_link_predictor
 from linkcal.models._enclosing import EnclosingSubgraphs
 from linkcal.workflow import RunConfig
-from linkcal.workflow.steps import build_model
+from linkcal.workflow._steps import build_model
 
 REPEATS = 3
 BATCH = 512

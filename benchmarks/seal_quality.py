@@ -37,9 +37,9 @@ def run_seed(dataset: str, seed: int, graph: Graph) -> dict[str, Any]:
         warnings.simplefilter("ignore", LinkcalWarning)
         outcome = run_experiment(RunConfig(dataset, "seal", seed=seed, calibrators=CALIBRATORS), graph)
     return {
-        "val_auc": outcome.training.best_val_auc,
-        "best_epoch": outcome.training.best_epoch,
-        "epochs_run": outcome.training.epochs_run,
+        "val_auc": outcome.trained.result.best_val_auc,
+        "best_epoch": outcome.trained.result.best_epoch,
+        "epochs_run": outcome.trained.result.epochs_run,
         "results": outcome.metrics["results"],
         "wall_seconds": time.perf_counter() - start[0],
         "cpu_seconds": time.process_time() - start[1],

@@ -30,8 +30,8 @@ from linkcal.calibrators import Isotonic, StructuralCalibrator
 from linkcal.data import BlockModelTruth, Graph, LinkSplit, load_dataset
 from linkcal.features import score_links
 from linkcal.models import GraphModel
-from linkcal.workflow.config import RunConfig
-from linkcal.workflow.steps import split_graph, train_for_run
+from linkcal.workflow import RunConfig, split_graph
+from linkcal.workflow._steps import train_model
 
 FloatArray = NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def _measured_once(name: str, seed: int, store: Path) -> dict[str, float]:
         graph = load_dataset("simulated", seed=seed)
         config = RunConfig("simulated", name, seed=seed)
         split = split_graph(config, graph)
-        model, split, *_ = train_for_run(config, split, torch.device("cpu"), lambda _step: None)
+        model, split, *_ = train_model(config, split, torch.device("cpu"))
         errors = _errors(graph, model, split, seed)
         with written_whole(path) as part:
             part.write_text(json.dumps(errors), encoding="utf-8")

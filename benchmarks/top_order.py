@@ -28,7 +28,7 @@ from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import LinkSplit, pair_keys
 from linkcal.exceptions import LinkcalWarning
 from linkcal.models import load_model
-from linkcal.workflow.steps import load_graph, split_graph
+from linkcal.workflow import load_graph, split_graph
 
 #: How many pairs are kept, and out of how many of the model's best they are taken.
 KEPT = (100, 1_000)

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linkcal._core.files import read_arrays
 from linkcal._core.validation import check_choice
 from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
 from linkcal.plots import reliability_figure, save_figure
 from linkcal_lab.aggregate import base_model, in_order, row_order_of
-from linkcal_lab.store import PREDICTIONS_FILE, read_arrays, read_predictions
+from linkcal_lab.store import PREDICTIONS_FILE, read_predictions
 
 __all__ = [
     "BEFORE_AND_AFTER",

@@ -17,7 +17,6 @@ from linkcal.metrics import CalibrationPattern
 from linkcal_lab.aggregate import (
     Scope,
     base_model,
-    check_records,
     fit_on_order,
     in_order,
     in_scope,
@@ -25,6 +24,7 @@ from linkcal_lab.aggregate import (
     scopes,
     seed_values,
 )
+from linkcal_lab.aggregate import join_settings as joined
 from linkcal_lab.comparison import COMPARISONS, agreement_rows_table, agreement_table, comparison_table
 from linkcal_lab.formats import (
     MISSING,
@@ -39,6 +39,7 @@ from linkcal_lab.formats import (
     sentences,
 )
 from linkcal_lab.published import published_origin, published_patterns, published_values
+from linkcal_lab.records import check_records
 from linkcal_lab.significance import ranking_table, wilcoxon_table
 
 __all__ = [
@@ -347,7 +348,9 @@ def build_tables(records: pd.DataFrame, *, join_settings: bool = False) -> dict[
     InputError
         If a column is missing, there is no record, or a value is there twice.
     """
-    checked = check_records(records, join_settings=join_settings)
+    checked = check_records(records)
+    if join_settings:
+        checked = joined(checked)
     return {scope: tables_of_scope(in_scope(checked, scope), scope) for scope in scopes(checked)}
 
 

@@ -217,23 +217,20 @@ def test_broken_pipe_is_quiet(tmp_path):
     assert "Traceback" not in answer.stderr
 
 
-def test_protocol_and_preset_file(cli, small_simulation, tmp_path):
+def test_preset_file(cli, small_simulation, tmp_path):
     preset = {
         "format": "linkcal preset 1", "name": "tiny", "model": "gcn",
         "hyperparameters": {"hidden_channels": 4},
     }  # fmt: skip
     (tmp_path / "tiny.json").write_text(json.dumps(preset))
     answer = cli(
-        "run", "--dataset", "simulated", "--model", "gcn", "--epochs", 2, "--protocol", "released-code",
-        "--fit-on", "val", "--preset", tmp_path / "tiny.json", "--out", tmp_path / "out",
+        "run", "--dataset", "simulated", "--model", "gcn", "--epochs", 2,
+        "--preset", tmp_path / "tiny.json", "--out", tmp_path / "out",
     )  # fmt: skip
     assert answer.code == 0
-    assert "protocol released-code departed from: fit_on is val, not train" in answer.err
-    assert "mixes metrics" in answer.out
     record = json.loads((tmp_path / "out" / "config.json").read_text())
     assert record["config"]["hyperparameters"] == {"hidden_channels": 4}
     assert record["model"]["hidden_channels"] == 4
-    assert record["calibrators"]["in-n-out"]["scaling"] == "multiply-doubled"
     assert record["input"]["preset_file"]["path"].endswith("tiny.json")
     assert set(record["input"]["preset_file"]) == {"path", "sha256"}
 
@@ -241,7 +238,6 @@ def test_protocol_and_preset_file(cli, small_simulation, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (("--protocol", "papre"), "protocol must be one of default, paper, released-code"),
         (("--preset", "none.json"), "preset file none.json must be readable JSON"),
         (
             ("--preset", "papre"),
@@ -250,7 +246,7 @@ def test_protocol_and_preset_file(cli, small_simulation, tmp_path):
         (("--base-rate", "dense"), "base_rate must be a number in (0, 1) or 'density', got 'dense'"),
     ],
 )
-def test_bad_protocol_or_preset_file_is_one_line(cli, tmp_path, arguments, part):
+def test_bad_preset_file_or_base_rate_is_one_line(cli, tmp_path, arguments, part):
     answer = cli("run", "--dataset", "simulated", *arguments, "--out", tmp_path / "out")
     assert answer.code == 1
     assert part in answer.err

@@ -10,13 +10,14 @@ from tests.lab.sample import frame, record
 from linkcal.exceptions import InputError
 from linkcal_lab.aggregate import (
     base_model,
-    check_records,
     in_scope,
+    join_settings,
     row_order_of,
     scopes,
     seed_values,
     summarise,
 )
+from linkcal_lab.records import check_records
 
 
 def grid(values: list[list[float]], **fixed: object) -> list[dict[str, object]]:
@@ -68,7 +69,7 @@ def test_scopes_are_kept_apart_or_joined():
         "default-uniform", "default-uniform-preset=paper", "paper-uniform",
     ]  # fmt: skip
     assert [len(in_scope(checked, scope)) for scope in found] == [1, 1, 1]
-    joined = check_records(records, join_settings=True)
+    joined = join_settings(checked)
     assert [scope.slug for scope in scopes(joined)] == ["default-uniform", "paper-uniform"]
     assert joined["model"].tolist() == ["gcn", "gcn", "gcn~preset=paper"]
     assert base_model("gcn~preset=paper") == "gcn"

@@ -1,4 +1,4 @@
-"""``linkcal tables`` and ``linkcal figures`` on exported records and a hand-made store."""
+"""``linkcal-lab tables`` and ``linkcal figures`` on exported records and a hand-made store."""
 
 from __future__ import annotations
 

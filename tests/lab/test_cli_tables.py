@@ -12,7 +12,7 @@ CALIBRATORS = "uncalibrated,isotonic,histogram,in-n-out-plus"
 
 @pytest.fixture(scope="module")
 def store(small_graph, tmp_path_factory):
-    from linkcal.cli import main
+    from linkcal_lab.cli import main
 
     folder = tmp_path_factory.mktemp("reproduction") / "store"
     with pytest.MonkeyPatch.context() as patch:

@@ -14,8 +14,8 @@ from linkcal.exceptions import LinkcalWarning
 from linkcal.features import score_links
 from linkcal.metrics import EVALUATION_KEYS
 from linkcal.workflow import RunConfig, run_experiment
-from linkcal_lab import records as cell_metrics
-from linkcal_lab import stages as calibration
+from linkcal_lab import records as records_module
+from linkcal_lab import stages
 from linkcal_lab import sweep as sweeping
 from linkcal_lab.cells import SweepPlan
 from linkcal_lab.records import read_records, remeasure_cell
@@ -140,8 +140,8 @@ def test_calibrators_added_later_equal_those_fitted_at_once(store, options, tmp_
 def test_metrics_are_computed_anew_from_predictions(store, monkeypatch):
     cell = store / "own/gcn~epochs=3/train-0/val/cal-1"
     before = (cell / "metrics.csv").read_bytes()
-    original = cell_metrics.evaluate_links
-    monkeypatch.setattr(cell_metrics, "evaluate_links", lambda *a, **k: {**original(*a, **k), "new": 7.0})
+    original = records_module.measure_links
+    monkeypatch.setattr(records_module, "measure_links", lambda *a, **k: {**original(*a, **k), "new": 7.0})
     remeasure_cell(cell)
     changed = (cell / "metrics.csv").read_text()
     assert changed.count(",new,7.0\n") == 2 * len(CALIBRATORS)
@@ -152,14 +152,14 @@ def test_metrics_are_computed_anew_from_predictions(store, monkeypatch):
 
 
 def test_a_failed_cell_is_recorded_and_tried_again(store, options, tmp_path, monkeypatch):
-    original = calibration.draw_calibration_negatives
+    original = stages.draw_calibration_negatives
 
     def fail(split, part, seed, calibration_seed):
         if part == "val" and calibration_seed == 1:
             raise RuntimeError("no luck\ntoday")
         return original(split, part, seed, calibration_seed)
 
-    monkeypatch.setattr(calibration, "draw_calibration_negatives", fail)
+    monkeypatch.setattr(stages, "draw_calibration_negatives", fail)
     result = run_sweep(plan(), tmp_path, options)
     assert (result.done, result.failed) == (5, 1)
     assert result.errors == ("own gcn~epochs=3 train-0 val/cal-1: RuntimeError: no luck today",)
@@ -260,7 +260,7 @@ def test_a_model_read_back_scores_as_it_did(options, small_graph, tmp_path, mode
     with store.locked(job, wait=False):
         sweeping.train_and_store(store, job, lambda: small_graph, resources={})
     stored = sweeping.load_training(store.training_folder(job))
-    network, split = calibration.Calibration(job, stored, lambda: small_graph)._scorer
+    network, split = stages.Calibration(job, stored, lambda: small_graph)._scorer
     again = score_links(network, split.graph, split.train)
     for name in ("absent", "present", "logit_absent", "logit_present", "in_graph"):
         assert torch.equal(getattr(again.toggled, name), getattr(stored.scores["train"].toggled, name))

@@ -21,8 +21,9 @@ from linkcal.exceptions import (
 from linkcal.features import calibration_links
 from linkcal.metrics import EVALUATION_KEYS
 from linkcal.predictor import CalibratedLinkPredictor
-from linkcal.workflow import RunConfig, run_experiment, select_calibrator, to_json, write_outputs
-from linkcal.workflow.run import distinct_warnings
+from linkcal.workflow import RunConfig, run_experiment, to_json, write_outputs
+from linkcal.workflow._run import select_calibrator
+from linkcal.workflow._steps import distinct_warnings
 
 FAST = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq")
 
@@ -156,7 +157,7 @@ def test_failed_write_leaves_no_finished_run(outcome, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr("linkcal.workflow.outputs.write_report", fail)
+    monkeypatch.setattr("linkcal.workflow._run.write_report", fail)
     with pytest.raises(OSError, match="disk full"):
         write_outputs(outcome, tmp_path / "out")
     assert not (tmp_path / "out" / "metrics.json").exists()

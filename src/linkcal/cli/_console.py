@@ -40,7 +40,6 @@ __all__ = [
     "NegativesPerPositive",
     "Out",
     "Preset",
-    "Protocol",
     "RunBaseRate",
     "Seed",
     "as_base_rate",
@@ -159,13 +158,13 @@ def print_results(metrics: dict[str, Any]) -> None:
         title=(
             # A name from a file's: what stands in brackets there is no markup.
             f"{metrics['model']} on {escape(metrics['dataset'])}, seed {metrics['seed']}, "
-            f"fitted on {metrics['fit_on']}, protocol {metrics['protocol']}"
+            f"fitted on {metrics['fit_on']}"
         ),
         caption=(
             f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} negatives: "
             f"probabilities hold for {_ratio(metrics)}. In %, "
             "NLL in nats, Brier as it is. * ECE at or below floor q95, which a calibrated predictor "
-            f"exceeds in 5 of 100 test sets. {_headline(metrics['headline'])}"
+            "exceeds in 5 of 100 test sets."
         ),
     )
     table.add_column("calibrator", no_wrap=True)
@@ -183,14 +182,6 @@ def print_results(metrics: dict[str, Any]) -> None:
     # Wide enough for all columns wherever the output goes; a terminal narrower than that wraps cells.
     console = Console(width=None if Console().is_terminal else 170)
     console.print(table)
-
-
-def _headline(columns: dict[str, str]) -> str:
-    """Which column the protocol prints for whom, where that is not one for all."""
-    if len(set(columns.values())) == 1:
-        return ""
-    pairs = ", ".join(f"{column.replace('_', ' ')} for {name}" for name, column in columns.items())
-    return f"The protocol's one-column table mixes metrics: {pairs}."
 
 
 def _ratio(metrics: dict[str, Any]) -> str:
@@ -217,12 +208,11 @@ def _cell(name: str, row: dict[str, float]) -> str:
 Model = Annotated[str, typer.Option("--model", help="Link predictor; see `linkcal list models`.")]
 Seed = Annotated[int, typer.Option("--seed", help="The one seed; same seed, same numbers.")]
 FitOnOption = Annotated[
-    str | None,
+    str,
     typer.Option(
         "--fit-on",
         help="Links that calibrators are fitted on: val, train-loo (training, target link removed), "
-        "train (training links as they are), stacked (val, and in-n-out-plus builds on train-loo); default: "
-        "the protocol's, val without one.",
+        "train (training links as they are), stacked (val, and in-n-out-plus builds on train-loo).",
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
@@ -234,16 +224,7 @@ Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
-        help="Hyper-parameters: default, paper, or a FILE.json of `linkcal search`. Not given: the "
-        "protocol's, default without one.",
-    ),
-]
-Protocol = Annotated[
-    str,
-    typer.Option(
-        "--protocol",
-        help="default, paper or released-code: split, training, calibrators' settings and the metric that "
-        "stands for each. Other options win over it, and the run records that.",
+        help="Hyper-parameters: default, paper, or a FILE.json of `linkcal-lab search`.",
     ),
 ]
 Out = Annotated[

@@ -18,7 +18,6 @@ from linkcal.cli._console import (
     NegativesPerPositive,
     Out,
     Preset,
-    Protocol,
     RunBaseRate,
     Seed,
     as_base_rate,
@@ -43,7 +42,7 @@ def run(
     dataset: Annotated[str, typer.Option("--dataset", help="Data set; see `linkcal list datasets`.")],
     model: Model = "vgae",
     seed: Seed = 0,
-    fit_on: FitOnOption = None,
+    fit_on: FitOnOption = "val",
     data_root: Annotated[
         Path | None,
         typer.Option(
@@ -55,21 +54,19 @@ def run(
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     preset: Preset = None,
-    protocol: Protocol = "default",
     negatives_per_positive: NegativesPerPositive = 1.0,
     negatives: Negatives = "uniform",
     base_rate: RunBaseRate = None,
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
-    from linkcal.workflow import OF_PROTOCOL, RunConfig, load_graph, preset_options
+    from linkcal.workflow import RunConfig, load_graph, preset_options
 
     config = RunConfig(
         dataset=dataset,
         model=model,
         seed=seed,
-        protocol=protocol,
-        fit_on=OF_PROTOCOL if fit_on is None else fit_on,
+        fit_on=fit_on,
         **({} if preset is None else preset_options(preset, model)),
         epochs=epochs,
         batch_size=batch_size,
@@ -79,8 +76,7 @@ def run(
     )
     graph = load_graph(config, data_root=data_root)
     kind = "" if negatives == "uniform" else f"-{negatives}"
-    suffix = "" if protocol == "default" else f"-{protocol}"
-    folder = out or Path("runs") / f"{dataset}-{model}-{config.fit_on}{kind}-seed{seed}{suffix}"
+    folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}{kind}-seed{seed}"
     source = {
         "dataset": dataset,
         "data_root": None if data_root is None else str(data_root.resolve()),
@@ -120,9 +116,6 @@ def run_on_graph(
         )
     with step_progress() as progress:
         outcome = run_experiment(config, graph, device=device, node_ids=node_ids, progress=progress)
-    for name, (expected, used) in config.departures().items():
-        if config.protocol != "default":
-            log(f"protocol {config.protocol} departed from: {name} is {used}, not {expected}")
     log(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in outcome.metrics["counts"].items()))
     paths = write_outputs(outcome, folder, source=source)
     if json:
@@ -154,7 +147,7 @@ def fit(
     source: Annotated[str, typer.Option("--source", help="Column of the edges' first node.")] = "source",
     target: Annotated[str, typer.Option("--target", help="Column of the edges' second node.")] = "target",
     seed: Seed = 0,
-    fit_on: FitOnOption = None,
+    fit_on: FitOnOption = "val",
     device: Device = "auto",
     epochs: Epochs = None,
     batch_size: BatchSize = None,
@@ -166,7 +159,7 @@ def fit(
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
     from linkcal.data import DATASETS, read_edges
-    from linkcal.workflow import OF_PROTOCOL, RunConfig, check_output_folder, file_record, preset_options
+    from linkcal.workflow import RunConfig, check_output_folder, file_record, preset_options
 
     name = edges.name.split(".")[0]
     config = RunConfig(
@@ -174,7 +167,7 @@ def fit(
         dataset=f"{name}-file" if name in DATASETS else name,
         model=model,
         seed=seed,
-        fit_on=OF_PROTOCOL if fit_on is None else fit_on,
+        fit_on=fit_on,
         **({} if preset is None else preset_options(preset, model)),
         epochs=epochs,
         batch_size=batch_size,
