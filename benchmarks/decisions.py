@@ -27,7 +27,7 @@ from linkcal.artifact import Evidence
 from linkcal.calibrators import Calibrator, Isotonic
 from linkcal.data import LinkPairs, simulate_graph, split_links
 from linkcal.decisions import monotone_interval
-from linkcal.decisions.intervals import asked_scores, ranking_scores
+from linkcal.decisions._intervals import query_scores, ranking_scores
 from linkcal.exceptions import InputError
 from linkcal.features import STRUCTURAL_COLUMNS, LinkScorer
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
@@ -88,7 +88,7 @@ def windows(
 ) -> FloatArray:
     fitted = clone(calibrator).fit(X, y)
     p = fitted.predict_proba(asked)[:, 1]
-    low, high = monotone_interval(ranking_scores(fitted, X, y), y, asked_scores(fitted, asked), level=level)
+    low, high = monotone_interval(ranking_scores(fitted, X, y), y, query_scores(fitted, asked), level=level)
     return np.column_stack((np.minimum(low, p), np.maximum(high, p)))
 
 
@@ -112,7 +112,7 @@ def venn_abers(
             IsotonicRegression().fit(np.append(score, s), np.append(y, label)).predict([s])[0]
             for label in (0.0, 1.0)
         ]
-        for s in asked_scores(fitted, asked)
+        for s in query_scores(fitted, asked)
     ]
     return np.array(ends)
 
@@ -146,8 +146,8 @@ def intervals(
                 rows, y = world.draw(rng, size // 2, size // 2)
                 many, asked = world.population(rng, 40_000), world.population(rng, 200)
                 fitted = clone(calibrator).fit(X_all[rows], y)
-                at = asked_scores(fitted, X_all[asked])
-                truth = share_at(asked_scores(fitted, X_all[many]), world.true[many], at)
+                at = query_scores(fitted, X_all[asked])
+                truth = share_at(query_scores(fitted, X_all[many]), world.true[many], at)
                 low, high = interval(calibrator, X_all[rows], y, X_all[asked], level).T
                 hit.append((low <= truth) & (truth <= high))
                 own.append(((low <= world.true[asked]) & (world.true[asked] <= high)).mean())

@@ -77,7 +77,7 @@ def run(
     json: Json = False,
 ) -> None:
     """`linkcal run` under a protocol of the paper; config.json records it and what departs from it."""
-    from linkcal.cli.fitting import preset_source, run_on_graph
+    from linkcal.cli._fitting import preset_source, run_on_graph
     from linkcal.workflow import load_graph
     from linkcal_lab.protocols import departures, find_protocol
 
@@ -100,7 +100,7 @@ def run(
         "headline": headline,
         **preset_source(preset),
     }
-    run_on_graph(config, graph, folder, device=device, json=json, source=source)
+    run_on_graph(config, graph, folder, device, json, source)
     if len(set(headline.values())) > 1:
         pairs = ", ".join(f"{column.replace('_', ' ')} for {name}" for name, column in headline.items())
         log(f"protocol {protocol}: its one-column table mixes metrics: {pairs}")

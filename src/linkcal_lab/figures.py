@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linkcal._core.files import read_arrays
 from linkcal._core.validation import check_choice
 from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
@@ -176,7 +175,7 @@ def draw_figures(
 
 def _names(path: Path) -> list[str]:
     """Calibrators in a file of predictions."""
-    return [str(name) for name in read_arrays(path, ["calibrator"])["calibrator"]]
+    return list(read_predictions(path).calibrators)
 
 
 def _chosen(

@@ -53,6 +53,7 @@ from linkcal_lab.store import (
 
 PARTS = ("train", "val", "test")
 _TRUTH = "true_probability.npz"
+_TRUTHS = {"test": ("f", 1)}
 
 FloatArray = NDArray[np.float64]
 LoadGraph = Callable[[], Graph | LinkSplit]
@@ -222,7 +223,7 @@ def load_training(folder: Path) -> StoredTraining:
     """Read what :func:`train_and_store` wrote; a damaged file is an error."""
     scores = {name: load_scores(folder / f"scores-{name}.npz")[0] for name in PARTS}
     has_truth = (folder / _TRUTH).exists()
-    truth = read_arrays(folder / _TRUTH, ["test"])["test"] if has_truth else None
+    truth = read_arrays(folder / _TRUTH, "true probabilities", _TRUTHS)["test"] if has_truth else None
     return StoredTraining(folder, scores, truth, read_record(folder))
 
 

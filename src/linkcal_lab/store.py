@@ -278,6 +278,12 @@ def _flush(path: Path) -> None:
 
 _TENSORS = ("absent", "present", "logit_absent", "logit_present", "in_graph")
 _REST = ("label", "structure", "attributes")
+#: Kind and number of dimensions of each array.
+_SCORES = {
+    "absent": ("f", 2), "present": ("f", 2), "logit_absent": ("f", 1), "logit_present": ("f", 1),
+    "in_graph": ("b", 1), "label": ("f", 1), "structure": ("f", 2), "attributes": ("f", 2),
+    "edge_label_index": ("i", 2), "method": ("U", 0),
+}  # fmt: skip
 
 
 def save_scores(scores: LinkScores, edge_label_index: Tensor, path: Path) -> None:
@@ -294,7 +300,7 @@ def save_scores(scores: LinkScores, edge_label_index: Tensor, path: Path) -> Non
 
 def load_scores(path: Path) -> tuple[LinkScores, Tensor]:
     """Scores, target links absent, and pairs [2, L] that :func:`save_scores` wrote, bit for bit."""
-    arrays = read_arrays(path, (*_TENSORS, *_REST, "edge_label_index", "method"))
+    arrays = read_arrays(path, "link scores", _SCORES)
     method = str(arrays.pop("method"))
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     toggled = ToggledEmbeddings(**{name: tensors[name] for name in _TENSORS}, method=method)
@@ -364,19 +370,19 @@ def write_predictions(predictions: Predictions, path: Path) -> None:
 
 def read_predictions(path: Path) -> Predictions:
     """Read what :func:`write_predictions` wrote; arrays that do not fit together are an error."""
-    kinds = ("label", "logit", "probability")
-    required = ("calibrator", *(f"{part}_{kind}" for kind in kinds for part in MEASURED_PARTS))
-    arrays = read_arrays(path, required, [f"{part}_truth" for part in MEASURED_PARTS])
+    kinds = {"label": ("i", 1), "logit": ("f", 2), "probability": ("f", 2)}
+    expected = {f"{part}_{kind}": form for kind, form in kinds.items() for part in MEASURED_PARTS}
+    arrays = read_arrays(path, "predictions", {"calibrator": ("U", 1), **expected})
     names = tuple(arrays["calibrator"].tolist())
     label, logit, probability, truth = (
         {part: arrays[f"{part}_{kind}"] for part in MEASURED_PARTS if f"{part}_{kind}" in arrays}
         for kind in (*kinds, "truth")
     )
     for part in MEASURED_PARTS:
-        expected = (len(names), label[part].size)
+        shape = (len(names), label[part].size)
         for rows in (logit[part], probability[part]):
-            if rows.shape != expected:
+            if rows.shape != shape:
                 raise InputError(
-                    f"{path} must hold arrays {expected} of calibrators and {part} links, got {rows.shape}"
+                    f"{path} must hold arrays {shape} of calibrators and {part} links, got {rows.shape}"
                 )
     return Predictions(names, label, logit, probability, truth)

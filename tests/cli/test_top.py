@@ -40,7 +40,7 @@ def test_lists_missing_pairs_by_name_and_states_the_ratio(cli, files, fitted):
 def test_rerank_lists_the_most_probable_of_the_best(cli, fitted):
     answer = cli("top", fitted, "-k", 7, "--rerank", 60, "--calibrator", "in-n-out-plus")
     assert answer.code == 0
-    assert "7 most probable of the 60 best of all missing pairs." in " ".join(answer.err.split())
+    assert "7 most probable of the 60 highest-scoring of all missing pairs." in " ".join(answer.err.split())
     best = rows(cli("top", fitted, "-k", 60, "--calibrator", "in-n-out-plus").out)
     best.sort(key=lambda row: -float(row["probability"]))
     listed = rows(answer.out)
@@ -157,8 +157,8 @@ def test_of_seal_only_pairs_at_distance_two_are_spoken_of(cli, ring, tmp_path):
     answer = cli("top", predictor_on(ring, "seal", tmp_path / "uniform", sort_k=10), "-k", 3)
     said = " ".join(answer.err.split())
     assert len(rows(answer.out)) == 3
-    assert "3 best of missing pairs at distance 2." in said
-    assert "among the missing pairs at distance 2, which compete here, links are far rarer than" in said
+    assert "3 highest-scoring of missing pairs at distance 2." in said
+    assert "among the missing pairs at distance 2, which are ranked here, links are far rarer than" in said
     assert "among all pairs" not in said
     assert "density" not in said
     assert (

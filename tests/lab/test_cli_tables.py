@@ -134,7 +134,7 @@ def test_damaged_predictions_are_one_line(cli, store, tmp_path):
         path.write_bytes(whole)
     for answer in (figures, export):
         assert (answer.code, answer.err.count("\n")) == (1, 1)
-        assert f"{path} must be a whole npz file with calibrator, got" in answer.err
+        assert f"predictions must be an npz file of plain arrays, got {path}" in answer.err
 
 
 def test_an_empty_store(cli, tmp_path):

@@ -15,11 +15,7 @@ from linkcal.models import (
     GCN,
     AdaptedLinkPredictor,
     as_link_predictor,
-    auxiliary_loss_of,
-    check_link_predictor,
     link_embedding_of,
-    logits_of,
-    resolve_decode_returns,
     unwrap_link_predictor,
 )
 
@@ -65,42 +61,41 @@ class TwoHeads(nn.Module):
         return self.mu(x, edge_index), self.logstd(x, edge_index)
 
 
+def logits_of(model: nn.Module, z: Tensor, pairs: Tensor, declared: str | None = None) -> Tensor:
+    return as_link_predictor(model, declared).decode(z, pairs)
+
+
 class TestDeclaration:
     def test_undeclared_is_an_error_not_a_guess(self):
         with pytest.raises(InputError, match=r"decode_returns must be declared .* for Dot .*got None"):
-            resolve_decode_returns(Dot())
+            as_link_predictor(Dot())
 
-    @pytest.mark.parametrize("declared", ["logits", "probabilities"])
-    def test_argument(self, declared):
-        assert resolve_decode_returns(Dot(), declared) == declared
-
-    def test_attribute(self):
-        model = Dot()
+    def test_argument_and_attribute(self):
+        model = Returning(torch.full((3,), 0.75))
+        assert logits_of(model, Z, PAIRS, "logits").tolist() == [0.75] * 3
+        assert logits_of(model, Z, PAIRS, "probabilities").tolist() == pytest.approx([math.log(3)] * 3)
         model.decode_returns = "probabilities"
-        assert resolve_decode_returns(model) == "probabilities"
+        assert logits_of(model, Z, PAIRS).tolist() == pytest.approx([math.log(3)] * 3)
 
     def test_contradiction(self):
         with pytest.raises(InputError, match="the argument says 'probabilities', the model's attribute says"):
-            resolve_decode_returns(GCN(2), "probabilities")
+            as_link_predictor(GCN(2), "probabilities")
 
     def test_misspelt(self):
         with pytest.raises(InputError, match="did you mean 'logits'"):
-            resolve_decode_returns(Dot(), "logit")  # type: ignore[arg-type]
+            as_link_predictor(Dot(), "logit")
         model = Dot()
         model.decode_returns = "probs"
         with pytest.raises(InputError, match=r"model.decode_returns must be one of"):
-            resolve_decode_returns(model)
-
-    def test_own_models_return_logits(self):
-        assert resolve_decode_returns(GCN(2)) == "logits"
+            as_link_predictor(model)
 
     @pytest.mark.parametrize("cls", [GAE, PygVGAE])
     def test_pyg_autoencoders_are_known(self, cls):
         model = cls(TwoHeads())
-        assert resolve_decode_returns(model) == "probabilities"
-        assert resolve_decode_returns(model, "probabilities") == "probabilities"
+        for declared in (None, "probabilities"):
+            assert as_link_predictor(model, declared).module_returns == "probabilities"
         with pytest.raises(InputError, match=r"sigmoid is on by default.* says 'probabilities'"):
-            resolve_decode_returns(model, "logits")
+            as_link_predictor(model, "logits")
 
     def test_pyg_autoencoder_with_a_decoder_of_its_own_must_declare(self):
         class Decoder(nn.Module):
@@ -109,7 +104,7 @@ class TestDeclaration:
 
         model = GAE(nn.Identity(), Decoder())
         with pytest.raises(InputError, match="decode_returns must be declared"):
-            resolve_decode_returns(model)
+            as_link_predictor(model)
         assert logits_of(model, Z, PAIRS, "logits").tolist() == [6.5, 6.0, 6.5]
 
 
@@ -207,7 +202,7 @@ class TestAsLinkPredictor:
                 return x
 
         with pytest.raises(UnsupportedModelError, match=r"NoDecode without decode\(z, edge_label_index\)$"):
-            check_link_predictor(NoDecode())
+            as_link_predictor(NoDecode(), "logits")
 
     def test_not_a_module(self):
         with pytest.raises(UnsupportedModelError, match=r"must be a torch.nn.Module .*, got str"):
@@ -251,4 +246,21 @@ class TestAsLinkPredictor:
         torch.testing.assert_close(adapted.auxiliary_loss(), model.kl_loss() / 3)
 
     def test_no_auxiliary_loss(self):
-        assert auxiliary_loss_of(Dot(), 3) is None
+        assert as_link_predictor(Dot(), "logits").auxiliary_loss() is None
+
+
+def test_features_of_another_dtype_than_the_weights_are_named():
+    class Linear(Dot):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(2, 2)
+
+        def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.lin(x)
+
+    adapted = as_link_predictor(Linear().double(), "logits")
+    assert adapted(Z.double(), NO_EDGES, PAIRS).dtype == torch.float64
+    with pytest.raises(InputError, match=r"x must have the dtype .*, torch.float64, got torch.float32$"):
+        adapted(Z, NO_EDGES, PAIRS)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):  # an error of another kind
+        adapted(Z[:, :1].double(), NO_EDGES, PAIRS)

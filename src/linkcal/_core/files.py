@@ -1,15 +1,12 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and arrays that are read without pickle."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-import zipfile
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -17,25 +14,74 @@ from numpy.typing import NDArray
 
 from linkcal.exceptions import InputError
 
-#: numpy and zipfile report a damaged file by any of these.
-_DAMAGED = (KeyError, ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, TokenError)
+_KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floats", "U": "strings"}
 
 
-def read_arrays(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """Arrays of an npz file without pickle, by name; `optional` ones only where the file has them.
+def one_line(text: object) -> str:
+    """An error or a value from a file as one line of at most 200 characters for a message."""
+    line = " ".join(str(text).split()) or type(text).__name__
+    return line if len(line) <= 200 else f"{line[:197]}..."
+
+
+@contextmanager
+def damage_named(path: Path, name: str, expected: str) -> Iterator[None]:
+    """Turn whatever stops the reading of a file into one line that names the file.
+
+    numpy, zipfile, zlib, pandas and Arrow report flipped bytes by a dozen unrelated errors, among them
+    RuntimeError, IndexError and MemoryError.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{name} must be {expected}, got {path}: {one_line(error)}") from error
+
+
+def read_arrays(
+    path: str | os.PathLike[str], name: str, expected: Mapping[str, tuple[str, int]] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Arrays of an npz file by name, or that of an npy file under the name ``""``; nothing is unpickled.
+
+    Parameters
+    ----------
+    path : path
+    name : str
+        What the file is, for messages.
+    expected : dict of str to (str, int), optional
+        Arrays that must be in the file: kinds of dtype (``"iu"`` integers, ``"f"`` floats, ``"U"`` strings,
+        as ``dtype.kind``) and number of dimensions. Floats among them must be finite.
 
     Raises
     ------
     InputError
-        If the file is not there, is damaged or lacks a required array.
+        If the file is missing or damaged, holds pickled objects, or lacks an expected array: one line.
     """
-    try:
-        # numpy leaves a damaged file open if it opened it itself.
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return {name: file[name] for name in (*required, *(n for n in optional if n in file.files))}
-    except _DAMAGED as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} must be a whole npz file with {required[0]}, got {reason}") from error
+    path = Path(path)
+    # numpy leaves a damaged file open if it opened it itself.
+    with damage_named(path, name, "an npz file of plain arrays"), path.open("rb") as raw:
+        loaded = np.load(raw, allow_pickle=False)
+        arrays = (
+            {"": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
+        )
+        for key, array in arrays.items():
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"{key!r}, which is no array")
+    for key, (kinds, ndim) in (expected or {}).items():
+        if key not in arrays:
+            raise InputError(
+                f"{name} must have the array {key!r}, got {one_line(', '.join(map(repr, arrays)))} in {path}"
+            )
+        array = arrays[key]
+        if array.dtype.kind not in kinds or array.ndim != ndim:
+            words = " or ".join(dict.fromkeys(_KINDS[kind] for kind in kinds))
+            raise InputError(
+                f"array {key!r} of {path} must be {ndim}-D and hold {words}, got {array.dtype} {array.shape}"
+            )
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise InputError(f"array {key!r} of {path} must be finite, got NaN or infinite values")
+    # In this machine's byte order, the only one that torch and Arrow read.
+    return {key: array.astype(array.dtype.newbyteorder("="), copy=False) for key, array in arrays.items()}
 
 
 def require_writable(folder: str | os.PathLike[str], name: str) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
-import torch
 
-__all__ = ["numpy_stream", "stream_seed", "torch_stream", "torch_streams_forked"]
+if TYPE_CHECKING:
+    import torch
 
 
 def stream_seed(seed: int, name: str) -> int:
@@ -39,6 +40,8 @@ def numpy_stream(seed: int, name: str) -> np.random.Generator:
 
 def torch_stream(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Generator:
     """Torch generator of a named stream."""
+    import torch
+
     return torch.Generator(device=device).manual_seed(stream_seed(seed, name))
 
 
@@ -49,6 +52,8 @@ def torch_streams_forked(seed: int, name: str) -> Iterator[None]:
     Dropout, ``randn_like`` and PyG's initialisers read only the global generators; the caller's state is
     put back afterwards.
     """
+    import torch
+
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(stream_seed(seed, name))

@@ -7,40 +7,26 @@ from __future__ import annotations
 
 import difflib
 import math
+import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from linkcal.exceptions import InputError
 
-__all__ = [
-    "check_base_rate",
-    "check_binary_labels",
-    "check_choice",
-    "check_device",
-    "check_edge_index",
-    "check_finite",
-    "check_flag",
-    "check_fraction",
-    "check_no_self_pairs",
-    "check_positive_float",
-    "check_positive_int",
-    "check_probabilities",
-    "check_sample_weight",
-    "check_scores",
-    "count_not_finite",
-    "in_container_of",
-    "to_float64",
-    "to_numpy",
-]
-
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 FloatArray = NDArray[np.float64]
+
+
+def is_tensor(values: Any) -> TypeGuard[Tensor]:
+    """Whether `values` is a torch tensor. Torch is not imported for it: without torch there is no tensor."""
+    return isinstance(values, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def to_numpy(values: Any) -> NDArray[Any]:
@@ -48,9 +34,10 @@ def to_numpy(values: Any) -> NDArray[Any]:
 
     NumPy knows no bfloat16: its values come as float32, which holds each of them exactly.
     """
-    if isinstance(values, Tensor):
+    if is_tensor(values):
         values = values.detach().cpu()
-        return np.asarray((values.float() if values.dtype == torch.bfloat16 else values).numpy())
+        is_bfloat16 = values.dtype == sys.modules["torch"].bfloat16
+        return np.asarray((values.float() if is_bfloat16 else values).numpy())
     return np.asarray(values)
 
 
@@ -61,7 +48,9 @@ def to_float64(values: Any) -> FloatArray:
 
 def in_container_of(template: Any, result: FloatArray) -> Any:
     """`result` as what `template` is: a tensor (dtype, device), a list, or an array of a floating dtype."""
-    if isinstance(template, Tensor):
+    if is_tensor(template):
+        import torch
+
         dtype = template.dtype if template.dtype.is_floating_point else torch.get_default_dtype()
         return torch.as_tensor(result, dtype=dtype, device=template.device)
     if isinstance(template, list):
@@ -134,7 +123,9 @@ def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_i
 
     int32 and int64 input give equal results. The check runs before anything reaches a device kernel.
     """
-    if not isinstance(edge_index, Tensor):
+    import torch
+
+    if not isinstance(edge_index, torch.Tensor):
         try:
             edge_index = torch.as_tensor(np.asarray(edge_index))
         except (TypeError, ValueError) as error:
@@ -260,6 +251,8 @@ def check_positive_float(value: Any, name: str, *, zero: bool = False) -> float:
 
 def check_device(device: torch.device | str, name: str = "device") -> torch.device:
     """Return the torch device; ``"auto"`` takes CUDA if there is one, a named CUDA device must exist."""
+    import torch
+
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from linkcal._core.files import read_arrays
 from linkcal._core.validation import check_choice
 from linkcal.data._raw import RawFiles, find_data_root
-from linkcal.data._tables import plain_arrays
 from linkcal.data.graph import Graph
 from linkcal.data.node_features import structural_node_features
 from linkcal.data.ogb import OFFICIAL_SPLITS
@@ -237,7 +237,7 @@ def _build_from_pyg(root: Path, name: str, *, forward_only: bool = False) -> Gra
             shutil.copyfile(root / files.folder / file_name, copy / file_name)
             if file_name.endswith(".npz"):
                 # PyG's Twitch class would unpickle objects, so they are refused before it sees them.
-                plain_arrays(root / files.folder / file_name, f"data of {name}")
+                read_arrays(root / files.folder / file_name, f"data of {name}")
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             data = _pyg_dataset(Path(folder), name)[0]
     return Graph.from_edges(

@@ -26,7 +26,8 @@ from linkcal._core.maths import bernoulli_nll, sigmoid
 from linkcal._core.random import numpy_stream
 from linkcal._core.threads import blas_threads
 from linkcal._core.validation import check_device
-from linkcal.artifact import Artifact, check_artifact_folder, gather_evidence, save_artifact
+from linkcal._scoring import gather_evidence
+from linkcal.artifact import Artifact, check_artifact_folder, save_artifact
 from linkcal.calibrators import Calibrator
 from linkcal.data import Graph, LinkSplit, NodeIds
 from linkcal.exceptions import InputError, LinkcalWarning, RareClassWarning

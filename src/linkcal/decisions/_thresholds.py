@@ -12,11 +12,8 @@ from scipy.stats import beta
 from linkcal._core.maths import logit, sigmoid
 from linkcal._core.validation import check_binary_labels, check_fraction, check_sample_weight, check_scores
 from linkcal.calibrators.base_rate import base_rate_offset
-from linkcal.decisions.intervals import clopper_pearson
+from linkcal.decisions._intervals import clopper_pearson
 from linkcal.exceptions import InputError
-
-__all__ = ["LinkThreshold", "certified_threshold", "expected_threshold"]
-
 
 FloatArray = NDArray[np.float64]
 
@@ -149,14 +146,14 @@ def certified_threshold(
     precision, recall : float in (0, 1)
         One of the two.
     base_rate : float in (0, 1), optional
-        Share of links among the pairs asked about later; by default the share in `y`.
+        Share of links among future query pairs; by default the share in `y`.
     confidence : float in (0, 1)
 
     Returns
     -------
     LinkThreshold
         On the logit at `base_rate`. `precision` and `recall` are lower bounds, each by itself with
-        probability `confidence`; the one that was asked for is at least the wanted value.
+        probability `confidence`; the wanted one is at least the wanted value.
 
     Raises
     ------
@@ -167,16 +164,15 @@ def certified_threshold(
     Notes
     -----
     With TPR and FPR the shares of links and negatives at or above t, the precision at base rate pi is
-    ``pi TPR / (pi TPR + (1 - pi) FPR)``. Links and negatives among `y` are independent draws from those
-    asked about later; then the exact bounds of Clopper and Pearson for TPR (with a fifth of the error) and
-    FPR (with the rest) bound the precision at a threshold that was fixed beforehand. The thresholds are
-    fixed: a grid of logits around that of the wanted precision. They are tested from high to low, each with
-    the whole error, until one fails (fixed-sequence testing), in three chains that begin 0, 1.5 and 3 logits
-    above the wanted precision's own and have 80, 10 and 10 % of the error. The smallest threshold that passed
-    is returned; the probability that its precision is too low is at most ``1 - confidence``, for every sample
-    size and whether or not the logits are calibrated. That is proved for the wanted value; the bound given
-    with the threshold, which is a little higher, is exact for a threshold fixed beforehand; for one that the
-    labels chose it is measured (on simulated draws, by the tests), not proved, to fail as seldom.
+    ``pi TPR / (pi TPR + (1 - pi) FPR)``. Links and negatives among `y` must be independent draws from those
+    of future query pairs; then the exact bounds of Clopper and Pearson for TPR (with a fifth of the error)
+    and FPR (with the rest) bound the precision at a threshold that was fixed beforehand. Thresholds are
+    fixed: a grid of logits around that of the wanted precision, tested from high to low until one fails
+    (fixed-sequence testing), in three chains that begin 0, 1.5 and 3 logits above the wanted precision's own
+    and have 80, 10 and 10 % of the error. The smallest threshold that passed is returned. Its precision is
+    too low with probability at most ``1 - confidence``, for every sample size and whether or not the logits
+    are calibrated: that is proved for the wanted value. For the bound given with the threshold, which is a
+    little higher, it is measured on simulated draws, not proved.
 
     For a recall the threshold is an order statistic of the links' logits: the share of links above the r-th
     smallest of m is Beta(m - r + 1, r) distributed.
@@ -220,6 +216,12 @@ def certified_threshold(
         rate,
         1.0 - error,
     )
+
+
+def weights_at_base_rate(y: FloatArray, rate: float) -> FloatArray:
+    """Weights (n,) under which labels have the share `rate` of links: each class by the ratio of shares."""
+    share = float(y.mean())
+    return np.where(y == 1.0, rate / share, (1.0 - rate) / (1.0 - share))
 
 
 def _one_wanted(precision: float | None, recall: float | None) -> None:

@@ -1,6 +1,8 @@
 import gzip
+import random
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -8,8 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from linkcal.data import NodeIds, read_edges, read_features, read_pairs
-from linkcal.data import _tables as tables_module
+from linkcal.data import NodeIds, own_files, read_edges, read_features, read_pairs
 from linkcal.exceptions import InputError, LinkcalWarning
 
 EDGES = "source,target,weight\nbob,alice,1\nalice,carol,2\ncarol,carol,3\nalice,bob,4\n"
@@ -174,7 +175,9 @@ def test_damaged_gzip(tmp_path):
 def test_parquet_with_other_types_or_nulls(tmp_path):
     path = tmp_path / "e.parquet"
     pq.write_table(pa.table({"source": [1.0, 2.0], "target": [1, 2]}), path)
-    with pytest.raises(InputError, match=r"column 'source' of .* must hold strings or integers, got double"):
+    with pytest.raises(
+        InputError, match=r"column 'source' of .* must hold node ids .strings or integers., got double"
+    ):
         read_edges(path)
     pq.write_table(pa.table({"source": [1, None, 2], "target": [1, 2, 3]}), path)
     with pytest.raises(InputError, match=r"got 1 without one, the first in row 1 \(column 'source'\)"):
@@ -191,7 +194,7 @@ def test_npz_is_never_unpickled_and_shapes_are_checked(tmp_path):
     ):
         read_edges(path)
     np.savez(path, source=np.zeros((2, 2), dtype=int), target=np.array([1]))
-    with pytest.raises(InputError, match=r"array 'source' of .* must be 1-D and hold strings or integers"):
+    with pytest.raises(InputError, match=r"array 'source' of .* must be 1-D and hold integers or strings"):
         read_edges(path)
     np.savez(path, source=np.array([1, 2]), target=np.array([1]))
     with pytest.raises(InputError, match="must have equal lengths, got source 2, target 1"):
@@ -241,18 +244,17 @@ def test_rows_without_ids_are_matched_by_number(tmp_path, ending):
     assert torch.equal(read_features(path, named.node_ids), named.graph.x)
 
 
-def test_row_numbers_need_integer_ids_in_range(tmp_path):
+def test_rows_without_ids_are_of_the_nodes_0_to_m(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((3, 2)))
-    with pytest.raises(
-        InputError, match=r"node ids must be 0 \.\. 2 .*, got ids such as 'alice'; give \.csv or"
-    ):
+    expected = (
+        r"features must have a row for each of the {} nodes, got none for {} in .*x\.npy .*, the first {}"
+    )
+    with pytest.raises(InputError, match=expected.format(6, 3, "'alice'")):
         read_edges(_edge_file(tmp_path, ".csv"), features=tmp_path / "x.npy")
-    edges = _write(tmp_path / "e.csv", "source,target\n1,2\n2,3\n")
-    with pytest.raises(
-        InputError, match=r"ids must be 0 \.\. 2 to be matched to the 3 rows of .*x\.npy, got 3"
-    ):
+    edges = _write(tmp_path / "e.csv", "source,target\n1,2\n2,3\n")  # numbered from 1
+    with pytest.raises(InputError, match=expected.format(4, 1, "3")):
         read_edges(edges, features=tmp_path / "x.npy")
-    with pytest.raises(InputError, match=r"to be matched to the 3 rows of .*, got 4"):
+    with pytest.raises(InputError, match=expected.format(5, 2, "3")):
         read_features(tmp_path / "x.npy", NodeIds.range(5))
 
 
@@ -289,9 +291,8 @@ def test_bad_feature_files(tmp_path, text, message):
 
 
 def test_features_of_unknown_nodes(tmp_path):
-    path = _write(tmp_path / "x.csv", "node,f\nalice,1\nzoe,2\n")
-    rule = "features must name nodes of the graph in their first column, got unknown ones in "
-    with pytest.raises(InputError, match=rule + r".*'zoe' in line 3"):
+    path = _write(tmp_path / "x.csv", "node,f\nalice,1\nzoe,2\nyves,3\n")
+    with pytest.raises(InputError, match=r"got 2 unknown ids in .*x\.csv .*, the first 'zoe' in line 3$"):
         read_features(path, NodeIds.from_values(["alice"]))
 
 
@@ -302,13 +303,17 @@ def test_bad_feature_arrays(tmp_path):
     with pytest.raises(InputError, match=r"features must be numbers of shape \[N, F\], got float64 \(3,\)"):
         read_features(path, ids)
     np.save(path, np.array([[object()]], dtype=object))
-    with pytest.raises(InputError, match=r"features must be a plain npy array, got .*Object arrays"):
+    with pytest.raises(
+        InputError, match=r"features must be an npz file of plain arrays, got .*Object arrays"
+    ):
         read_features(path, ids)
     np.save(path, np.array([[0.0], [np.nan], [np.inf]]))
     with pytest.raises(InputError, match="2 NaN or infinite values, the first in row 1"):
         read_features(path, ids)
     np.save(path, np.zeros((4, 1)))
-    with pytest.raises(InputError, match="features must have one row per node, 3, got 4"):
+    with pytest.raises(
+        InputError, match=r"nodes of the graph alone, got 1 unknown ids in .* the first 3 in row 3"
+    ):
         read_features(path, ids)
     np.savez(tmp_path / "x.npz", a=np.zeros((3, 1)), b=np.zeros((3, 1)))
     with pytest.raises(InputError, match=r"features must be the array 'x' or the only one of .*, got a, b"):
@@ -321,7 +326,7 @@ def test_bad_feature_arrays(tmp_path):
         read_features(tmp_path / "x.parquet", ids)
     pq.write_table(pa.table({"node": [0.5], "f": [1.0]}), tmp_path / "x.parquet")
     with pytest.raises(
-        InputError, match=r"column 'node' of .* must hold node ids, strings or integers, got double"
+        InputError, match=r"column 'node' of .* must hold node ids .strings or integers., got double"
     ):
         read_features(tmp_path / "x.parquet", ids)
 
@@ -363,28 +368,22 @@ def test_streaming_loses_and_reorders_nothing(tmp_path, pairs, chunk_size):
 
 
 def test_small_blocks_stream_many_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables_module, "_BLOCK", 64)
+    monkeypatch.setattr(own_files, "_BLOCK", 64)
     text = "source,target\n" + "alice,bob\nbob,carol\n" * 50
     chunks = list(read_pairs(_write(tmp_path / "p.csv", text), IDS))
     assert len(chunks) > 10
     assert sum(map(len, chunks)) == 100
     assert chunks[-1].first_row + len(chunks[-1]) == 100
-    bad = text + "alice,eve\nmallory,bob\n"
-    with pytest.raises(InputError, match=r"'eve' in line 102, 'mallory' in line 103$"):
-        list(read_pairs(_write(tmp_path / "p.csv", bad), IDS))
 
 
-def test_first_five_unknown_nodes_are_listed_with_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables_module, "_BLOCK", 64)
-    text = "source,target\nalice,bob\nx1,x2\n\nbob,x3\n" + "alice,bob\n" * 20 + "x4,bob\nx5,x6\nx7,bob\n"
-    with pytest.raises(InputError) as caught:
-        list(read_pairs(_write(tmp_path / "p.csv", text), IDS))
-    message = str(caught.value)
-    assert message.startswith("pairs must name nodes of the graph (3 nodes), got unknown ones in ")
-    assert message.endswith(
-        "'x1' in line 3, 'x2' in line 3, 'x3' in line 5, 'x4' in line 26, 'x5' in line 27"
+def test_unknown_nodes_are_counted_and_the_first_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_files, "_BLOCK", 64)
+    text = "source,target\nalice,bob\nbob,x1\n\nx2,x3\n" + "alice,bob\n" * 20 + "x4,bob\n"
+    expected = (
+        r"^pairs must name nodes of the graph \(3 nodes\), got 4 unknown ids in .*, the first 'x1' in line 3$"
     )
-    assert "\n" not in message
+    with pytest.raises(InputError, match=expected):
+        list(read_pairs(_write(tmp_path / "p.csv", text), IDS))
 
 
 def test_pairs_with_missing_or_equal_nodes(tmp_path):
@@ -478,3 +477,150 @@ def test_features_beyond_float32_are_named_without_a_warning(tmp_path, ending):
         InputError, match=f"must be finite float32 numbers, got 1 NaN .*, the first in {place} of"
     ):
         read_features(path, NodeIds.range(2))
+
+
+def test_a_named_pandas_index_is_no_feature(tmp_path):
+    path = tmp_path / "x.parquet"
+    frame = pd.DataFrame({"rank": [2, 0, 1], "age": [3.0, 1.0, 2.0]}, index=pd.Index([0, 1, 2], name="node"))
+    frame.to_parquet(path)
+    # Without the check the ranks would be the ids, and the ids a feature.
+    with pytest.raises(InputError, match=r"first column, got the pandas index 'node' .* df.reset_index\(\)"):
+        read_features(path, NodeIds.range(3))
+    frame.reset_index().to_parquet(path)
+    assert read_features(path, NodeIds.range(3)).tolist() == [[2.0, 3.0], [0.0, 1.0], [1.0, 2.0]]
+
+
+def test_a_nameless_pandas_index_is_left_out(tmp_path):
+    path = tmp_path / "x.parquet"
+    frame = pd.DataFrame({"node": ["c", "a", "b", "z"], "age": [3.0, 1.0, 2.0, 9.0]})
+    frame[frame["age"] < 9.0].to_parquet(path)
+    assert read_features(path, NodeIds.from_values(["a", "b", "c"])).tolist() == [[1.0], [2.0], [3.0]]
+
+
+def test_yes_and_no_are_one_and_zero(tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"node": [0, 1], "red": [True, False]}), path)
+    assert torch.equal(read_features(path, NodeIds.range(2)), torch.tensor([[1.0], [0.0]]))
+    pq.write_table(pa.table({"node": [0, 1], "red": [True, None]}), path)
+    with pytest.raises(InputError, match="1 NaN or infinite value, the first in row 1"):
+        read_features(path, NodeIds.range(2))
+
+
+@pytest.mark.parametrize("name", ["ids", "node_id", "Nodes"])
+def test_an_array_of_ids_under_another_name_is_not_passed_over(tmp_path, name):
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.arange(6.0).reshape(3, 2), **{name: np.array([2, 0, 1])})
+    with pytest.raises(InputError, match=f"ids must be named 'id' .*, got '{name}'"):
+        read_features(path, NodeIds.range(3))
+    np.savez(path, x=np.arange(6.0).reshape(3, 2), y=np.array([1, 0, 1]))
+    assert read_features(path, NodeIds.range(3))[:, 0].tolist() == [0.0, 2.0, 4.0]
+
+
+# --- quoted values ---
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ('a,"b\nb,c\nc,d\n', 1),
+        ('a,b\n\n"b\nx",c\nc,"d', 5),
+        ('a,b\nb,"c\n' + "c,d\n" * 50_000, 2),  # more than a value may hold
+    ],
+)
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_a_quote_that_is_open_to_the_end_is_refused(tmp_path, rows, line, ending):
+    path = tmp_path / f"e{ending}"
+    data = f"source,target\n{rows}".encode()
+    path.write_bytes(gzip.compress(data) if ending == ".csv.gz" else data)
+    expected = f"must close every quoted value, .* in the row after line {line} of"
+    with pytest.raises(InputError, match=f"edges {expected}"):
+        read_edges(path)
+    with pytest.raises(InputError, match=f"pairs {expected}"):
+        list(read_pairs(path, NodeIds.from_values(["a", "b", "c", "d"])))
+
+
+def test_an_open_quote_in_features_is_refused(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text('node,v\na,1\n"b,2\nc,3\n')
+    with pytest.raises(InputError, match=r"features must close every quoted value, .* after line 2 of"):
+        read_features(path, NodeIds.from_values(["a"]))
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_quote_within_a_plain_value_is_a_character(tmp_path, end):
+    path = tmp_path / "e.csv"
+    path.write_text(f'source,target\n5" pipe,c\nd,e{end}', newline="")
+    named = read_edges(path)
+    assert named.node_ids.decode(range(4)).to_pylist() == ['5" pipe', "c", "d", "e"]
+    assert named.graph.num_pairs == 2
+
+
+def test_line_breaks_in_another_column_do_not_end_a_row_of_a_long_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_files, "_BLOCK", 1 << 10)
+    path = tmp_path / "e.csv"
+    rows = [f'{i},{i + 1},"first\nsecond, ""{i}"""' for i in range(1_000)]
+    path.write_text("source,target,text\n" + "\n".join(rows) + "\n")
+    graph = read_edges(path).graph
+    assert graph.pairs.tolist() == [list(range(1_000)), list(range(1, 1_001))]
+    chunks = list(read_pairs(path, NodeIds.range(1_001)))
+    assert [row for chunk in chunks for row in chunk.edge_label_index[0].tolist()] == list(range(1_000))
+    with_values = tmp_path / "x.csv"
+    with_values.write_text('node,"two\nlines"\n' + "".join(f'"{i}","{i}"\n' for i in range(1_000)))
+    x = read_features(with_values, NodeIds.range(1_000))
+    assert x[:, 0].tolist() == list(range(1_000))
+
+
+# --- damage: one line that names the file, whatever is in it ---
+
+
+@pytest.mark.parametrize("kind", ["edges", "features"])
+@pytest.mark.parametrize("ending", [".parquet", ".npz", ".csv.gz"])
+def test_flipped_bytes_are_one_line_that_names_the_file(tmp_path, ending, kind):
+    columns = {"source": np.arange(300), "target": np.arange(300) % 7 + 300}
+    path, rng = tmp_path / f"e{ending}", random.Random(0)
+    if ending == ".parquet":
+        pq.write_table(pa.table(columns), path)
+    elif ending == ".npz":
+        np.savez(path, x=np.zeros((300, 2)), **columns)
+    else:
+        pd.DataFrame(columns).to_csv(path, index=False)
+    whole, messages = path.read_bytes(), []
+    for number in range(120):
+        damaged = bytearray(whole[: rng.randrange(len(whole))] if number % 3 == 0 else whole)
+        for _ in range(min(len(damaged), 4)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            read_edges(path) if kind == "edges" else read_features(path, NodeIds.range(300))
+        except InputError as error:
+            messages.append(str(error))
+    assert len(messages) > 40
+    assert all(str(path) in text and "\n" not in text and len(text) < 700 for text in messages)
+
+
+def test_npz_names_with_blanks_are_other_names(tmp_path):
+    np.savez(tmp_path / "e.npz", **{" source": np.array([1]), "target": np.array([2])})
+    with pytest.raises(InputError, match=r"edges must have the array 'source', got ' source', 'target' in"):
+        read_edges(tmp_path / "e.npz")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "source,target\n" + "x" * 3_000_000 + ",a,b\n",
+        "source," + "x" * 100_000 + "\n1,2\n",
+        "source,target\n" + "x" * 100_000 + "," + "x" * 100_000 + "\n",
+        ",".join(f"c{i}" for i in range(50_000)) + "\n",
+    ],
+    ids=["row", "name", "id", "columns"],
+)
+def test_no_message_repeats_a_long_line(tmp_path, text):
+    path = _write(tmp_path / "e.csv", text)
+    with pytest.raises(InputError) as caught:
+        list(read_pairs(path, NodeIds.from_values(["a", "x" * 100_000])))
+    assert len(str(caught.value)) < 600
+    with pytest.raises(
+        InputError, match=r"^values must be known node ids, got 'xxx.*\.\.\. at position 0$"
+    ) as caught:
+        NodeIds.range(2).encode(["x" * 100_000])
+    assert len(str(caught.value)) < 300

@@ -1,4 +1,4 @@
-"""The command `linkcal`."""
+"""The command `linkcal`. Results go to stdout or files, logs and progress to stderr."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from rich.table import Table
 
 from linkcal import __version__
 from linkcal.cli._console import run_app
-from linkcal.cli.asking import score, select, top
-from linkcal.cli.fitting import fit, run
-
-__all__ = ["app", "list_names", "main"]
-
-
-# ``linkcal list``: names that the other commands take.
+from linkcal.cli._fitting import fit, run
+from linkcal.cli._scoring import score, select, top
 
 
 class _What(StrEnum):
@@ -28,41 +23,31 @@ class _What(StrEnum):
 
 
 def list_names(
-    what: Annotated[
-        _What | None, typer.Argument(help="datasets, models or calibrators; all by default.")
-    ] = None,
+    what: Annotated[_What | None, typer.Argument(help="What to list; default: everything.")] = None,
 ) -> None:
     """List data sets, models and calibrators."""
     console = Console(width=None if Console().is_terminal else 120)
     for each in [what] if what else list(_What):
         table = Table("name", "description", title=each.value, title_justify="left", box=None)
-        for name, description in _rows(each):
+        for name, description in _descriptions(each).items():
             table.add_row(name, description)
         console.print(table)
 
 
-def _rows(what: _What) -> list[tuple[str, str]]:
-    from linkcal.calibrators import CALIBRATORS
-    from linkcal.data import DATASETS
-    from linkcal.models import MODELS
-
+def _descriptions(what: _What) -> dict[str, str]:
     if what is _What.DATASETS:
-        return [
-            (
-                name,
-                f"{d.num_nodes:,} nodes, {d.num_edges:,} edges, {d.num_features:,} features: {d.description}",
-            )
-            for name, d in DATASETS.items()
-        ]
+        from linkcal.data import DATASETS
+
+        size = "{0.num_nodes:,} nodes, {0.num_edges:,} edges, {0.num_features:,} features: {0.description}"
+        return {name: size.format(data) for name, data in DATASETS.items()}
     if what is _What.MODELS:
-        return [(name, spec.description) for name, spec in MODELS.items()]
-    return [(name, spec.description) for name, spec in CALIBRATORS.items()]
+        from linkcal.models import MODELS
 
+        return {name: spec.description for name, spec in MODELS.items()}
+    from linkcal.calibrators import CALIBRATORS
 
-# Entry point: parse, call, turn errors into exit codes.
-#
-# 0 success, 1 user error (one line on stderr, no traceback), 2 wrong usage. Results go to stdout or files,
-# logs and progress to stderr.
+    return {name: spec.description for name, spec in CALIBRATORS.items()}
+
 
 app = typer.Typer(
     name="linkcal",
@@ -70,19 +55,16 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
-    # Paragraphs of a docstring are filled to the terminal's width, not broken where the source is.
+    # Fills the paragraphs of a docstring to the width of the terminal.
     rich_markup_mode="markdown",
 )
-app.command("run")(run)
-app.command("fit")(fit)
-app.command("score")(score)
-app.command("select")(select)
-app.command("top")(top)
+for _command in (run, fit, score, select, top):
+    app.command()(_command)
 app.command("list")(list_names)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(given: bool) -> None:
+    if given:
         typer.echo(f"linkcal {__version__}")
         raise typer.Exit
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,38 +12,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from linkcal._core.validation import check_choice, check_edge_index, check_no_self_pairs, to_float64
+from linkcal._core.validation import (
+    check_choice,
+    check_edge_index,
+    check_flag,
+    check_no_self_pairs,
+    to_float64,
+)
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
-from linkcal.features.attributes import AttributeSimilarity
-from linkcal.features.structure import PairStructure, structural_features
+from linkcal.features._attributes import AttributeSimilarity
+from linkcal.features._structure import PairStructure, structural_features
 from linkcal.toggle import ToggledEmbeddings
 from linkcal.toggle._engine import ToggleEngine
 from linkcal.toggle.api import BLOCK_SIZE, PairwiseToggle, toggle_engine, toggle_in_blocks
 
-__all__ = [
-    "FEATURE_KINDS",
-    "FIT_ON",
-    "FitOn",
-    "LinkScorer",
-    "LinkScores",
-    "TargetLink",
-    "calibration_links",
-    "calibration_part",
-    "score_links",
-]
-
-
-# The seam between graphs and calibrators: a frozen record of scored links.
-
-#: State of a pair's target link when its logit is taken: ``"absent"`` removes it first (leave-one-out for
-#: edges of the graph), ``"as-given"`` leaves the graph as it is.
+#: State of a pair's target link when its logit is computed: ``"absent"`` removes it first (leave-one-out for
+#: edges of the graph), ``"as-given"`` scores on the graph as it is.
 TargetLink = Literal["absent", "as-given"]
 
 
 @dataclass(frozen=True, eq=False)
 class LinkScores:
-    """Logits, toggled embeddings and labels of L links; converts to the arrays that calibrators take.
+    """Logits, toggled embeddings and labels of L links; converts to the arrays that calibrators read.
 
     Parameters
     ----------
@@ -54,8 +46,7 @@ class LinkScores:
     structure : Tensor [L, 3], int64, optional
         Degrees and common neighbours, see :func:`linkcal.features.pair_structure`.
     attributes : Tensor [L, 2], float32, optional
-        Feature similarity of the endpoints' features, see :func:`linkcal.features.attribute_similarity`.
-        :func:`score_links` fills both unless told that nobody will read them.
+        Feature similarity of the endpoints, see :func:`linkcal.features.attribute_similarity`.
 
     Examples
     --------
@@ -91,7 +82,7 @@ class LinkScores:
         Raises
         ------
         InputError
-            If `kind` is unknown, or ``"structural"`` is asked of links without `structure` or `attributes`.
+            If `kind` is unknown, or is ``"structural"`` for links without `structure` or `attributes`.
         """
         return FEATURE_KINDS[check_choice(kind, "kind", FEATURE_KINDS)](self)
 
@@ -104,11 +95,10 @@ class LinkScores:
 
     def to_matrix(self, kind: str = "none") -> NDArray[np.float64]:
         """X (L, 1 + k), float64: the logit in column 0, then the features of `kind`."""
-        columns = torch.cat([self.logit[:, None], self.features(kind)], dim=1)
-        return to_float64(columns)
+        return to_float64(torch.cat([self.logit[:, None], self.features(kind)], dim=1))
 
     def to_arrays(self, kind: str = "none") -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """X as in :meth:`to_matrix` and labels y (L,).
+        """X (L, 1 + k) and labels y (L,), int64.
 
         Raises
         ------
@@ -127,19 +117,16 @@ def _structural(scores: LinkScores) -> Tensor:
     return structural_features(scores.toggled, scores.structure, scores.attributes)
 
 
-#: Link features by name: what a calibrator may ask for beside the logit (its ``link_features``).
+#: Link features by name: what a calibrator may read beside the logit (its ``link_features``).
 FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
     "none": lambda scores: scores.toggled.absent[:, :0],
     # The paper's ablation: temperature from the link embedding alone.
     "embedding": lambda scores: scores.toggled.absent,
     # gamma = h - h+ of the paper; its norm is the distance form, which calibrators derive themselves.
     "difference": lambda scores: scores.toggled.absent - scores.toggled.present,
-    # What the target link does, and how alike the ends are: linkcal.features.STRUCTURAL_COLUMNS.
+    # What the target link does, and how similar the ends are: linkcal.features.STRUCTURAL_COLUMNS.
     "structural": _structural,
 }
-
-
-# From a model, a graph and pairs to scored links.
 
 
 def score_links(
@@ -149,11 +136,11 @@ def score_links(
     *,
     target_link: TargetLink = "absent",
     features: str = "structural",
-    **toggle_options: Any,
+    **options: Any,
 ) -> LinkScores:
-    """Score links on `graph` and record their toggled embeddings and their place in the graph.
+    """Score links on `graph`: logits, toggled embeddings and their place in the graph.
 
-    Runs in evaluation mode without gradients and restores the model's mode.
+    Runs in evaluation mode and without gradients; the model's own mode is not touched.
 
     Parameters
     ----------
@@ -164,10 +151,11 @@ def score_links(
     pairs : LinkPairs or Tensor [2, L]
     target_link : {"absent", "as-given"}
     features : {"structural", "none", "embedding", "difference"}, default="structural"
-        What will be asked of the scores: for another kind than the default, `structure` and `attributes` are
-        left None, which saves the search for directions of a large feature matrix.
-    **toggle_options
-        Passed to :func:`linkcal.toggle_edges` (`method`, `decode_returns`, ...).
+        Link features that will be read; for other kinds than the default `structure` and `attributes` stay
+        None, which saves the search for directions of a large feature matrix.
+    **options
+        ``symmetrise=True`` averages the logits and embeddings of (u, v) and (v, u). Others are passed to
+        :func:`linkcal.toggle_edges` (`method`, `decode_returns`, ...).
 
     Returns
     -------
@@ -188,13 +176,14 @@ def score_links(
     >>> X.shape == (len(split.val), 1), y.tolist() == split.val.edge_label.tolist()
     (True, True)
     """
-    return LinkScorer(model, graph, features=features, **toggle_options).score(pairs, target_link=target_link)
+    return LinkScorer(model, graph, features=features, **options).score(pairs, target_link=target_link)
 
 
 class LinkScorer:
     """Scores links of one model on one graph, call after call; the graph is encoded once.
 
-    For pairs that come in chunks. Neither the model nor the graph may change between the calls.
+    For pairs that come in chunks. Neither the model nor the graph may change between the calls. Several
+    threads may call it; they score one after another.
 
     Parameters
     ----------
@@ -202,7 +191,7 @@ class LinkScorer:
         Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
     graph : Graph
         The message-passing graph.
-    features, **toggle_options
+    features, symmetrise, **toggle_options
         As in :func:`score_links`.
 
     Examples
@@ -216,10 +205,17 @@ class LinkScorer:
     """
 
     def __init__(
-        self, model: nn.Module, graph: Graph, *, features: str = "structural", **toggle_options: Any
+        self,
+        model: nn.Module,
+        graph: Graph,
+        *,
+        features: str = "structural",
+        symmetrise: bool = False,
+        **toggle_options: Any,
     ) -> None:
         self._model, self._graph = model, graph
-        self._looks_around = check_choice(features, "features", FEATURE_KINDS) == "structural"
+        self._structural = check_choice(features, "features", FEATURE_KINDS) == "structural"
+        self._symmetrise = check_flag(symmetrise, "symmetrise")
         self._in_blocks = {
             "block_size": toggle_options.pop("block_size", BLOCK_SIZE),
             "out": toggle_options.pop("out", None),
@@ -227,20 +223,28 @@ class LinkScorer:
         self._options = toggle_options
         self._engine: ToggleEngine | PairwiseToggle | None = None
         self._around: tuple[PairStructure, AttributeSimilarity] | None = None
+        self._lock = threading.Lock()  # the engine writes into a workspace of its own
 
     def score(self, pairs: LinkPairs | Tensor, *, target_link: TargetLink = "absent") -> LinkScores:
         """Score links; see :func:`score_links`."""
         check_choice(target_link, "target_link", ("absent", "as-given"))
-        asked, label = pairs, None
-        if isinstance(pairs, LinkPairs):
-            asked, label = pairs.edge_label_index, pairs.edge_label
-        index = check_edge_index(asked, self._graph.num_nodes, "edge_label_index")
+        query, label = (
+            (pairs.edge_label_index, pairs.edge_label) if isinstance(pairs, LinkPairs) else (pairs, None)
+        )
+        index = check_edge_index(query, self._graph.num_nodes, "edge_label_index")
         check_no_self_pairs(index)
-        near: tuple[Tensor, ...] = ()
-        if self._looks_around:
-            if self._around is None:
-                self._around = PairStructure(self._graph), AttributeSimilarity(self._graph)
-            near = tuple(part(index) for part in self._around)
+        with self._lock:
+            near: tuple[Tensor, ...] = ()
+            if self._structural:
+                if self._around is None:
+                    self._around = PairStructure(self._graph), AttributeSimilarity(self._graph)
+                near = tuple(part(index) for part in self._around)
+            toggled = self._toggled(index)
+            if self._symmetrise:
+                toggled = _mean(toggled, self._toggled(index.flip(0)))
+        return LinkScores(toggled, target_link, label, *near)
+
+    def _toggled(self, index: Tensor) -> ToggledEmbeddings:
         engine = self._engine
         if engine is None:
             engine = toggle_engine(
@@ -253,8 +257,12 @@ class LinkScorer:
             )
         if index.size(1):  # without pairs nothing was verified
             self._engine = engine
-        toggled = toggle_in_blocks(engine, index, **self._in_blocks)
-        return LinkScores(toggled, target_link, label, *near)
+        return toggle_in_blocks(engine, index, **self._in_blocks)
+
+
+def _mean(one: ToggledEmbeddings, other: ToggledEmbeddings) -> ToggledEmbeddings:
+    names = [field.name for field in fields(one) if field.name not in ("in_graph", "method")]
+    return replace(one, **{name: (getattr(one, name) + getattr(other, name)) / 2 for name in names})
 
 
 # Which links of a split a calibrator is fitted on.
@@ -290,8 +298,13 @@ def calibration_part(fit_on: str) -> Literal["val", "train"]:
     return "val" if fit_on in ("val", "stacked") else "train"
 
 
+def scored_state(fit_on: str) -> TargetLink:
+    """State of the target links of the calibration links of a `fit_on`."""
+    return "as-given" if fit_on == "train" else "absent"
+
+
 def calibration_links(
-    model: nn.Module, split: LinkSplit, fit_on: FitOn = "val", **toggle_options: Any
+    model: nn.Module, split: LinkSplit, fit_on: FitOn = "val", **options: Any
 ) -> LinkScores:
     """Score the links that a calibrator is to be fitted on, on the split's message-passing graph.
 
@@ -300,12 +313,11 @@ def calibration_links(
     model : nn.Module
     split : LinkSplit
     fit_on : {"val", "stacked", "train-loo", "train"}
-        ``"val"`` and ``"stacked"``: validation links, which are no edges of the message-passing graph
-        (``"stacked"`` has base links beside them, see :func:`linkcal._scoring.score_fit_links`).
-        ``"train-loo"``: training links, each scored with its target link removed (leave-one-out).
-        ``"train"``: training links on the graph as given, so that the model sees the edge it scores (the
-        protocol of arXiv 2403.04605).
-    **toggle_options
+        ``"val"`` and ``"stacked"``: validation links, which are no edges of the message-passing graph (with
+        ``"stacked"`` some calibrators read training links beside them). ``"train-loo"``: training links, each
+        scored with its target link removed (leave-one-out). ``"train"``: training links on the graph as
+        given, so that the model sees the edge it scores (the protocol of arXiv 2403.04605).
+    **options
         As in :func:`linkcal.features.score_links`.
 
     Returns
@@ -318,5 +330,4 @@ def calibration_links(
         If `fit_on` is unknown.
     """
     part = split.part(calibration_part(fit_on))
-    target_link: TargetLink = "as-given" if fit_on == "train" else "absent"
-    return score_links(model, split.graph, part, target_link=target_link, **toggle_options)
+    return score_links(model, split.graph, part, target_link=scored_state(fit_on), **options)

@@ -18,10 +18,7 @@ from linkcal._core.random import numpy_stream
 from linkcal._core.threads import blas_threads
 from linkcal._core.validation import check_edge_index, check_no_self_pairs, check_positive_int
 from linkcal.data import Graph
-from linkcal.features.structure import neighbour_lists
-
-__all__ = ["AttributeSimilarity", "attribute_directions", "attribute_similarity"]
-
+from linkcal.features._structure import neighbour_lists
 
 #: Principal directions that are kept, at most and (of as many features) at least.
 MOST_DIRECTIONS, FEWEST_DIRECTIONS = 128, 4

@@ -11,9 +11,6 @@ from scipy.stats import false_discovery_control
 from linkcal._core.validation import check_fraction, check_scores
 from linkcal.exceptions import InputError
 
-__all__ = ["conformal_p_values", "select_links"]
-
-
 FloatArray = NDArray[np.float64]
 
 
@@ -23,7 +20,7 @@ def conformal_p_values(score: Any, null_score: Any) -> FloatArray:
     Parameters
     ----------
     score : array-like of shape (n,)
-        Calibrated or raw logits (any score that is higher for links) of the pairs asked about; n may be 0.
+        Calibrated or raw logits (any score that is higher for links) of the query pairs; n may be 0.
     null_score : array-like of shape (m,)
         Scores of negatives drawn as the negatives among the query pairs are. Nothing may have been fitted on
         them: neither the predictor nor the calibrator.
@@ -52,10 +49,10 @@ def conformal_p_values(score: Any, null_score: Any) -> FloatArray:
     >>> conformal_p_values([0.0, 2.5, 9.0], [1.0, 2.0, 3.0])
     array([1.  , 0.5 , 0.25])
     """
-    asked, null = check_scores(score), np.sort(check_scores(null_score, "null_score"))
+    query, null = check_scores(score), np.sort(check_scores(null_score, "null_score"))
     if not null.size:
         raise InputError("null_score must hold at least one score of a negative, got none")
-    at_least = null.size - np.searchsorted(null, asked, side="left")
+    at_least = null.size - np.searchsorted(null, query, side="left")
     return np.asarray((1.0 + at_least) / (null.size + 1.0))
 
 

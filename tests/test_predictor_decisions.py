@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
-from linkcal.artifact import Evidence, gather_evidence
+from linkcal._scoring import Evidence, calibrated_logits, gather_evidence
 from linkcal.calibrators import Histogram
 from linkcal.data import LinkPairs, pair_keys, split_links
 from linkcal.decisions import certified_threshold, conformal_p_values
-from linkcal.exceptions import ArtifactError, InputError, NotFittedError
+from linkcal.exceptions import InputError, NotFittedError
 from linkcal.features import LinkScorer
 
 
@@ -68,7 +65,7 @@ def test_tested_precision_over_200_draws(world, trained_gcn, small_split):
     negative = (1 - world.p) * world.p.sum() / (1 - world.p).sum()
     mass, true = world.p + negative, world.p / (world.p + negative)
     clp = CalibratedLinkPredictor(trained_gcn, StructuralCalibrator()).fit(small_split)
-    z_all = clp._calibrated(LinkScorer(trained_gcn, small_split.graph).score(world.pairs))
+    z_all = calibrated_logits(clp.calibrator_, LinkScorer(trained_gcn, small_split.graph).score(world.pairs))
     failed, made = 0, 0
     for _ in range(200):
         rows, y = world.draw(rng, 150, 150)
@@ -150,8 +147,8 @@ def test_null_pairs_are_of_the_kind_of_the_calibration_negatives(small_graph, ki
 def test_threshold_on_asked_pairs_and_on_calibration_links(fitted, small_split):
     pairs = small_split.test.edge_label_index
     found = fitted.threshold_for(pairs, precision=0.7)
-    p = torch.sigmoid(fitted(pairs))
-    above = p >= found.probability
+    z = fitted(pairs)
+    p, above = torch.sigmoid(z), z >= found.logit
     assert p[above].mean().item() == pytest.approx(found.precision)
     assert found.precision >= 0.7
     assert p[p >= p[~above].max()].mean() < 0.7
@@ -162,6 +159,24 @@ def test_threshold_on_asked_pairs_and_on_calibration_links(fitted, small_split):
     assert rare.base_rate == 0.2
     # A rarer link needs more evidence: the threshold on the calibration logit is higher.
     assert rare.logit - np.log(0.2 / 0.8) > fitted.threshold_for(precision=0.7).logit
+
+
+@pytest.mark.parametrize("base_rate", [0.02, 0.3, 0.8])
+def test_threshold_on_calibration_links_weighs_classes_by_the_base_rate(fitted, small_split, base_rate):
+    """Every threshold tried in turn, on the links repeated as often as their class weighs."""
+    links = small_split.val
+    z = fitted(links.edge_label_index, base_rate=base_rate).numpy()
+    y, p = links.edge_label.numpy(), 1 / (1 + np.exp(-z))
+    assert y.mean() == 0.5  # so that these weights make base_rate the share of links
+    weight = np.where(y == 1, base_rate, 1 - base_rate)
+    total = float((weight * p).sum())
+    recall = {at: float((weight * p)[z >= at].sum()) / total for at in z}
+    expected = max(at for at in z if recall[at] >= 0.6)
+    found = fitted.threshold_for(recall=0.6, base_rate=base_rate)
+    assert found.logit == pytest.approx(expected, abs=1e-9)
+    assert found.recall == pytest.approx(recall[expected], abs=1e-9)
+    above = z >= expected
+    assert found.precision == pytest.approx(np.average(p[above], weights=weight[above]), abs=1e-9)
 
 
 def test_threshold_tested_on_labels_moves_with_the_base_rate(fitted, small_split):
@@ -217,22 +232,6 @@ def test_folder_without_evidence_still_gives_probabilities(trained_gcn, small_sp
         with pytest.raises(InputError, match="got an artifact without evidence: fit and save it again"):
             call(pairs)
     assert loaded.select(pairs, null_pairs=pairs[:, -50:]).num_null == 50
-
-
-def test_damaged_evidence_is_refused(trained_gcn, small_split, tmp_path):
-    from hashlib import sha256
-
-    CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split).save(tmp_path / "run")
-    path, head = tmp_path / "run" / "evidence.safetensors", tmp_path / "run" / "artifact.json"
-    tensors = load_file(path)
-    save_file({**tensors, "null_pairs": tensors["null_pairs"] + 300}, path)
-    values = json.loads(head.read_text())
-    values["files"][path.name] = sha256(path.read_bytes()).hexdigest()
-    head.write_text(json.dumps(values))
-    with pytest.raises(
-        ArtifactError, match="must hold calibration links and null pairs, got null_pairs must"
-    ):
-        CalibratedLinkPredictor.load(tmp_path / "run")
 
 
 def test_refresh_moves_the_share_and_keeps_the_ranking(trained_gcn, small_split):

@@ -9,24 +9,12 @@ import torch
 from numba import prange
 from torch import Tensor
 
-from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS
 from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal._core.validation import check_edge_index, check_no_self_pairs
 from linkcal.data import Graph
 from linkcal.data.graph import neighbour_rows, place_in_row, row_starts
 from linkcal.toggle import ToggledEmbeddings
-
-__all__ = [
-    "ATTRIBUTE_COLUMNS",
-    "PAIR_STRUCTURE",
-    "STRUCTURAL_COLUMNS",
-    "PairStructure",
-    "neighbour_lists",
-    "pair_structure",
-    "structural_features",
-]
-
 
 # Degrees and common neighbours of pairs, with each pair's target link left out.
 

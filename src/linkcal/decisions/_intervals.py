@@ -17,17 +17,7 @@ from linkcal.calibrators._state import unchanged_if_refused
 from linkcal.calibrators.base import Calibrator
 from linkcal.exceptions import InputError, NotFittedError
 
-__all__ = [
-    "IntervalCalibrator",
-    "asked_scores",
-    "calibrated_interval",
-    "clopper_pearson",
-    "monotone_interval",
-    "ranking_scores",
-]
-
-
-# What labels prove about probabilities: exact binomial bounds, at one score or along a rising curve.
+FloatArray = NDArray[np.float64]
 
 # Lengths of the windows in units of n^(2/3), the rate at which the width of a window and the slope of the
 # curve across it cost the same. Chosen on simulated curves, before any graph was looked at.
@@ -37,23 +27,9 @@ _WINDOWS = (0.5, 1.0, 2.0)
 def clopper_pearson(successes: Any, trials: Any, tail: float) -> tuple[FloatArray, FloatArray]:
     """One-sided exact bounds of a binomial probability, each missed with probability at most `tail`.
 
-    Parameters
-    ----------
-    successes, trials : array-like of whole numbers, of one shape
-        With no trial the bounds are 0 and 1.
-    tail : float in (0, 1)
-
-    Returns
-    -------
-    lower, upper : ndarray
-        In [0, 1].
-
-    References
-    ----------
+    Of whole numbers `successes` among `trials` (arrays of one shape; with no trial the bounds are 0 and 1).
     Clopper, Pearson: The use of confidence or fiducial limits, Biometrika 26, 1934.
 
-    Examples
-    --------
     >>> lower, upper = clopper_pearson([0, 29], [29, 29], 0.05)
     >>> lower.round(3).tolist(), upper.round(3).tolist()
     ([0.0, 0.902], [0.098, 1.0])
@@ -66,7 +42,7 @@ def clopper_pearson(successes: Any, trials: Any, tail: float) -> tuple[FloatArra
 
 
 def monotone_interval(
-    score: Any, label: Any, asked: Any, *, level: float = 0.9
+    score: Any, label: Any, query: Any, *, level: float = 0.9
 ) -> tuple[FloatArray, FloatArray]:
     """Interval for the probability of a link at a score, if that does not fall with the score.
 
@@ -75,8 +51,8 @@ def monotone_interval(
     score : array-like of shape (m,)
         Of the calibration links.
     label : array-like of shape (m,), values 0 and 1
-    asked : array-like of shape (n,)
-        Scores asked about.
+    query : array-like of shape (n,)
+        Scores at which the probability is wanted.
     level : float in (0, 1)
 
     Returns
@@ -95,11 +71,10 @@ def monotone_interval(
     a window that ends at s have probabilities of at most r(s), so the links counted in it are stochastically
     fewer than a binomial number with r(s), and the exact lower bound of Clopper and Pearson stays below r(s)
     with its nominal probability; likewise above. Three windows on each side, of ``n^(2/3)`` times 1/2, 1 and
-    2 links, share the error by Bonferroni; at the ends of the scores a window is what there is. So for every
-    sample size each asked score's interval covers r(s) with probability at least `level`: for one score, not
-    for all at once. It is widened to the bounds of a window around the score, which changes little where r
-    rises and saves most of the coverage where it does not. Two binary searches and eight counts for each
-    score.
+    2 links, share the error by Bonferroni. So for every sample size the interval of each query score covers
+    r(s) with probability at least `level`: for one score, not for all at once. It is widened to the bounds of
+    a window around the score, which changes little where r rises and saves most of the coverage where it does
+    not.
 
     Examples
     --------
@@ -107,7 +82,7 @@ def monotone_interval(
     >>> low.round(2).tolist(), high.round(2).tolist()
     ([0.0, 0.82], [0.17, 1.0])
     """
-    s, q = check_scores(score), check_scores(asked, "asked")
+    s, q = check_scores(score), check_scores(query, "query")
     y = check_binary_labels(label, len(s), "label")
     if not len(s):
         raise InputError("score must hold at least one calibration link, got none")
@@ -131,10 +106,6 @@ def monotone_interval(
     return np.minimum(low, around[0]), np.maximum(high, around[1])
 
 
-# How well a calibrated probability is known: intervals from the calibration links alone.
-
-FloatArray = NDArray[np.float64]
-
 _FOLDS = 5
 
 
@@ -144,11 +115,6 @@ def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
     The raw logit for calibrators of the logit alone. For those that read link features the calibrated logit,
     from clones fitted on the other four of five folds: a link's own label would otherwise pull its score
     towards itself.
-
-    Raises
-    ------
-    InputError
-        If folds are needed and a class has fewer than two links.
     """
     array, label = to_float64(X), to_numpy(y)
     if calibrator.link_features == "none":
@@ -178,7 +144,7 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
     calibrator_ : Calibrator
         The fitted clone; ``predict_proba`` and ``decision_function`` are its own.
     score_ : ndarray of shape (m,)
-        See :func:`ranking_scores`.
+        Of the calibration links: raw logits, or cross-fitted calibrated logits.
     label_ : ndarray of shape (m,)
         0 or 1.
     classes_ : ndarray of shape (2,)
@@ -188,12 +154,11 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
     -----
     What is covered: the share of links among pairs like the calibration links that have the query pair's
     SCORE (its raw logit, or its calibrated logit where the calibrator reads features), with probability at
-    least `level` over the draw of the calibration links; see :func:`monotone_interval`. It is not an interval
-    for the label, nor for what would be known about the pair with other features than the score. Intervals
-    are widened to hold the calibrator's own probability. Links have no weights here: the bounds are those of
-    counts. After ``calibrator_.refresh`` half of the error pays for the interval of the offset (normal, by
-    its standard error). With feature calibrators the scores come from
-    cross-fitting, whose coverage is measured, not proved (docs/decisions.md).
+    least `level` over the draw of the calibration links; see :func:`monotone_interval`. It is no interval for
+    the label, nor for the probability given other features than the score. Intervals are widened to hold the
+    calibrator's own probability. Links have no weights here. After ``calibrator_.refresh`` half of the error
+    pays for the interval of the offset (normal, by its standard error). With feature calibrators the scores
+    come from cross-fitting, whose coverage is measured, not proved (docs/decisions.md).
 
     Examples
     --------
@@ -302,16 +267,8 @@ def calibrated_interval(
 ) -> FloatArray:
     """Ends (n, 2) of the intervals of a fitted calibrator's probabilities, which lie between them.
 
-    Parameters
-    ----------
-    calibrator : Calibrator
-        Fitted, and perhaps refreshed since.
-    X : array-like of shape (n, 1 + k)
-    score, label : ndarray of shape (m,)
-        Of the calibration links; see :func:`ranking_scores`.
-    level : float in (0, 1)
-    shift : float
-        Added to the logits of the ends and of the probabilities: the change of the base rate.
+    For X (n, 1 + k), from the :func:`ranking_scores` and labels of the calibration links; `shift`, a change
+    of the base rate, is added to all logits.
     """
     level = check_fraction(level, "level")
     z = calibrator.decision_function(X)
@@ -320,15 +277,15 @@ def calibrated_interval(
         # Half of the error for the doubt about the offset.
         level, tail = 1.0 - (1.0 - level) / 2.0, (1.0 - level) / 4.0
         offset, margin = calibrator.offset_, float(norm.isf(tail)) * calibrator.offset_standard_error_
-    low, high = monotone_interval(score, label, asked_scores(calibrator, X), level=level)
+    low, high = monotone_interval(score, label, query_scores(calibrator, X), level=level)
     with np.errstate(divide="ignore"):
         below, above = (np.log(end) - np.log1p(-end) + offset + shift for end in (low, high))
     p = sigmoid(z + shift)
     return np.column_stack((np.minimum(sigmoid(below - margin), p), np.maximum(sigmoid(above + margin), p)))
 
 
-def asked_scores(calibrator: Calibrator, X: Any) -> FloatArray:
-    """Scores of asked links on the scale of :func:`ranking_scores`, (n,); no offset of ``refresh``."""
+def query_scores(calibrator: Calibrator, X: Any) -> FloatArray:
+    """Scores (n,) of query pairs on the scale of :func:`ranking_scores`, without an offset of ``refresh``."""
     if calibrator.link_features == "none":
         return to_float64(X)[:, 0]
     return calibrator.decision_function(X) - getattr(calibrator, "offset_", 0.0)
