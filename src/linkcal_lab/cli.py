@@ -491,7 +491,7 @@ def tables(
     from linkcal_lab.records import read_records
     from linkcal_lab.tables import build_tables, choose_tables, write_tables
 
-    chosen = choose_tables(build_tables(read_records(*store), join_settings=join_settings), table or [])
+    chosen = choose_tables(build_tables(read_records(*store), join_other_settings=join_settings), table or [])
     if out is not None:
         for path in write_tables(chosen, out, format=format):
             log(str(path))

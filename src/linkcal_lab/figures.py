@@ -19,16 +19,6 @@ from linkcal.plots import reliability_figure, save_figure
 from linkcal_lab.aggregate import base_model, in_order, row_order_of
 from linkcal_lab.store import PREDICTIONS_FILE, read_predictions
 
-__all__ = [
-    "BEFORE_AND_AFTER",
-    "FIGURE_FORMATS",
-    "CellPredictions",
-    "cell_predictions",
-    "draw_figures",
-    "find_predictions",
-]
-
-
 #: File formats of figures.
 FIGURE_FORMATS = ("svg", "png")
 #: What "before and after" shows if nothing else is asked for.

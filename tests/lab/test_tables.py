@@ -11,7 +11,7 @@ from tests.lab.sample import CALIBRATORS, frame, record, sweep
 
 from linkcal.exceptions import InputError
 from linkcal.metrics import CalibrationPattern
-from linkcal_lab.formats import FORMATS, MISSING, Table, render
+from linkcal_lab.formats import MISSING, SUFFIXES, Table, render
 from linkcal_lab.tables import build_tables, choose_tables, write_tables
 
 
@@ -238,7 +238,7 @@ def test_records_without_patterns_and_floors_show_them_as_missing():
     assert cells(found["ece-val"], "cora", "gcn", "ours")[:2] == [MISSING, "10.00"]
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", SUFFIXES)
 def test_the_same_records_give_the_same_bytes(records, tables, format_):
     shuffled = records.sample(frac=1.0, random_state=1)
     (again,) = build_tables(shuffled).values()
@@ -253,7 +253,7 @@ def test_csv_is_the_long_form(tables):
 
 def test_joined_settings_are_rows_with_the_published_values():
     rows = [record(), record(settings="preset=paper", value=0.3)]
-    (found,) = build_tables(frame(*rows), join_settings=True).values()
+    (found,) = build_tables(frame(*rows), join_other_settings=True).values()
     (table,) = (each for each in found if each.name == "ece-val")
     texts = [[cell.text for cell in row] for row in table.rows]
     place = next(i for i, row in enumerate(texts) if row[1] == "gcn~preset=paper")
