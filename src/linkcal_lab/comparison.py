@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from linkcal.calibrators import CALIBRATORS
-from linkcal.metrics import COLUMNS
+from linkcal.metrics.registry import COLUMNS
 from linkcal_lab.aggregate import (
     base_model,
     fit_on_order,

@@ -12,7 +12,7 @@ from scipy import stats
 from linkcal._core.validation import check_choice, check_fraction, check_positive_int, check_scores
 from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
-from linkcal.metrics import COLUMNS
+from linkcal.metrics.registry import COLUMNS
 from linkcal_lab.aggregate import base_model, fit_on_order, in_order, row_order, seed_values, values_of_row
 from linkcal_lab.formats import MISSING, Table, TableBuilder, sentences, shown
 from linkcal_lab.published import published_sheet, published_values

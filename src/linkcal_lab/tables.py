@@ -13,7 +13,8 @@ from linkcal._core.files import written_whole
 from linkcal._core.validation import check_choice
 from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
-from linkcal.metrics import COLUMNS, CalibrationPattern
+from linkcal.metrics import CalibrationPattern
+from linkcal.metrics.registry import COLUMNS
 from linkcal_lab.aggregate import (
     Scope,
     base_model,

@@ -195,8 +195,8 @@ def test_a_complete_graph_has_nothing_to_list(cli, tmp_path):
     ("name", "from_edges", "expected"),
     [
         ("gcn", False, None),
-        ("gcn", True, "Node features were computed from the message-passing graph"),
-        ("peg", False, "The nodes' positions that PEG reads were computed from the message-passing graph"),
+        ("gcn", True, "Node features were computed from the edges"),
+        ("peg", False, "The nodes' positions that PEG reads were computed from the edges"),
         ("peg", True, "Node features and the nodes' positions that PEG reads were computed"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.lab.sample import frame, record, sweep
 
-from linkcal.metrics import COLUMNS
+from linkcal.metrics.registry import COLUMNS
 from linkcal_lab.formats import MISSING
 from linkcal_lab.tables import OVERVIEW_METRICS, build_tables
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -85,20 +86,12 @@ def read_arrays(
 
 
 def require_writable(folder: str | os.PathLike[str], name: str) -> None:
-    """Refuse a folder in which no file can be made, before the work starts whose results it is for.
-
-    The nearest folder above it is asked where it is not there yet.
-
-    Raises
-    ------
-    InputError
-        If no file can be made there.
-    """
+    """Refuse a folder in which no file can be made; of a folder to be created, the nearest parent counts."""
     place = Path(folder)
     while not place.exists() and place != place.parent:
         place = place.parent
     try:
-        # Permission bits do not tell of read-only disks; a file that is made does, and it is gone at once.
+        # Permission bits do not show read-only disks; making a file does.
         tempfile.TemporaryFile(dir=place).close()
     except OSError as error:
         raise InputError(
@@ -108,9 +101,9 @@ def require_writable(folder: str | os.PathLike[str], name: str) -> None:
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside `path` to write to; rename it to `path` when the block ends well.
+    """Yield a temporary path beside `path`, and rename it to `path` if the block succeeds.
 
-    A reader never sees half a file, and an error leaves what was there before.
+    A reader never sees half a file, and an error leaves the old file in place.
 
     Examples
     --------
@@ -122,16 +115,11 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     'whole'
     """
     target = Path(path)
-    # The suffix stays, because writers such as matplotlib read the format from it.
-    handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    # Writers such as matplotlib read the format from the suffix.
+    temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{target.suffix}")
+    temporary.touch(exist_ok=False)  # with the permissions of an ordinary file, unlike tempfile's
     try:
         yield temporary
-        # mkstemp makes the file private to its owner; results are ordinary files.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -132,16 +132,17 @@ def print_results(metrics: dict[str, Any]) -> None:
     for name in columns:
         unit = f" ({COLUMNS[name].unit})" if COLUMNS[name].unit else ""
         table.add_column(f"{COLUMNS[name].label}{unit}", justify="right")
+
+    def cells(values: dict[str, float], mark: str) -> list[str]:
+        shown = [COLUMNS[name].text(values[name]) if name in values else "" for name in columns]
+        return [text + mark if name == "ece" else text for name, text in zip(columns, shown, strict=True)]
+
     for calibrator, row in rows.items():
         label = f"{calibrator} (selected)" if calibrator == metrics["selected"] else calibrator
-        mark = "*" if row["ece"] <= row["ece_floor_q95"] else " "
-        texts = [COLUMNS[name].text(row[name]) + (mark if name == "ece" else "") for name in columns]
-        table.add_row(label, *texts)
+        table.add_row(label, *cells(row, "*" if row["ece"] <= row["ece_floor_q95"] else " "))
     if "oracle" in metrics:
         table.add_section()
-        oracle = {**metrics["oracle"], "true_error": 0.0}
-        texts = [COLUMNS[name].text(oracle[name]) if name in oracle else "" for name in columns]
-        table.add_row("true probability", *texts)
+        table.add_row("true probability", *cells({**metrics["oracle"], "true_error": 0.0}, " "))
     # Wide enough for all columns wherever the output goes; a terminal narrower than that wraps cells.
     Console(width=None if Console().is_terminal else 170).print(table)
 

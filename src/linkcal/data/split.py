@@ -87,7 +87,9 @@ def split_links(
     """
     val_fraction = check_fraction(val_fraction, "val_fraction")
     test_fraction = check_fraction(test_fraction, "test_fraction")
-    negatives_per_positive = check_positive_float(negatives_per_positive, "negatives_per_positive")
+    negatives_per_positive = check_positive_float(
+        negatives_per_positive, "negatives_per_positive", maximum=1e9
+    )
     check_choice(negatives, "negatives", NEGATIVE_KINDS)
     seed = check_positive_int(seed, "seed", minimum=0)
     if val_fraction + test_fraction >= 1.0:

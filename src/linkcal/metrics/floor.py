@@ -67,7 +67,7 @@ class NullBand(NamedTuple):
 def _null_errors(y_prob: Any, n_resamples: int, random_state: Any, *binning: Any) -> FloatArray:
     """ECE (R,) of R label vectors drawn as y_i ~ Bernoulli(p_i), independently."""
     n_resamples = check_positive_int(n_resamples, "n_resamples")
-    rng = _generator(random_state)
+    rng = generator_of(random_state)
     links = binned_links(None, y_prob, *binning)
     order = np.argsort(links.bin_of, kind="stable")
     # For the top label too: if y ~ Bernoulli(p), the prediction is right with probability max(p, 1 - p).
@@ -86,7 +86,7 @@ def _null_errors(y_prob: Any, n_resamples: int, random_state: Any, *binning: Any
     return errors
 
 
-def _generator(random_state: Any) -> np.random.Generator:
+def generator_of(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.Generator):
         return random_state
     if random_state is not None and (

@@ -420,7 +420,13 @@ def _config_record(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """Versions, git commit, platform and thread counts of this process, as JSON values."""
+    """Versions, git commit, platform and thread counts of this process.
+
+    Returns
+    -------
+    dict
+        JSON values.
+    """
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),

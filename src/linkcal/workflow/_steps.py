@@ -28,7 +28,7 @@ from linkcal.calibrators import (
 )
 from linkcal.data import Graph, LinkSplit, split_links
 from linkcal.exceptions import EdgeFeaturesWarning, InputError, SymmetricDecoderWarning
-from linkcal.features import LinkScores, calibration_part, score_links
+from linkcal.features import COLUMN_NAMES, LinkScores, calibration_part, score_links
 from linkcal.metrics import METRICS, evaluate_links
 from linkcal.models import (
     MODELS,
@@ -269,6 +269,7 @@ def fit_calibrators(
             stream = f"calibration-{seed}" if seed else "calibration"
             calibrator.set_params(random_state=stream_seed(config.seed, stream) % 2**31)
     kind = blank[0].link_features
+    blank = [calibrator.clone_for(COLUMN_NAMES.get(kind)) for calibrator in blank]
 
     def arrays(scores: LinkScores | None) -> Any:
         if scores is None:

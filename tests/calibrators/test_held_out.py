@@ -1,13 +1,20 @@
 """Limits of logits: their shape, their fit, and what they keep."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from linkcal import StructuralCalibrator
-from linkcal.calibrators import _held_out as _tails
+from linkcal.calibrators import (
+    StructuralCalibrator,
+    _held_out,
+)
 from linkcal.calibrators._held_out import Tails, fit_tails
-from linkcal.exceptions import ArtifactError, ConvergenceWarning
+from linkcal.exceptions import (
+    ArtifactError,
+    ConvergenceWarning,
+)
 
 
 def drawn(n, lost=0.0, stray=0.0, slope=1.0, seed=0, share=0.5):
@@ -94,19 +101,19 @@ def test_weights_of_any_size_have_a_fit(scale):
     assert (tails.lost, tails.stray) == pytest.approx((by_most.lost, by_most.stray), rel=1e-5)
 
 
-def test_equal_logits_ask_for_nothing():
+def test_equal_logits_keep_the_slope():
     slope, tails, _ = fit_tails(np.full(40, 3.0), np.arange(40) % 2.0, np.ones(40))
     assert (slope, tails.prior) == (1.0, 0.0)
     assert tails.lost == tails.stray == pytest.approx(0.5 / 20.5)
 
 
-def test_a_search_that_ends_too_early_is_said(monkeypatch):
+def test_a_search_that_ends_too_early_is_reported(monkeypatch):
     z, y, _ = drawn(400, lost=0.02, stray=0.02)
     X = z[:, None]
     assert StructuralCalibrator().fit(X, y).converged_
-    in_full = _tails.minimize
+    in_full = _held_out.minimize
     monkeypatch.setattr(
-        _tails, "minimize", lambda *a, **k: in_full(*a, **{**k, "options": {**k["options"], "maxiter": 1}})
+        _held_out, "minimize", lambda *a, **k: in_full(*a, **{**k, "options": {**k["options"], "maxiter": 1}})
     )
     with pytest.warns(ConvergenceWarning, match="did not converge in slope and limits"):
         assert not StructuralCalibrator().fit(X, y).converged_
@@ -152,9 +159,11 @@ def test_a_class_of_next_to_no_weight(tiny):
     z, y, _ = drawn(500)
     for rare in (0.0, 1.0):
         weight = np.where(y == rare, tiny, 1.0)
-        said = StructuralCalibrator().fit(z[:, None], y, weight).decision_function(z[:, None])
+        logits = StructuralCalibrator().fit(z[:, None], y, weight).decision_function(z[:, None])
         share = weight[y == rare].sum() / weight.sum()
-        assert np.average(expit(said if rare else -said), weights=weight) == pytest.approx(share, rel=1e-9)
+        assert np.average(expit(logits if rare else -logits), weights=weight) == pytest.approx(
+            share, rel=1e-9
+        )
 
 
 @pytest.mark.parametrize(("lost", "stray"), [(0.6, 0.6), (0.0, 0.1), (0.1, -0.1)])

@@ -19,12 +19,11 @@ from linkcal.calibrators._network_kernel import (
     train_epochs,
 )
 from linkcal.calibrators._network_training import (
+    LinkArrays,
     Member,
     TemperatureNet,
-    TrainOptions,
     bin_gaps,
     draw_net,
-    link_blocks,
     packed,
     scratch_for,
     train,
@@ -33,7 +32,7 @@ from linkcal.calibrators._network_training import (
 
 # Sums of a few hundred terms in single precision; gradients reach about 0.1.
 REL, ABS = 2e-5, 2e-7
-NUMBERS = {"n_bins": 15, "learning_rate": 0.02, "weight_decay": 0.1, "max_iter": 25, "patience": None}
+NUMBERS = {"n_bins": 15, "learning_rate": 0.02, "weight_decay": 0.1, "max_iter": 25}
 
 
 def _arrays(n=60, k=3, seed=0):
@@ -90,7 +89,7 @@ def _gradient(net, blocks, ece_weight):
 def test_loss_and_gradient_equal_automatic_differentiation(heads, n, k, width, ece_weight, scaling):
     arrays = _arrays(n, k)
     net = draw_net(np.random.default_rng(1), k, width, heads)
-    loss, gradient = _gradient(net, link_blocks(*arrays, heads, scaling), ece_weight)
+    loss, gradient = _gradient(net, LinkArrays(*arrays).blocks(heads, scaling), ece_weight)
     reference = _torch_net(net)
     expected = _plain_loss(reference, arrays, ece_weight, scaling=scaling)
     expected.backward()
@@ -101,7 +100,7 @@ def test_loss_and_gradient_equal_automatic_differentiation(heads, n, k, width, e
 
 def test_training_equals_pytorch_adam():
     arrays, net = _arrays(), draw_net(np.random.default_rng(0), 3, 5, 2)
-    [ours] = train([Member(net, link_blocks(*arrays, 2), None, 1.0, TrainOptions(**NUMBERS))])
+    [ours] = train([Member(net, LinkArrays(*arrays).blocks(2), None, 1.0, **NUMBERS)])
     reference = _torch_net(net)
     adam = torch.optim.Adam(list(reference), lr=0.02, weight_decay=0.1)
     curve = []
@@ -125,12 +124,10 @@ def test_networks_do_not_influence_each_other(threads):
     before = torch.get_num_threads()
     members = []
     for seed, n in ((5, 60), (6, 500), (7, 60)):
-        s, x, y, weight = _arrays(n, seed=seed)
-        net = draw_net(np.random.default_rng(seed), 3, 5, 2)
+        links, net = LinkArrays(*_arrays(n, seed=seed)), draw_net(np.random.default_rng(seed), 3, 5, 2)
         half = np.arange(n) % 2 == 0
-        parts = [link_blocks(s[rows], x[rows], y[rows], weight[rows], 2) for rows in (half, ~half)]
-        options = TrainOptions(15, 0.05, 0.0, 300, patience=20)
-        members += [Member(net, *parts, ece_weight, options) for ece_weight in (0.0, 1.0, 10.0)]
+        parts = [links.take(rows).blocks(2) for rows in (half, ~half)]
+        members += [Member(net, *parts, weight, 15, 0.05, 0.0, 300, 20) for weight in (0.0, 1.0, 10.0)]
     torch.set_num_threads(threads)
     try:
         together = train(members)
@@ -147,14 +144,13 @@ def test_networks_do_not_influence_each_other(threads):
 
 
 def test_an_error_in_one_network_ends_the_batch():
-    blocks = link_blocks(*_arrays(), 2)
-    net, options = draw_net(np.random.default_rng(0), 3, 5, 2), TrainOptions(**NUMBERS)
-    good = Member(net, blocks, None, 1.0, options)
+    net = draw_net(np.random.default_rng(0), 3, 5, 2)
+    good = Member(net, LinkArrays(*_arrays()).blocks(2), None, 1.0, **NUMBERS)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         with pytest.raises(TypeError):
-            train([good, replace(good, options=replace(options, max_iter=None)), good])
+            train([good, replace(good, max_iter=None), good])
     finally:
         torch.set_num_threads(before)
 
@@ -164,14 +160,13 @@ def test_early_stopping_keeps_the_best_look():
     net = draw_net(np.random.default_rng(0), 3, 5, 2)
     # Labels are random, so what is learned on one half makes the other half worse.
     half = np.random.default_rng(5).permutation(60) % 2 == 0
-    inside, outside = (link_blocks(s[r], x[r], y[r], np.ones(30), 2) for r in (half, ~half))
-    member = Member(net, inside, outside, 0.0, TrainOptions(15, 0.05, 0.0, 500, patience=30))
+    inside, outside = (LinkArrays(s[r], x[r], y[r], np.ones(30)).blocks(2) for r in (half, ~half))
+    member = Member(net, inside, outside, 0.0, 15, 0.05, 0.0, 500, patience=30)
     [stopped] = train([member])
     assert stopped.stopped
     best, at = stopped.n_iter, {}
     for epochs in (best - 10, best, best + 10, best + 20, best + 30):
-        run = replace(member, options=replace(member.options, max_iter=int(epochs), patience=None))
-        [trained] = train([run])
+        [trained] = train([replace(member, max_iter=int(epochs), patience=None)])
         at[epochs] = total_loss(packed(trained.net), outside, scratch_for(outside, 5, 15), 0.0)
         if epochs == best:
             assert np.array_equal(trained.net.hidden, stopped.net.hidden)
@@ -199,7 +194,7 @@ def test_blocks_hold_every_link_once(logit):
     n = BLOCK + 3
     s, x, y, weight = _arrays(n)
     s[:BLOCK] = logit * np.abs(s[:BLOCK])
-    blocks = link_blocks(s, x, y, 3.0 * weight, 2)
+    blocks = LinkArrays(s, x, y, 3.0 * weight).blocks(2)
     assert blocks.weight.sum() == pytest.approx(1.0, rel=1e-6)
     assert not np.any(blocks.logit[blocks.head == 0] > 0)
     rows = blocks.inputs.reshape(len(blocks.head), -1, BLOCK).transpose(0, 2, 1).reshape(-1, 8)
@@ -212,7 +207,7 @@ def test_blocks_hold_every_link_once(logit):
 
 def test_a_temperature_that_underflows_stays_finite():
     net = TemperatureNet(np.zeros((1, 2, 2)), np.array([[0.0, 0.0, -1e4]]))
-    blocks = link_blocks(np.array([-1.0, 2.0]), np.ones((2, 1)), np.array([0.0, 1.0]), np.ones(2), 1)
+    blocks = LinkArrays(np.array([-1.0, 2.0]), np.ones((2, 1)), np.array([0.0, 1.0]), np.ones(2)).blocks(1)
     # z = s / 1e-4: both links are as certain as single precision can say.
     loss, gradient = _gradient(net, blocks, 1.0)
     assert loss == pytest.approx(0.0 - 0.5, abs=1e-6)
@@ -224,7 +219,7 @@ def test_bin_gaps_by_hand():
     net = TemperatureNet(np.zeros((1, 1, 1)), np.array([[0.0, np.log(np.e - 1.0)]]))
     p, y = np.array([0.0, 0.5, 0.6, 1.0]), np.array([1.0, 1.0, 0.0, 1.0])
     s = np.array([-200.0, 0.0, np.log(1.5), 200.0])
-    gaps = bin_gaps(net, link_blocks(s, np.empty((4, 0)), y, np.ones(4), 1), 2)
+    gaps = bin_gaps(net, LinkArrays(s, np.empty((4, 0)), y, np.ones(4)).blocks(1), 2)
     # Closed on the right: 0 and 0.5 in the first bin, gaps (1 + 0.5) / 4 and (-0.6 + 0) / 4.
     assert gaps == pytest.approx([((y - p)[:2]).sum() / 4, ((y - p)[2:]).sum() / 4], rel=1e-6)
 
