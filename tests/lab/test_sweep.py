@@ -173,6 +173,33 @@ def test_a_failed_cell_is_recorded_and_tried_again(store, options, tmp_path, mon
     assert metric_bytes(tmp_path) == metric_bytes(store)
 
 
+def test_a_failed_calibrator_is_recorded_and_the_others_of_its_cell_are_kept(
+    store, options, tmp_path, monkeypatch
+):
+    original = stages.fit_calibrators
+
+    def fail(config, name, links, seeds):
+        if name == "platt" and 1 in seeds:
+            raise RuntimeError("no fit")
+        return original(config, name, links, seeds)
+
+    monkeypatch.setattr(stages, "fit_calibrators", fail)
+    only = plan(fit_on=["val"])
+    result = run_sweep(only, tmp_path, options)
+    assert (result.done, result.failed) == (1, 1)
+    assert result.errors == ("own gcn~epochs=3 train-0 val/cal-1/platt: RuntimeError: no fit",)
+    kept = read_records(tmp_path).groupby("calibration_seed")["calibrator"].unique()
+    assert {seed: sorted(names) for seed, names in kept.items()} == {
+        0: sorted(CALIBRATORS), 1: sorted(set(CALIBRATORS) - {"platt"}),
+    }  # fmt: skip
+    assert (tmp_path / "own/gcn~epochs=3/train-0/failed-val-cal-1-platt.json").exists()
+    monkeypatch.undo()
+    assert run_sweep(only, tmp_path, options).done == 1
+    assert Store(tmp_path).failures() == []
+    whole = read_records(store).query("fit_on == 'val'").reset_index(drop=True)
+    assert read_records(tmp_path).equals(whole)
+
+
 def test_a_failed_training_fails_its_cells_and_no_others(options, tmp_path, monkeypatch):
     original = sweeping.train_and_store
 

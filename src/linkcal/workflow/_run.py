@@ -440,21 +440,19 @@ def environment() -> dict[str, Any]:
 
 def _git_commit() -> str | None:
     """Commit of the source tree that linkcal runs from, "-dirty" if it was changed; None outside one."""
-    here = Path(__file__).resolve().parent
-    # Installed into an environment inside somebody's repository, this file is not tracked there.
-    if not _git(here, "ls-files", "--error-unmatch", Path(__file__).name):
-        return None
-    return _git(here, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    here = Path(__file__).resolve()
 
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(here.parent), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
+        return done.stdout.strip()
 
-def _git(folder: Path, *arguments: str) -> str:
-    """Output of a git command; empty if it failed or there is no git."""
-    command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+        # Installed into an environment inside somebody's repository, this file is not tracked there.
+        git("ls-files", "--error-unmatch", here.name)
+        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def to_json(values: Any) -> str:
