@@ -50,12 +50,6 @@ def test_missing_values_stay_visible():
     assert summarise(values)["n"].tolist() == [1, 2]
 
 
-def test_one_value_has_no_spread():
-    summary = summarise(seed_values(check_records(frame(record())), "ece", fit_on="val"))
-    assert np.isnan(summary["std"].iloc[0])
-    assert summary["n"].iloc[0] == 1
-
-
 def test_order_of_records_does_not_matter():
     records = frame(*grid(np.random.default_rng(0).random((4, 3)).tolist()))
     pd.testing.assert_frame_equal(check_records(records), check_records(records.iloc[::-1]))

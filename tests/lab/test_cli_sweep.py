@@ -80,6 +80,10 @@ def test_a_wrong_name_is_told_at_once(cli, tmp_path):
         ("--calibrators", "platt,bbq,platt", "calibrators must hold each name once, got platt, bbq, platt"),
         ("--jobs", "0", "jobs must be a whole number >= 1, got 0"),
         ("--engine", "cloud", "engine must be one of local, ray; got 'cloud'"),
+        ("--device", "gpu", "device must be auto, cpu, cuda or cuda:<index>, got 'gpu'"),
+        ("--data-root", "nowhere", "data_root must be an existing folder, got "),
+        ("--train-seeds", "9223372036854775807", "train-seeds must be a count"),
+        ("--calibration-seeds", "99999", "calibration-seeds must name at most 10,000 seeds, got 99999"),
     ):
         for more in ((), ("--dry-run",)):
             answer = cli(*base, "--datasets", "cora", option, value, *more)
@@ -104,21 +108,3 @@ def test_a_data_root_that_is_not_there_is_told_once(cli, tmp_path, monkeypatch, 
     assert not (tmp_path / "store").exists()
     if dry:
         assert cli(*sweep, "--datasets", "simulated").code == 0
-
-
-@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        (["--device", "meta"], "device must be auto, cpu, cuda or cuda:<index>, got 'meta'"),
-        (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:<index>, got 'gpu'"),
-        (["--data-root", "nowhere"], "data_root must be an existing folder, got "),
-    ],
-)
-def test_what_no_training_could_use_is_told_in_one_line(cli, tmp_path, option, message, dry):
-    store = tmp_path / "store"
-    result = cli("sweep", "--datasets", "cora", "--models", "gcn", "--store", str(store), *option, *dry)
-    assert result.code == 1
-    assert result.err.startswith(f"linkcal-lab: error: {message}")
-    assert len(result.err.splitlines()) == 1
-    assert not store.exists()

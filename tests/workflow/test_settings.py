@@ -11,15 +11,12 @@ from linkcal.workflow._steps import build_model
 
 
 def test_round_trip_through_json():
+    with pytest.raises(InputError, match=r"configuration key must be one of .*did you mean 'seed'"):
+        RunConfig.from_dict({"dataset": "cora", "model": "gcn", "sed": 1})
     config = RunConfig("cora", "sage", seed=7, fit_on="train-loo", epochs=3, calibrators=("platt", "bbq"))
     given = {"forward_only": True, "calibrator_params": {"in-n-out": {"ece_weights": (1.0, 0.5)}}}
     config = replace(config, **given)
     assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-
-
-def test_unknown_key_is_an_error():
-    with pytest.raises(InputError, match=r"configuration key must be one of .*did you mean 'seed'"):
-        RunConfig.from_dict({"dataset": "cora", "model": "gcn", "sed": 1})
 
 
 @pytest.mark.parametrize(
@@ -109,11 +106,8 @@ def test_bad_files_are_refused_in_one_line(path, changes, message):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "\xff"])
 def test_what_is_no_preset_is_refused(tmp_path, text):
+    with pytest.raises(InputError, match=r"must be readable JSON, got No such file"):
+        read_preset(tmp_path / "none.json")
     (tmp_path / "bad.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=r"preset file .*bad.json must be"):
         read_preset(tmp_path / "bad.json")
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(InputError, match=r"must be readable JSON, got No such file"):
-        read_preset(tmp_path / "none.json")
