@@ -63,7 +63,7 @@ def test_only_what_the_calibrator_reads_is_made(trained_gcn, small_split, monkey
 
     with monkeypatch.context() as patch:
         for part in ("PairStructure", "AttributeSimilarity"):
-            patch.setattr(f"linkcal.features.scores.{part}", refuse)
+            patch.setattr(f"linkcal.features._scores.{part}", refuse)
         clp = CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)
         pairs = small_split.test.edge_label_index
         p = clp.predict_proba(pairs)
@@ -252,7 +252,7 @@ def test_other_version(fitted, tmp_path):
     head = tmp_path / "run" / "artifact.json"
     values = json.loads(head.read_text())
     head.write_text(json.dumps(values | {"format_version": 99}))
-    with pytest.raises(ArtifactError, match="must have format_version 2, got 99"):
+    with pytest.raises(ArtifactError, match=r"format_version 3, got 99 \(written by linkcal .*\): fit again"):
         CalibratedLinkPredictor.load(tmp_path / "run")
     head.write_text("{")
     with pytest.raises(ArtifactError, match="must be a JSON file"):

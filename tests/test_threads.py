@@ -1,21 +1,37 @@
-"""Thread settings are put back, also where Numba and torch share an OpenMP runtime."""
+"""Thread counts are put back, also when blocks overlap; a fitted predictor serves many threads at once."""
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 
-from linkcal._core.threads import numba_threads, torch_threads
-from linkcal.calibrators import InNOut
+from linkcal import CalibratedLinkPredictor, InNOut, StructuralCalibrator, toggle_edges
+from linkcal._core import threads
+from linkcal._core.threads import blas_threads, numba_threads, torch_threads
+from linkcal.all_pairs import most_probable_pairs
+from linkcal.data import simulate_graph, split_links
 from linkcal.models import make_model
-from linkcal.toggle import toggle_edges
+
+THREADS, REQUESTS = 16, 60
 
 
 @pytest.fixture(params=[1, 2])
 def count(request):
+    numba.get_num_threads()  # the first call starts Numba's threads, and may change torch's count
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param
     torch.set_num_threads(before)
+
+
+def blas_counts():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
 def test_settings_are_put_back_after_an_error(count):
@@ -34,15 +50,145 @@ def test_settings_are_put_back_after_an_error(count):
     assert numba.get_num_threads() == numba_before
 
 
-def test_toggling_leaves_torch_with_its_threads(count):
+@pytest.mark.parametrize(
+    ("block", "read"), [(torch_threads, torch.get_num_threads), (blas_threads, blas_counts)]
+)
+@pytest.mark.parametrize("first_ends_first", [True, False])
+def test_overlapping_blocks_put_the_first_setting_back(block, read, first_ends_first):
+    """Two threads enter one after the other and end in either order."""
+    torch.set_num_threads(2)
+    before = read()
+    inside, end, seen = [threading.Event() for _ in range(2)], [threading.Event() for _ in range(2)], []
+
+    def work(i):
+        with block(1):
+            inside[i].set()
+            end[i].wait(60)
+        seen.append(read())
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    for i in range(2):
+        workers[i].start()
+        inside[i].wait(60)
+    for i in (0, 1) if first_ends_first else (1, 0):
+        end[i].set()
+        workers[i].join(60)
+    assert read() == before
+    assert seen[-1] == before
+    with ThreadPoolExecutor(1) as later:
+        assert later.submit(read).result() == before
+
+
+def test_nested_blocks_put_the_outer_setting_back(count):
+    with torch_threads(3):
+        with torch_threads(2), numba_threads(1):
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 3
+    assert torch.get_num_threads() == count
+
+
+def test_one_thread_at_a_time_runs_compiled_parallel_code():
+    entered = threading.Event()
+
+    def enter():
+        with numba_threads(1):
+            entered.set()
+
+    with numba_threads(1), numba_threads(1):  # re-entrant
+        other = threading.Thread(target=enter)
+        other.start()
+        assert not entered.wait(0.2)
+    other.join(60)
+    assert entered.is_set()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_forked_inside_a_block_of_another_thread_has_a_free_lock():
+    inside, end = threading.Event(), threading.Event()
+
+    def hold():
+        with numba_threads(1):
+            inside.set()
+            end.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    inside.wait(60)
+    child = os.fork()
+    if not child:
+        os._exit(0 if threads._shared.kernels.acquire(timeout=5) else 1)
+    status = os.waitpid(child, 0)[1]
+    end.set()
+    holder.join(60)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_importing_the_module_loads_neither_torch_nor_numba():
+    code = "import sys, linkcal._core.threads; print(sorted({'torch', 'numba'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_toggling_and_fitting_leave_torch_with_its_threads(count):
     path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
     toggled = toggle_edges(make_model("gcn", 3), torch.eye(3), path, torch.tensor([[0], [2]]))
     assert toggled.method == "kernel"
     assert torch.get_num_threads() == count
-
-
-def test_fitting_a_network_leaves_torch_with_its_threads(count):
-    InNOut(max_iter=2, learning_rate=0.1).fit(
-        [[-1.0, 0.5], [-2.0, 0.1], [1.0, 0.0], [2.0, 0.3]], [0, 1, 0, 1]
-    )
+    X, y = [[-1.0, 0.5], [-2.0, 0.1], [1.0, 0.0], [2.0, 0.3]], [0, 1, 0, 1]
+    InNOut(max_iter=2, learning_rate=0.1).fit(X, y)
     assert torch.get_num_threads() == count
+
+
+def serve():
+    """16 threads ask a fitted predictor 60 times each for one of six things, as one thread does before."""
+    split = split_links(simulate_graph(120, num_edges=400, num_features=6, seed=0), seed=0)
+    model = make_model("gcn", 6, seed=0).train()
+    clp = CalibratedLinkPredictor(model, StructuralCalibrator()).fit(split)
+    graph, scorer = split.graph, clp.scorer()
+    chunks = split.test.edge_label_index.split(9, dim=1)
+    kinds = [
+        lambda pairs: [clp.predict_proba(pairs)],
+        lambda pairs: [clp.probability_of(scorer.score(pairs))],
+        lambda pairs: [clp.select(pairs, fdr=0.3).p_value],
+        lambda pairs: [clp.predict_interval(pairs)],
+        lambda pairs: [most_probable_pairs(clp, 5 + pairs.size(1)).probability],
+        lambda pairs: list(vars(toggle_edges(model, graph.x, graph.edge_index, pairs)).values())[:4],
+    ]
+    flags = [module.training for module in clp.modules()]
+
+    def ask(number):
+        if [module.training for module in clp.modules()] != flags:
+            raise AssertionError("train and eval flags changed")
+        return kinds[number % len(kinds)](chunks[number // len(kinds) % len(chunks)])
+
+    expected = [ask(number) for number in range(REQUESTS)]
+
+    def client(first):
+        numbers = [(first + i) % REQUESTS for i in range(REQUESTS)]
+        return [(number, ask(number)) for number in numbers]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        answers = [answer for answers in pool.map(client, range(THREADS)) for answer in answers]
+    assert len(answers) == THREADS * REQUESTS
+    different = {
+        number % len(kinds) for number, parts in answers if not all(map(torch.equal, parts, expected[number]))
+    }
+    assert not different, f"kinds of requests whose numbers differ: {different}"
+    assert [module.training for module in clp.modules()] == flags
+
+
+@pytest.mark.parametrize("layer", ["default", "workqueue"])
+def test_many_threads_get_the_numbers_of_one(layer):
+    """In a process of its own: Numba fixes its threading layer at the first parallel call."""
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, __file__], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert layer == "default" or done.stdout.strip() == "workqueue"
+
+
+if __name__ == "__main__":
+    serve()
+    sys.stdout.write(numba.threading_layer())

@@ -10,14 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from linkcal._core.validation import check_edge_index, check_finite, check_positive_int, to_float64
-from linkcal.data import Graph, pair_keys
+from linkcal._core.validation import check_finite, check_positive_int, to_float64
+from linkcal._scoring import known_pair_keys
+from linkcal.data import Graph
 from linkcal.exceptions import InputError
 
-__all__ = ["Best", "EqualRows", "taken_keys", "top_products"]
-
-
-# What both kinds of ranking share: pairs that take no part, and the k best of a stream of candidates.
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 
 class Best:
@@ -40,10 +39,6 @@ class Best:
         lowest = np.finfo(np.float64).min
         return lowest if self._last is None else max(lowest, self._last[0] - self.margin)
 
-    def may_take(self, score: float, key: int) -> bool:
-        """Whether a candidate with at most this score and at least this key could be among the k best."""
-        return self._last is None or (score, -key) > (self._last[0], -self._last[1])
-
     def offer(self, score: FloatArray, key: IntArray) -> None:
         """Take candidates in; the k best of all offers are kept, ties by key."""
         if self._last is not None:
@@ -61,6 +56,11 @@ class Best:
         score, key = self._joined()
         order = np.lexsort([key, -score])[: self.k]
         return score[order], key[order]
+
+    def pairs(self, num_nodes: int) -> tuple[Tensor, Tensor]:
+        """The k best as pairs [2, n], int64, and scores [n], float64; keys are ``u * num_nodes + v``."""
+        score, key = self.answer()
+        return torch.from_numpy(np.stack(np.divmod(key, num_nodes))), torch.from_numpy(score)
 
     def _joined(self) -> tuple[FloatArray, IntArray]:
         if not self._parts:
@@ -80,65 +80,11 @@ class Best:
         self._parts, self._held = [(score[kept], key[kept])], self.k
 
 
-def taken_keys(graph: Graph, exclude: Tensor | None) -> IntArray:
-    edges = graph.edge_index
-    if exclude is not None:
-        edges = torch.cat([edges, exclude.to(edges)], dim=1)
-    return np.unique(pair_keys(edges, graph.num_nodes, directed=graph.directed).cpu().numpy())
-
-
-# Nodes with the same embedding: what they score against each other is known without looking at each pair.
-
-#: Of a block with more pairs of different rows than this share, the pairs themselves are looked at.
-_FEW = 1 / 16
-
-
-class EqualRows:
-    """Largest score of a block of pairs, where most of its rows are copies of each other.
-
-    Parameters
-    ----------
-    left, right : array (N, d)
-        Rows in the order in which blocks take them; a pair scores ``sum(left_u * right_v)`` or the same with
-        u and v exchanged. Rows that are equal in `left` are equal in `right`.
-
-    Examples
-    --------
-    >>> z = np.array([[2.0], [1.0], [1.0]]).repeat(100, axis=0)
-    >>> EqualRows(z, z).largest(slice(0, 300), slice(100, 200))
-    2.0
-    """
-
-    def __init__(self, left: FloatArray, right: FloatArray) -> None:
-        self._left, self._right = left, right
-        width = left.shape[1] * left.itemsize
-        if width:
-            rows = np.ascontiguousarray(left).view(np.dtype((np.void, width)))[:, 0]
-            _, self._first, self._number = np.unique(rows, return_index=True, return_inverse=True)
-        else:
-            self._first, self._number = np.zeros(1, np.int64), np.zeros(left.shape[0], np.int64)
-
-    def largest(self, row: slice, col: slice) -> float:
-        """Largest score of the block, known edges included; inf where that takes as long as all pairs do."""
-        first, second = (self._first[np.unique(self._number[side])] for side in (row, col))
-        size = (row.stop - row.start) * (col.stop - col.start)
-        if first.size * second.size > _FEW * size:
-            return np.inf
-        u, v = (grid.ravel() for grid in np.meshgrid(first, second))
-        # As single pairs are scored, so that the sums are the same to the last bit.
-        return max(float((self._left[a] * self._right[b]).sum(axis=1).max()) for a, b in ((u, v), (v, u)))
-
-
 # The largest inner products of node embeddings over all missing pairs, block by block.
 #
-# Nodes are taken in the order of their length. A block of pairs whose lengths multiply to less than the k-th
-# best score so far holds none of the k best (Cauchy and Schwarz), so most blocks are never computed where
-# lengths differ; and the first blocks, of the longest nodes, make that score large at once. Where many nodes
-# have the same embedding, lengths tell nothing apart, and blocks are skipped by what the few different rows
-# score.
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+# Nodes are ordered by their length. A block of pairs whose lengths multiply to less than the k-th best score
+# so far holds none of the k best (Cauchy and Schwarz), so most blocks are never computed where lengths
+# differ; and the first blocks, of the longest nodes, make that score large at once.
 
 #: Rounding of a product of matrices against the sum over one pair, relative to the largest possible score.
 _ROUNDING = 1e-12
@@ -146,8 +92,6 @@ _ROUNDING = 1e-12
 _BIAS_ROUNDING = 1e-15
 #: The smallest finite number; scores of pairs that take no part are below it.
 _LOWEST = float(np.finfo(np.float64).min)
-#: So many times k candidates in one block are ties.
-_TIED = 4
 #: Pairs that are scored by themselves at once.
 _PORTION = 1 << 14
 
@@ -160,29 +104,21 @@ def top_products(
     weight: Tensor | None = None,
     bias: float = 0.0,
     chunk_size: int = 1 << 18,
-    exclude: Tensor | None = None,
+    known: IntArray | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Missing pairs with the largest ``sum_k w_k z_uk z_vk + b``, exactly, best first.
+    """Missing pairs with the largest ``sum_k w_k z_uk z_vk + b``, exactly, best first, ties by (u, v).
 
-    Parameters
-    ----------
-    z : Tensor [N, d]
-        Node embeddings.
-    graph : Graph
-        Its edges and self-pairs are left out.
-    k : int
-    weight : Tensor [d] or [1], optional
-        Ones by default.
-    bias : float
-    chunk_size : int
-        Scores held at once.
-    exclude : Tensor [2, K], optional
-        More pairs to leave out.
+    Self-pairs and pairs with `known` keys, by default the edges of `graph`, are left out; `weight` [d] or [1]
+    is 1 by default; `chunk_size` scores are held at once.
+
+    A block of scores is a product of matrices, whose rounding depends on the shape of the block. So blocks
+    only nominate: every pair within rounding of the k-th best is scored again by itself, in float64, and
+    these scores alone decide. The list is therefore the same for every `chunk_size`.
 
     Returns
     -------
     pairs : Tensor [2, n], int64
-        n = k, or all missing pairs if they are fewer. Ties stand in the order of (u, v).
+        n = k, or all missing pairs if they are fewer.
     score : Tensor [n], float64
         What the order is made of.
 
@@ -190,18 +126,10 @@ def top_products(
     ------
     InputError
         If `z` has not one finite row per node or its products overflow, `weight` does not fit it, `weight` or
-        `bias` is not finite, `exclude` names other nodes, or `k` or `chunk_size` is below 1.
-
-    Notes
-    -----
-    A block of scores is a product of matrices, whose rounding depends on the shape of the block. So blocks
-    only nominate: every pair within rounding of the k-th best is scored again by itself, in float64, and
-    these scores alone decide. The list is therefore the same for every `chunk_size`.
+        `bias` is not finite, or `k` or `chunk_size` is below 1.
     """
     k, chunk_size = check_positive_int(k, "k"), check_positive_int(chunk_size, "chunk_size")
     _check_inputs(z, graph, weight, bias)
-    if exclude is not None:
-        exclude = check_edge_index(exclude, graph.num_nodes, "exclude")
     n = graph.num_nodes
     left = check_finite(to_float64(z), "z")
     right = left if weight is None else left * to_float64(weight)
@@ -212,30 +140,21 @@ def top_products(
         raise InputError("z must have inner products below 1.8e308, got lengths that multiply to more")
     order = np.argsort(-lengths[0] * lengths[1], kind="stable")
     a, b, a_length, b_length = (values[order] for values in (left, right, *lengths))
-    taken = _in_order(taken_keys(graph, exclude), order, graph)
+    taken = _in_order(known_pair_keys(graph) if known is None else known, order, graph)
     margin = _ROUNDING * largest + _BIAS_ROUNDING * abs(bias)
     best = Best(k, margin)
-    equal: EqualRows | None = None
     for row, col in _tiles(n, chunk_size):
         if not graph.directed and col.stop <= row.start + 1:
             continue
         bound = max(best.bound - bias, _LOWEST)
         if a_length[row].max() * b_length[col].max() < bound - margin:
             continue
-        if equal is not None and not best.may_take(
-            equal.largest(row, col) + bias, _smallest_key(order[row], order[col], graph)
-        ):
-            continue
         scores = a[row] @ b[col].T
         _mask(scores, row, col, taken, graph)
         u, v = _nominated(scores, bound, k, margin)
-        if equal is None and u.size > _TIED * k:
-            equal = EqualRows(a, b)
         keys = _keys(order[u + row.start], order[v + col.start], graph)
         best.offer(_scores_alone(left, right, keys, n) + bias, keys)
-    score, keys = best.answer()
-    pairs = np.stack([keys // n, keys % n])
-    return torch.from_numpy(pairs), torch.from_numpy(score)
+    return best.pairs(n)
 
 
 def _check_inputs(z: Tensor, graph: Graph, weight: Tensor | None, bias: float) -> None:
@@ -287,11 +206,6 @@ def _mask(scores: FloatArray, row: slice, col: slice, taken: IntArray, graph: Gr
     if col.start < row.stop and (row.start < col.stop or not graph.directed):
         u, v = np.arange(row.start, row.stop)[:, None], np.arange(col.start, col.stop)
         scores[(u == v) if graph.directed else (u >= v)] = -np.inf
-
-
-def _smallest_key(u: IntArray, v: IntArray, graph: Graph) -> int:
-    """No pair of a node of `u` and one of `v` has a smaller key."""
-    return int(_keys(u.min(), v.min(), graph))
 
 
 def _nominated(scores: FloatArray, bound: float, k: int, margin: float) -> tuple[IntArray, IntArray]:

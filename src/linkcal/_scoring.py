@@ -1,7 +1,10 @@
-"""What a fitted predictor's answers rest on: fitted calibrators, scores, base rates."""
+"""What a fitted predictor rests on: scored links, evidence, known pairs, base rates, a fingerprint."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -9,11 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from linkcal._core.validation import check_base_rate, check_edge_index, check_fraction
-from linkcal.calibrators import Calibrator, base_rate_offset
+from linkcal._core.random import numpy_stream
+from linkcal._core.validation import check_base_rate, check_fraction, check_positive_int
+from linkcal.calibrators import Calibrator
 from linkcal.calibrators.networks import links_beside
-from linkcal.data import Graph, LinkSplit, pair_keys
-from linkcal.exceptions import NotFittedError, UnsupportedModelError
+from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, sample_negatives
+from linkcal.exceptions import InputError, ShortageError, UnsupportedModelError
 from linkcal.features import (
     COLUMN_NAMES,
     FitOn,
@@ -23,288 +27,66 @@ from linkcal.features import (
     calibration_part,
     score_links,
 )
+from linkcal.features._scores import scored_state
 from linkcal.models import unwrap_link_predictor
-from linkcal.toggle._recognise import evaluating
+from linkcal.models._view import evaluation_view
 
-__all__ = [
-    "BaseRate",
-    "FitLinks",
-    "ScoringMethods",
-    "base_rate_origin",
-    "fit_calibrator",
-    "graph_density",
-    "resolved_base_rate",
-    "score_fit_links",
-]
+# Scores that a fit reads, and what is known of pairs.
 
-
-# What a fitted predictor knows of pairs: scores, known edges, calibrated logits and their base rate.
-
-FloatArray = NDArray[np.float64]
-
-#: Share of links among the pairs asked about, or how to estimate it.
-BaseRate = float | Literal["density"]
-
-
-def graph_density(graph: Graph) -> float:
-    """Share of all pairs that are edges, in (0, 1); what the base rate ``"density"`` stands for.
-
-    Parameters
-    ----------
-    graph : Graph
-
-    Returns
-    -------
-    float in (0, 1)
-
-    Examples
-    --------
-    >>> graph_density(Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 3).to("cpu"))  # 2 of 3 pairs
-    0.6666666666666666
-    """
-    return check_fraction(
-        graph.num_pairs / max(graph.num_possible_pairs, 1), "density of the message-passing graph"
-    )
-
-
-def resolved_base_rate(base_rate: BaseRate, graph: Graph, negatives: str | None) -> float:
-    """Share of links that `base_rate` stands for; see :meth:`ScoringMethods.resolve_base_rate`.
-
-    Parameters
-    ----------
-    base_rate : float in (0, 1) or "density"
-    graph : Graph
-        The message-passing graph.
-    negatives : str, optional
-        Kind of the calibration negatives; None where they are uniform.
-
-    Returns
-    -------
-    float in (0, 1)
-
-    Raises
-    ------
-    InputError
-        If `base_rate` is another string or not in (0, 1), or is ``"density"`` with other negatives than
-        uniform ones.
-
-    Examples
-    --------
-    >>> resolved_base_rate(0.1, Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 3), "two-hop")
-    0.1
-    """
-    rate = check_base_rate(base_rate, negatives or "uniform")
-    return graph_density(graph) if isinstance(rate, str) else rate
-
-
-def base_rate_origin(base_rate: BaseRate) -> str:
-    """Where an asked base rate comes from, for people.
-
-    Parameters
-    ----------
-    base_rate : float or "density"
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> base_rate_origin("density"), base_rate_origin(0.1)
-    ('density of the message-passing graph', 'given')
-    """
-    return "density of the message-passing graph" if base_rate == "density" else "given"
-
-
-class ScoringMethods:
-    """Scores and calibrated logits of a fitted :class:`~linkcal.CalibratedLinkPredictor`.
-
-    A mixin, so that the predictor's own file stays about fitting, predicting and saving.
-    """
-
-    predictor: nn.Module
-    calibrator_: Calibrator
-    graph_: Graph
-    held_out_: Tensor | None
-    info_: dict[str, Any]
-
-    def scorer(self, features: str | None = None) -> LinkScorer:
-        """Scorer of the message-passing graph, which it encodes once; for pairs that come in chunks.
-
-        The model must not change while it is used.
-
-        Parameters
-        ----------
-        features : {"none", "embedding", "difference", "structural"}, optional
-            Link features that will be asked of the scores; others may not be made. By default those of the
-            fitted calibrator, which is what probabilities, intervals and selections need.
-
-        Returns
-        -------
-        linkcal.features.LinkScorer
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If `features` is unknown.
-        """
-        self._require_fitted()
-        kind = self.calibrator_.link_features if features is None else features
-        return LinkScorer(self.predictor, self.graph_, features=kind)
-
-    def score(self, edge_label_index: Tensor) -> LinkScores:
-        """Logits, toggled embeddings and all link features of pairs [2, L] on the message-passing graph."""
-        self._require_fitted()
-        return self.scorer("structural").score(self._placed(edge_label_index))
-
-    def known_edges(self, edge_label_index: Tensor) -> Tensor:
-        """Whether each pair [2, L] is an message-passing edge or a held-out one, [L], bool."""
-        self._require_fitted()
-        graph = self.graph_
-        known = [graph.edge_index]
-        if self.held_out_ is not None:
-            known.append(self.held_out_.to(graph.edge_index.device))
-        keys = pair_keys(torch.cat(known, dim=1), graph.num_nodes, directed=graph.directed)
-        pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
-        asked = pair_keys(pairs.to(keys.device), graph.num_nodes, directed=graph.directed)
-        return torch.isin(asked, keys)
-
-    def node_embeddings(self) -> Tensor:
-        """Node embeddings z [N, d] on the message-passing graph, in evaluation mode.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        UnsupportedModelError
-            If the model embeds pairs, not nodes.
-        """
-        self._require_fitted()
-        encode = getattr(self.predictor, "encode", None)
-        if encode is None:
-            name = type(unwrap_link_predictor(self.predictor)).__name__
-            raise UnsupportedModelError(f"model must embed nodes (encode), got {name}, which embeds pairs")
-        with torch.no_grad(), evaluating(self.predictor):
-            z: Tensor = encode(self.graph_.node_input, self.graph_.edge_index)
-        return z
-
-    def logit_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
-        """Calibrated logits [L], float64, of links that :meth:`score` scored."""
-        self._require_fitted()
-        logit = self._calibrated(scores)
-        rate = self.base_rate if base_rate is None else self.resolve_base_rate(base_rate)
-        logit += base_rate_offset(self.calibration_rate, rate)
-        return torch.as_tensor(logit, device=scores.logit.device)
-
-    def probability_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
-        """Probability [L] of links that :meth:`score` scored, in the dtype of their logits."""
-        self._require_fitted()
-        if base_rate is not None or "base_rate" in self.info_:
-            # From the logit: a probability near 1 has lost the digits that the shift brings back.
-            return torch.sigmoid(self.logit_of(scores, base_rate=base_rate)).to(scores.logit.dtype)
-        features = scores.features(self.calibrator_.link_features)
-        return torch.as_tensor(self.calibrator_.calibrate(scores.logit, features))
-
-    @property
-    def calibration_rate(self) -> float:
-        """Share of links among the calibration links; probabilities hold for it unless told otherwise."""
-        self._require_fitted()
-        return 1.0 / (1.0 + float(self.info_["negatives_per_positive"]))
-
-    def resolve_base_rate(self, base_rate: BaseRate) -> float:
-        """Share of links that `base_rate` stands for.
-
-        Parameters
-        ----------
-        base_rate : float in (0, 1) or "density"
-            ``"density"`` estimates it as the share of all pairs that are edges of the message-passing graph:
-            right for pairs drawn uniformly from a graph as dense as that one.
-
-        Returns
-        -------
-        float in (0, 1)
-
-        Raises
-        ------
-        InputError
-            If `base_rate` is another string or not in (0, 1), or the density is asked for while the
-            calibration negatives were not drawn uniformly: it is a share among all pairs, not among theirs.
-        """
-        self._require_fitted()
-        return resolved_base_rate(base_rate, self.graph_, self.info_.get("negatives"))
-
-    @property
-    def base_rate(self) -> float:
-        """Share of links for which a probability holds when a call names none."""
-        self._require_fitted()
-        stated = self.info_.get("base_rate")
-        return self.calibration_rate if stated is None else float(stated)
-
-    def _calibrated(self, scores: LinkScores) -> FloatArray:
-        if not len(scores):  # scikit-learn's checks refuse no rows
-            return np.empty(0)
-        return self.calibrator_.decision_function(scores.to_matrix(self.calibrator_.link_features))
-
-    def _placed(self, pairs: Tensor) -> Tensor:
-        checked = check_edge_index(pairs, self.graph_.num_nodes, "edge_label_index")
-        return checked.to(self.graph_.edge_index.device)
-
-    def _require_fitted(self) -> None:
-        if not hasattr(self, "calibrator_"):
-            raise NotFittedError(f"{type(self).__name__} must be fitted first, call fit")
-
-
-# Fitting a calibrator on scored links.
+#: Pairs that a fit scores in both orders, to see whether the decoder has a direction.
+_TURNED = 64
 
 
 class FitLinks(NamedTuple):
-    """Labelled scores that a fit reads.
-
-    Parameters
-    ----------
-    scores : LinkScores
-        The calibration links.
-    validation : LinkScores, optional
-        Validation links where the calibration links are others: some calibrators choose something on them.
-    base : LinkScores, optional
-        Training links, leave-one-out, under those of ``fit_on="stacked"``.
-    """
+    """Labelled scores that a fit reads: calibration links and, for some calibrators, links beside them."""
 
     scores: LinkScores
+    #: Validation links, where the calibration links are others.
     validation: LinkScores | None = None
+    #: Training links, leave-one-out, for ``fit_on="stacked"``.
     base: LinkScores | None = None
 
 
 def score_fit_links(
-    model: nn.Module, split: LinkSplit, fit_on: FitOn, *, features: str = "structural"
+    model: nn.Module,
+    split: LinkSplit,
+    fit_on: FitOn,
+    *,
+    features: str = "structural",
+    symmetrise: bool = False,
 ) -> FitLinks:
-    """Score all links that a fit reads; test links are not among them.
-
-    Parameters
-    ----------
-    model : nn.Module
-    split : LinkSplit
-    fit_on : {"val", "stacked", "train-loo", "train"}
-        See :func:`linkcal.features.calibration_links`.
-    features : {"structural", "none", "embedding", "difference"}, default="structural"
-        What the fit will ask of the scores; see :func:`linkcal.features.score_links`.
-
-    Returns
-    -------
-    FitLinks
+    """Score all links that a fit reads, test links not among them; refuse a decoder that has a direction.
 
     Raises
     ------
     InputError
-        If `fit_on` or `features` is unknown.
+        If `fit_on` or `features` is unknown, or the logits of an undirected graph's pairs depend on the order
+        of their nodes and `symmetrise` is false.
     """
-    scores = calibration_links(model, split, fit_on, features=features)
+    part = split.part(calibration_part(fit_on))
+    scorer = LinkScorer(model, split.graph, features=features, symmetrise=symmetrise)
+    scores = scorer.score(part, target_link=scored_state(fit_on))
+    if not (split.graph.directed or symmetrise):
+        _refuse_directed_decoder(scorer, part.edge_label_index, scores)
+    rest: dict[str, Any] = {"features": features, "symmetrise": symmetrise}
     on_val = calibration_part(fit_on) == "val"
-    validation = None if on_val else score_links(model, split.graph, split.val, features=features)
-    base = calibration_links(model, split, "train-loo", features=features) if fit_on == "stacked" else None
+    validation = None if on_val else score_links(model, split.graph, split.val, **rest)
+    base = calibration_links(model, split, "train-loo", **rest) if fit_on == "stacked" else None
     return FitLinks(scores, validation, base)
+
+
+def _refuse_directed_decoder(scorer: LinkScorer, pairs: Tensor, scores: LinkScores) -> None:
+    rows = torch.linspace(0, pairs.size(1) - 1, min(_TURNED, pairs.size(1)), device=pairs.device).long()
+    turned = scorer.score(pairs[:, rows].flip(0), target_link=scores.target_link).logit
+    logit = scores.logit[rows]
+    # Far beyond rounding in the model's dtype, far below what matters to a probability.
+    allowed = torch.finfo(logit.dtype).eps ** 0.5 * (1.0 + logit.abs())
+    if bool(((turned - logit).abs() > allowed).any()):
+        difference = float((turned - logit).abs().max())
+        raise InputError(
+            "model must score (u, v) and (v, u) of an undirected graph equally, got logits that differ by up "
+            f"to {difference:.2g}: give symmetrise=True to average both, or make the graph directed"
+        )
 
 
 def fit_calibrator(
@@ -313,24 +95,195 @@ def fit_calibrator(
     validation: LinkScores | None = None,
     base: LinkScores | None = None,
 ) -> Calibrator:
-    """Fit a clone of `calibrator` on labelled scores.
-
-    Parameters
-    ----------
-    calibrator : Calibrator
-    scores : LinkScores
-        With labels.
-    validation : LinkScores, optional
-        Labelled links for calibrators that choose something on validation data (``X_val`` of their ``fit``).
-    base : LinkScores, optional
-        Labelled links for calibrators that build on others (``X_base`` of their ``fit``).
-
-    Returns
-    -------
-    Calibrator
-    """
+    """Clone of `calibrator` fitted on labelled scores; see :class:`FitLinks` for the links beside them."""
     kind = calibrator.link_features
     fresh = calibrator.clone_for(COLUMN_NAMES.get(kind))
     X, y = scores.to_arrays(kind)
     beside = (None if links is None else links.to_arrays(kind) for links in (validation, base))
     return fresh.fit(X, y, **links_beside(fresh, *beside))
+
+
+def calibrated_logits(calibrator: Calibrator, scores: LinkScores) -> NDArray[np.float64]:
+    """Calibrated logits (L,) at the base rate of the calibration links."""
+    if not len(scores):  # scikit-learn's checks refuse no rows
+        return np.empty(0)
+    return calibrator.decision_function(scores.to_matrix(calibrator.link_features))
+
+
+def known_pair_keys(graph: Graph, *more: Tensor | None) -> NDArray[np.int64]:
+    """Sorted keys (:func:`linkcal.data.pair_keys`) of the graph's pairs and of `more` known ones [2, K]."""
+    parts = [graph.pairs, *(part.to(graph.edge_index) for part in more if part is not None)]
+    keys = pair_keys(torch.cat(parts, dim=1), graph.num_nodes, directed=graph.directed)
+    return np.unique(keys.cpu().numpy())
+
+
+def encode_nodes(model: nn.Module, graph: Graph) -> Tensor:
+    """Node embeddings z [N, d] on `graph`, in evaluation mode and without gradients."""
+    if not hasattr(model, "encode"):
+        name = type(unwrap_link_predictor(model)).__name__
+        raise UnsupportedModelError(f"model must embed nodes (encode), got {name}, which embeds pairs")
+    with torch.no_grad():
+        z: Tensor = evaluation_view(model).encode(graph.node_input, graph.edge_index)  # type: ignore[operator]
+    return z
+
+
+# Base rates.
+
+#: Share of links among the query pairs, or how to estimate it.
+BaseRate = float | Literal["density"]
+
+
+def graph_density(graph: Graph) -> float:
+    """Share of all pairs that are edges, in (0, 1); what the base rate ``"density"`` stands for."""
+    density = graph.num_pairs / max(graph.num_possible_pairs, 1)
+    return check_fraction(density, "density of the message-passing graph")
+
+
+def resolved_base_rate(base_rate: BaseRate, graph: Graph, negatives: str | None) -> float:
+    """Share of links that `base_rate` stands for; `negatives` is the kind of the calibration negatives."""
+    rate = check_base_rate(base_rate, negatives or "uniform")
+    return graph_density(graph) if isinstance(rate, str) else rate
+
+
+def base_rate_origin(base_rate: BaseRate) -> str:
+    """Where a base rate comes from, for people."""
+    return "density of the message-passing graph" if base_rate == "density" else "given"
+
+
+# Evidence: what decisions and intervals are based on.
+
+#: Null pairs drawn by default: no conformal p-value is below one in as many, and the relative error of a
+#: false discovery rate is about one in the root of the number above the threshold.
+NUM_NULL_PAIRS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Calibration links and null pairs. Scores follow from the model, the graph and the calibrator.
+
+    Parameters
+    ----------
+    calibration : LinkPairs
+        The links that the calibrators were fitted on.
+    null_pairs : Tensor [2, m], int64
+        Of the kind of the split's negatives, among the pairs that are no known edge and no negative of
+        training or calibration.
+    """
+
+    calibration: LinkPairs
+    null_pairs: Tensor
+
+
+def gather_evidence(
+    split: LinkSplit,
+    fit_on: str,
+    *,
+    num_null: int = NUM_NULL_PAIRS,
+    seed: int | None = None,
+    spare_test: bool = False,
+) -> Evidence:
+    """Calibration links of a split and a fresh draw of null pairs, on the split's device.
+
+    Parameters
+    ----------
+    split : LinkSplit
+    fit_on : {"val", "stacked", "train-loo", "train"}
+    num_null : int
+        At most so many; fewer where the graph has fewer such pairs.
+    seed : int, optional
+        Of the stream ``"null pairs"``; by default the split's seed, or 0.
+    spare_test : bool
+        Whether test pairs are left out too. Otherwise they are not read, so that a test link can be drawn,
+        with the chance of the graph's density; a selection is then a little too careful.
+    """
+    num_null = check_positive_int(num_null, "num_null", minimum=0)
+    calibration = split.part(calibration_part(fit_on))
+    parts = [split.train, split.val] + ([split.test] if spare_test else [])
+    # Degrees and common neighbours of all edges that may be read, as for the split's own negatives.
+    links = [part.edge_label_index[:, part.edge_label == 1] for part in parts]
+    known = Graph.from_edges(
+        torch.cat([split.graph.pairs, *links], dim=1), split.graph.num_nodes, directed=split.graph.directed
+    )
+    generator = numpy_stream((split.seed or 0) if seed is None else seed, "null pairs")
+    taken = torch.cat([part.edge_label_index for part in parts], dim=1)
+
+    def drawn(number: int) -> Tensor:
+        kind = split.negatives or "uniform"
+        return sample_negatives(known, number, generator=generator, kind=kind, exclude=taken)  # type: ignore[arg-type]
+
+    try:
+        null_pairs = drawn(num_null)
+    except ShortageError as shortage:
+        null_pairs = drawn(shortage.available)
+    return Evidence(replace(calibration, positive_rate=None, negative_rate=None), null_pairs)
+
+
+# Fingerprint: whether weights and message-passing graph are still those of the fit.
+
+#: Weights of at most so many bytes are hashed whenever a graph is encoded, which costs far more.
+_CHEAP_BYTES = 1 << 24
+
+
+class Fingerprint:
+    """Hashes of a model's weights and of its message-passing graph.
+
+    Hashing is skipped where it would cost time and the tensors' version counters show that nothing was
+    written: for the graph, and for weights of more than 16 MB. Writes through ``tensor.data`` or NumPy do not
+    raise the counters; smaller weights are compared by content every time.
+    """
+
+    def __init__(self, model: nn.Module, graph: Graph) -> None:
+        weights, edges = plain_state(model), _graph_tensors(graph)
+        self._seen = _versions(weights), _versions(edges)
+        self.weights, self.graph = _digest(weights), _digest(edges, graph.num_nodes, graph.directed)
+
+    def difference(self, model: nn.Module, graph: Graph) -> str | None:
+        """What is no longer as it was: ``"weights of the model"``, ``"message-passing graph"`` or None."""
+        weights, edges = plain_state(model), _graph_tensors(graph)
+        versions = _versions(weights), _versions(edges)
+        small = sum(part.nbytes for part in weights.values()) <= _CHEAP_BYTES
+        if (small or versions[0] is None or versions[0] != self._seen[0]) and _digest(
+            weights
+        ) != self.weights:
+            return "weights of the model"
+        if (versions[1] is None or versions[1] != self._seen[1]) and self.graph != _digest(
+            edges, graph.num_nodes, graph.directed
+        ):
+            return "message-passing graph"
+        self._seen = versions
+        return None
+
+
+def plain_state(model: nn.Module) -> dict[str, Tensor]:
+    """Weights of a model by name, on its device; those of ``torch.compile`` under the original's names."""
+    state = unwrap_link_predictor(model).state_dict()
+    return {name.replace("_orig_mod.", ""): part for name, part in state.items() if isinstance(part, Tensor)}
+
+
+def _graph_tensors(graph: Graph) -> dict[str, Tensor]:
+    parts = {"edge_index": graph.edge_index, "x": graph.x, "attributes": graph.attributes}
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def _versions(tensors: dict[str, Tensor]) -> tuple[tuple[int, int], ...] | None:
+    """Place and version of each tensor; None where some tensor does not count its versions."""
+    if any(part.is_inference() or part.layout is not torch.strided for part in tensors.values()):
+        return None
+    return tuple((part.data_ptr(), part._version) for part in tensors.values())
+
+
+def _digest(tensors: dict[str, Tensor], *more: object) -> str:
+    found = hashlib.blake2b(repr(more).encode(), digest_size=16)
+    for name, part in sorted(tensors.items()):
+        found.update(f"{name} {part.dtype} {list(part.shape)}".encode())
+        for values in _strided(part.detach().cpu()):
+            found.update(values.contiguous().flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def _strided(part: Tensor) -> Iterator[Tensor]:
+    if part.layout is torch.strided:
+        yield part
+    else:
+        part = part.to_sparse_coo().coalesce()
+        yield from (part.indices(), part.values())

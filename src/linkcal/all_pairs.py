@@ -12,79 +12,21 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from linkcal._core.validation import check_edge_index, check_finite, check_positive_int, to_float64
-from linkcal._products import Best, taken_keys, top_products
-from linkcal._scoring import BaseRate
+from linkcal._products import Best, top_products
+from linkcal._scoring import BaseRate, known_pair_keys
 from linkcal.data import Graph
 from linkcal.data.graph import neighbour_rows
 from linkcal.data.negatives import in_sorted
-from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
-from linkcal.features import LinkScorer, LinkScores
+from linkcal.exceptions import InputError, UnsupportedModelError
+from linkcal.features import LinkScores
 from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
-from linkcal.models.base import is_pyg_autoencoder
+from linkcal.models.adapter import is_pyg_autoencoder
 from linkcal.predictor import CalibratedLinkPredictor
 
-__all__ = ["ALL_MISSING", "AT_DISTANCE_2", "RankedPairs", "most_probable_pairs", "top_two_hop_pairs"]
-
-
-# The best pairs with a common neighbour, for models that score each pair by itself.
+__all__ = ["ALL_MISSING", "AT_DISTANCE_2", "RankedPairs", "most_probable_pairs"]
 
 IntArray = NDArray[np.int64]
 
-
-def top_two_hop_pairs(
-    graph: Graph, score: Callable[[Tensor], Tensor], k: int, chunk_size: int, exclude: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Pairs [2, n] with a common neighbour and no edge whose `score` (pairs [2, L] to [L]) is largest.
-
-    Parameters
-    ----------
-    graph : Graph
-    score : callable
-        Pairs [2, L] to scores [L]; called with at most `chunk_size` pairs.
-    k : int
-        n is k, or the number of such pairs if they are fewer.
-    chunk_size : int
-    exclude : Tensor [2, K], optional
-        More known edges to leave out.
-
-    Returns
-    -------
-    pairs : Tensor [2, n], int64
-        Best first; equal scores stand in the order of (u, v).
-    score : Tensor [n], float64
-    """
-    taken = taken_keys(graph, exclude)
-    best = Best(k, 0.0)
-    for keys in _two_hop_keys(graph, chunk_size):
-        free = keys[~in_sorted(taken, keys)]
-        for start in range(0, free.size, chunk_size):
-            part = free[start : start + chunk_size]
-            asked = torch.from_numpy(np.stack([part // graph.num_nodes, part % graph.num_nodes]))
-            best.offer(check_finite(to_float64(score(asked)), "logits of the model"), part)
-    scores, keys = best.answer()
-    pairs = np.stack([keys // graph.num_nodes, keys % graph.num_nodes])
-    return torch.from_numpy(pairs), torch.from_numpy(scores)
-
-
-def _two_hop_keys(graph: Graph, chunk_size: int) -> Iterator[IntArray]:
-    """Keys of the pairs that share a neighbour (direction of edges ignored), some rows at a time."""
-    n = graph.num_nodes
-    starts, neighbours = neighbour_rows(graph.edge_index, n)
-    adjacency = csr_matrix((np.ones(neighbours.size, dtype=np.bool_), neighbours, starts), shape=(n, n))
-    # Pairs that a row of the square lists at most, and rows that stay within the chunk together.
-    cost = np.cumsum(adjacency @ np.diff(starts))
-    start = 0
-    while start < n:
-        spent = cost[start - 1] if start else 0
-        stop = max(int(np.searchsorted(cost, spent + chunk_size, side="right")), start + 1)
-        square = (adjacency[start:stop] @ adjacency).tocoo()
-        u, v = square.row.astype(np.int64) + start, square.col.astype(np.int64)
-        kept = u != v if graph.directed else u < v
-        yield np.unique(u[kept] * n + v[kept])
-        start = stop
-
-
-# The most probable missing pairs by a fitted predictor, with their probabilities.
 
 #: What a ranking chooses from: every missing pair, or those with a common neighbour.
 ALL_MISSING = "all missing pairs"
@@ -100,10 +42,9 @@ class RankedPairs:
     edge_label_index : Tensor [2, n], int64
         Smaller index first in an undirected graph.
     logit : Tensor [n], float64
-        The model's uncalibrated scores, which the order is made of unless pairs were reranked: falling, equal
-        ones by (u, v). For node embeddings the product form summed in float64, which differs from what the
-        model computes in its own dtype by that dtype's rounding; for a PairPredictor what the model gave
-        while pairs were ranked.
+        The model's uncalibrated scores. They make the order unless pairs were reranked: falling, equal ones
+        by (u, v). For node embeddings the product form summed in float64, which differs from the model's own
+        logit by the rounding of its dtype.
     probability : Tensor [n], float64
         These logits calibrated, for the share of links `base_rate`.
     negatives_per_positive : float
@@ -144,9 +85,9 @@ def most_probable_pairs(
         Fitted, around a model whose logit is a (weighted) inner product of node embeddings, or a
         :class:`~linkcal.models.PairPredictor`.
     k : int
-        Fewer come back if the graph has fewer missing pairs.
+        Fewer are returned if the graph has fewer missing pairs.
     chunk_size : int
-        Pairs scored at once; the answer does not depend on it (for a PairPredictor and with `rerank`, up to
+        Pairs scored at once; the result does not depend on it (for a PairPredictor and with `rerank`, up to
         the rounding of the model's batches).
     exclude : Tensor [2, K], optional
         More known edges to leave out, for instance ``split.held_out_edges()``; the predictor's own
@@ -155,9 +96,8 @@ def most_probable_pairs(
         Share of links among ALL missing pairs, as in ``predictor.predict_proba``. Without it the
         probabilities hold for ``predictor.base_rate`` and are far too high as shares among all pairs.
     rerank : int, optional
-        Take so many best by the model's score, at least `k`, and of these the k most probable, by falling
-        calibrated logit (equal ones stay in the model's order). For calibrators that read more than the
-        score; see Notes.
+        Re-order so many highest-scoring pairs, at least `k`, by calibrated logit and keep the k first (equal
+        ones stay in the model's order). For calibrators that read more than the score; see Notes.
 
     Returns
     -------
@@ -175,11 +115,10 @@ def most_probable_pairs(
 
     Notes
     -----
-    The order is that of the uncalibrated `logit`: among pairs on which a calibrator gives equal probabilities
-    it still tells better from worse. A calibrator that is not increasing in the logit (binning, or one that
-    reads link features) may put the probabilities in another order, that of `rerank`. Which of the two orders
-    finds more links depends on the graph, since so far up among all pairs there was next to no calibration
-    link: see docs/decisions.md for measurements on seven graphs.
+    The order is that of the uncalibrated `logit`, which still ranks pairs to which a calibrator gives equal
+    probabilities. A calibrator that is not increasing in the logit (binning, or one that reads link features)
+    may order the probabilities differently: `rerank`. Which of the two orders finds more links depends on the
+    graph; see docs/decisions.md for measurements.
 
     No N x N array is made: memory is that of the graph, of z in float64, and of a few arrays of `chunk_size`.
     For a PairPredictor, which needs a subgraph for each pair, only pairs with a common neighbour compete.
@@ -200,74 +139,44 @@ def most_probable_pairs(
     wanted = k if rerank is None else check_positive_int(rerank, "rerank")
     if wanted < k:
         raise InputError(f"rerank must be at least k = {k}, got {wanted}")
-    exclude = _known_edges(predictor, exclude)
     rate = predictor.base_rate if base_rate is None else predictor.resolve_base_rate(base_rate)
-    scorer, device = predictor.scorer(), predictor.graph_.edge_index.device
-    stated = base_rate is None and "base_rate" not in predictor.info_
-    ratio = float(predictor.info_["negatives_per_positive"]) if stated else (1.0 - rate) / rate
-    if isinstance(predictor.predictor, PairPredictor):
-        pairs, logit = top_two_hop_pairs(
-            predictor.graph_, lambda asked: scorer.score(asked.to(device)).logit, wanted, chunk_size, exclude
+    at_calibration = base_rate is None and "base_rate" not in predictor.info_
+    scorer, graph = predictor.scorer(), predictor.graph_
+    device = graph.edge_index.device
+    if exclude is not None:
+        exclude = check_edge_index(exclude, graph.num_nodes, "exclude")
+    known = known_pair_keys(graph, predictor.held_out_, exclude)
+    two_hop = isinstance(predictor.predictor, PairPredictor)
+    if two_hop:
+        pairs, logit = _top_two_hop_pairs(
+            graph, lambda part: scorer.score(part.to(device)).logit, wanted, chunk_size, known
         )
-        candidates = AT_DISTANCE_2
     else:
         weight, bias = _product_form(predictor)
+        z = predictor.node_embeddings()
         pairs, logit = top_products(
-            predictor.node_embeddings(),
-            predictor.graph_,
-            wanted,
-            weight=weight,
-            bias=bias,
-            chunk_size=chunk_size,
-            exclude=exclude,
+            z, graph, wanted, weight=weight, bias=bias, chunk_size=chunk_size, known=known
         )
-        candidates = ALL_MISSING
-    reranked, logit = 0, logit.to(device)
-    if rerank is None:
-        scores = _with_logit(scorer.score(pairs.to(device)), logit)
-        probability = predictor.probability_of(scores, base_rate=base_rate)
-    else:
-        reranked = logit.numel()
-        rows, probability = _most_probable_rows(predictor, scorer, pairs, logit, k, chunk_size, base_rate)
-        pairs, logit = pairs[:, rows.cpu()], logit[rows]
-    return RankedPairs(
-        edge_label_index=pairs,
-        logit=logit,
-        probability=probability,
-        negatives_per_positive=ratio,
-        candidates=candidates,
-        base_rate=rate,
-        reranked=reranked,
-    )
-
-
-def _most_probable_rows(
-    predictor: CalibratedLinkPredictor,
-    scorer: LinkScorer,
-    pairs: Tensor,
-    logit: Tensor,
-    k: int,
-    chunk_size: int,
-    base_rate: BaseRate | None,
-) -> tuple[Tensor, Tensor]:
-    """Rows of the k pairs with the largest calibrated logits, falling, equal ones as they stand; their p."""
+    logit = logit.to(device)
     calibrated, probability = [], []
-    for some, known in zip(pairs.split(chunk_size, dim=1), logit.split(chunk_size), strict=True):
-        scores = _with_logit(scorer.score(some.to(logit.device)), known)
-        calibrated.append(predictor.logit_of(scores))
-        # Not made again for the k alone: what a model says rounds with its batches.
+    size = chunk_size if rerank is not None else max(logit.numel(), 1)
+    for part, ranked in zip(pairs.split(size, dim=1), logit.split(size), strict=True):
+        scores = _with_logit(scorer.score(part.to(device)), ranked)
+        calibrated.append(ranked if rerank is None else predictor.logit_of(scores))
+        # Not made again for the k alone: a model's logits round with its batches.
         probability.append(predictor.probability_of(scores, base_rate=base_rate))
-    rows = torch.cat(calibrated).argsort(descending=True, stable=True)[:k]
-    return rows, torch.cat(probability)[rows]
-
-
-def _known_edges(predictor: CalibratedLinkPredictor, exclude: Tensor | None) -> Tensor | None:
-    if not hasattr(predictor, "graph_"):
-        raise NotFittedError("predictor must be fitted first, call fit")
-    known = [] if predictor.held_out_ is None else [predictor.held_out_.cpu()]
-    if exclude is not None:
-        known.append(check_edge_index(exclude, predictor.graph_.num_nodes, "exclude").cpu())
-    return torch.cat(known, dim=1) if known else None
+    order = torch.cat(calibrated).argsort(descending=True, stable=True)[:k]
+    return RankedPairs(
+        edge_label_index=pairs[:, order.cpu()],
+        logit=logit[order],
+        probability=torch.cat(probability)[order],
+        negatives_per_positive=(
+            float(predictor.info_["negatives_per_positive"]) if at_calibration else (1.0 - rate) / rate
+        ),
+        candidates=AT_DISTANCE_2 if two_hop else ALL_MISSING,
+        base_rate=rate,
+        reranked=0 if rerank is None else logit.numel(),
+    )
 
 
 def _with_logit(scores: LinkScores, logit: Tensor) -> LinkScores:
@@ -293,3 +202,41 @@ def _product_form(predictor: CalibratedLinkPredictor) -> tuple[Tensor, float]:
         "model must score a pair by a weighted inner product of its node embeddings (see "
         f"LinkPredictor.product_form) or embed pairs itself, got {type(model).__name__}"
     )
+
+
+# The best pairs with a common neighbour, for models that score each pair by itself.
+
+
+def _top_two_hop_pairs(
+    graph: Graph, score: Callable[[Tensor], Tensor], k: int, chunk_size: int, known: IntArray
+) -> tuple[Tensor, Tensor]:
+    """Pairs [2, n] with a common neighbour, none of the `known` keys, with the largest `score` [n].
+
+    For models that score each pair by itself. Pairs stand best first, equal scores in the order of (u, v).
+    """
+    best = Best(k, 0.0)
+    for keys in _two_hop_keys(graph, chunk_size):
+        free = keys[~in_sorted(known, keys)]
+        for start in range(0, free.size, chunk_size):
+            part = free[start : start + chunk_size]
+            pairs = torch.from_numpy(np.stack([part // graph.num_nodes, part % graph.num_nodes]))
+            best.offer(check_finite(to_float64(score(pairs)), "logits of the model"), part)
+    return best.pairs(graph.num_nodes)
+
+
+def _two_hop_keys(graph: Graph, chunk_size: int) -> Iterator[IntArray]:
+    """Keys of the pairs that share a neighbour (direction of edges ignored), some rows at a time."""
+    n = graph.num_nodes
+    starts, neighbours = neighbour_rows(graph.edge_index, n)
+    adjacency = csr_matrix((np.ones(neighbours.size, dtype=np.bool_), neighbours, starts), shape=(n, n))
+    # Pairs that a row of the square lists at most, and rows that stay within the chunk together.
+    cost = np.cumsum(adjacency @ np.diff(starts))
+    start = 0
+    while start < n:
+        spent = cost[start - 1] if start else 0
+        stop = max(int(np.searchsorted(cost, spent + chunk_size, side="right")), start + 1)
+        square = (adjacency[start:stop] @ adjacency).tocoo()
+        u, v = square.row.astype(np.int64) + start, square.col.astype(np.int64)
+        kept = u != v if graph.directed else u < v
+        yield np.unique(u[kept] * n + v[kept])
+        start = stop

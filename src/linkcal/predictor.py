@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,20 +17,28 @@ from linkcal._core.validation import (
     check_binary_labels,
     check_choice,
     check_edge_index,
+    check_flag,
     check_fraction,
     check_positive_int,
 )
 from linkcal._scoring import (
+    NUM_NULL_PAIRS,
     BaseRate,
-    ScoringMethods,
+    Evidence,
+    Fingerprint,
     base_rate_origin,
+    calibrated_logits,
+    encode_nodes,
     fit_calibrator,
+    gather_evidence,
+    known_pair_keys,
     resolved_base_rate,
     score_fit_links,
 )
-from linkcal.artifact import NUM_NULL_PAIRS, Artifact, Evidence, gather_evidence, load_artifact, save_artifact
+from linkcal.artifact import Artifact, load_artifact, save_artifact
 from linkcal.calibrators import Calibrator, base_rate_offset, calibrator_name
 from linkcal.data import Graph, LinkPairs, LinkSplit, NodeIds, pair_keys
+from linkcal.data.negatives import in_sorted
 from linkcal.decisions import (
     LinkThreshold,
     certified_threshold,
@@ -38,62 +46,16 @@ from linkcal.decisions import (
     expected_threshold,
     select_links,
 )
-from linkcal.decisions.intervals import calibrated_interval, ranking_scores
-from linkcal.exceptions import InputError
-from linkcal.features import FitOn, LinkScores
+from linkcal.decisions._intervals import calibrated_interval, ranking_scores
+from linkcal.decisions._thresholds import weights_at_base_rate
+from linkcal.exceptions import InputError, NotFittedError
+from linkcal.features import FitOn, LinkScorer, LinkScores
+from linkcal.features._scores import scored_state
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
 
-__all__ = [
-    "BaseRate",
-    "CalibratedLinkPredictor",
-    "DecisionMethods",
-    "EvidenceMethods",
-    "IntervalMethods",
-    "RefreshMethods",
-    "SelectedLinks",
-    "SelectionMethods",
-    "ThresholdMethods",
-    "fit_calibrator",
-]
-
-
-# What all decisions rest on: the scores of the evidence that ``fit`` left.
+__all__ = ["BaseRate", "CalibratedLinkPredictor", "SelectedLinks"]
 
 FloatArray = NDArray[np.float64]
-
-
-class EvidenceMethods(ScoringMethods):
-    """Base of the mixins in this package."""
-
-    evidence_: Evidence | None
-
-    def _evidence(self) -> Evidence:
-        if self.evidence_ is None:
-            raise InputError(
-                "predictor must have calibration links and null pairs, got an artifact without evidence: "
-                "fit and save it again, or give links or null pairs"
-            )
-        return self.evidence_
-
-    def _score_evidence(self, links: LinkPairs) -> LinkScores:
-        target_link: Literal["absent", "as-given"] = (
-            "as-given" if self.info_["fit_on"] == "train" else "absent"
-        )
-        return self.scorer().score(self._on_graph(links), target_link=target_link)
-
-    def _labelled(self, links: LinkPairs) -> tuple[FloatArray, FloatArray]:
-        """Calibrated logits and labels of labelled links."""
-        is_own = self.evidence_ is not None and links is self.evidence_.calibration
-        placed = self._on_graph(links)
-        scores = self._score_evidence(links) if is_own else self.scorer().score(placed)
-        return self._calibrated(scores), links.edge_label.cpu().numpy().astype(np.float64)
-
-    def _on_graph(self, links: LinkPairs) -> LinkPairs:
-        """The links on the device of the message-passing graph."""
-        return links.to(self.graph_.edge_index.device)
-
-
-# Selection: which of many pairs to call links, at a bounded rate of false discoveries.
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,11 +66,11 @@ class SelectedLinks:
     ----------
     selected : Tensor [L], bool
     p_value : Tensor [L], float64
-        Conformal p-value; NaN for a known edge, about which there is nothing to find out.
+        Conformal p-value; NaN for a known edge.
     known : Tensor [L], bool
         Whether the pair is a known edge; such pairs take no part and are not selected.
     num_null : int
-        Null scores that the p-values rest on; the smallest possible one is ``1 / (num_null + 1)``.
+        Null scores behind the p-values; the smallest possible one is ``1 / (num_null + 1)``.
     num_tested : int
         Different pairs that took part; k of them are selected if k p-values are at most
         ``k fdr / num_tested``.
@@ -128,8 +90,329 @@ class SelectedLinks:
     num_tested: int
 
 
-class SelectionMethods(EvidenceMethods):
-    """The method ``select``."""
+class CalibratedLinkPredictor(nn.Module):
+    """Calibrated probabilities from any trained link predictor.
+
+    ``fit`` scores the calibration links, each without its target link, and fits a clone of the calibrator on
+    them. Afterwards every pair is scored on the message-passing graph of that split, again without its target
+    link. Scoring on a different graph, or with other weights, changes the score distribution, so that the
+    calibration no longer holds: both are refused until ``fit`` is called again. A fitted predictor may be
+    used from several threads at once.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Trained, with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``. Of a model compiled by
+        ``torch.compile`` the original is used.
+    calibrator : Calibrator
+        Unfitted; it is cloned, never changed.
+    decode_returns : {"logits", "probabilities"}, optional
+        What ``model.decode`` returns, unless the model's attribute of that name declares it.
+    symmetrise : bool
+        In an undirected graph, average the logits of (u, v) and (v, u). Without it ``fit`` refuses a model
+        for which they differ.
+
+    Attributes
+    ----------
+    calibrator_ : Calibrator
+        The fitted clone.
+    graph_ : Graph
+        The message-passing graph.
+    node_ids_ : NodeIds or None
+        The user's names of the nodes, if it was loaded from a folder that has them.
+    held_out_ : Tensor [2, H] or None
+        Known edges that are not in the message-passing graph: the validation links, and in a folder of
+        ``linkcal run`` or ``linkcal fit`` the test links too.
+    evidence_ : Evidence or None
+        Calibration links and null pairs, for ``select``, ``threshold_for`` and ``predict_interval``; None if
+        it was loaded from a folder without them.
+    info_ : dict
+        ``fit_on``, ``negatives_per_positive`` and counts of the calibration links. Probabilities hold for
+        that ratio of negatives to links, or for ``base_rate`` if it is there.
+
+    Raises
+    ------
+    UnsupportedModelError, InputError
+        If the model lacks a method, or what it decodes to is not declared.
+
+    Examples
+    --------
+    >>> from linkcal import CalibratedLinkPredictor, Platt
+    >>> from linkcal.data import simulate_graph, split_links
+    >>> from linkcal.models import make_model, train_link_predictor, TrainingConfig
+    >>> split = split_links(simulate_graph(300, num_edges=900, num_features=20, seed=0), seed=0)
+    >>> model = make_model("gcn", 20)
+    >>> _ = train_link_predictor(model, split, TrainingConfig(epochs=5))
+    >>> clp = CalibratedLinkPredictor(model, Platt()).fit(split)
+    >>> pairs = split.test.edge_label_index
+    >>> clp.predict_proba(pairs).shape == (len(split.test),)
+    True
+    >>> clp.predict_interval(pairs, level=0.9).shape == (len(split.test), 2)
+    True
+    >>> clp.select(pairs, fdr=0.2).selected.shape == (len(split.test),)
+    True
+    >>> round(clp.refresh(split.test).calibration_rate, 2)
+    0.5
+    """
+
+    calibrator_: Calibrator
+    graph_: Graph
+    node_ids_: NodeIds | None
+    held_out_: Tensor | None
+    evidence_: Evidence | None
+    info_: dict[str, Any]
+    _fingerprint: Fingerprint
+
+    def __init__(
+        self,
+        model: nn.Module,
+        calibrator: Calibrator,
+        *,
+        decode_returns: DecodeReturns | None = None,
+        symmetrise: bool = False,
+    ) -> None:
+        super().__init__()
+        if not isinstance(calibrator, Calibrator):
+            raise InputError(f"calibrator must be a Calibrator, got {type(calibrator).__name__}")
+        # What torch.compile returns hides the layers that toggling knows.
+        self.predictor = as_link_predictor(getattr(model, "_orig_mod", model), decode_returns)
+        self.calibrator = calibrator
+        self.decode_returns = decode_returns
+        self.symmetrise = check_flag(symmetrise, "symmetrise")
+
+    def __getattr__(self, name: str) -> Any:
+        # A property's NotFittedError is an AttributeError, after which Python asks here.
+        if name in ("base_rate", "calibration_rate"):
+            self._require_fitted()
+        return super().__getattr__(name)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model as it was given (of a compiled one the original)."""
+        return unwrap_link_predictor(self.predictor)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Take the message-passing graph along where the weights go (``to``, ``double``, ``cuda``, ...)."""
+        fitted = hasattr(self, "graph_")
+        unchanged = fitted and self._fingerprint.difference(self.predictor, self.graph_) is None
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if fitted:
+            graph = self.graph_
+            x, attributes = (None if part is None else fn(part) for part in (graph.x, graph.attributes))
+            self.graph_ = replace(graph, edge_index=fn(graph.edge_index), x=x, attributes=attributes)
+        if unchanged:
+            self._fingerprint = Fingerprint(self.predictor, self.graph_)
+        return self
+
+    def fit(
+        self,
+        split: LinkSplit,
+        *,
+        fit_on: FitOn = "val",
+        base_rate: BaseRate | None = None,
+        num_null: int = NUM_NULL_PAIRS,
+    ) -> Self:
+        """Fit the calibrator on links of `split`; test links are not read.
+
+        Parameters
+        ----------
+        split : LinkSplit
+        fit_on : {"val", "stacked", "train-loo", "train"}
+            See :func:`linkcal.features.calibration_links`.
+        base_rate : float in (0, 1) or "density", optional
+            Share of links among future query pairs: all probabilities are given for it unless a call names
+            another one. By default that of the calibration links.
+        num_null : int
+            Null pairs drawn for ``select``, at most; they are of the kind of the split's negatives.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            If `split` is no LinkSplit, its calibration links have only one class, `base_rate` is not one that
+            :meth:`resolve_base_rate` accepts, or the model scores (u, v) and (v, u) of an undirected graph
+            differently. A fit that raises changes nothing.
+        """
+        if not isinstance(split, LinkSplit):
+            raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
+        rate = None if base_rate is None else resolved_base_rate(base_rate, split.graph, split.negatives)
+        split = _beside(self.predictor, split)
+        evidence = gather_evidence(split, fit_on, num_null=num_null)
+        links = score_fit_links(
+            self.predictor,
+            split,
+            fit_on,
+            features=self.calibrator.link_features,
+            symmetrise=self.symmetrise and not split.graph.directed,
+        )
+        # Nothing of the predictor changes until all that may be refused is done.
+        self.calibrator_, label = fit_calibrator(self.calibrator, *links), evidence.calibration.edge_label
+        self.graph_, self.node_ids_, self.evidence_ = split.graph, None, evidence
+        self.held_out_ = split.val.edge_label_index[:, split.val.edge_label == 1]
+        self._fingerprint = Fingerprint(self.predictor, self.graph_)
+        positives = int(label.sum())
+        self.info_ = {
+            "fit_on": fit_on,
+            "calibration_positives": positives,
+            "calibration_negatives": len(label) - positives,
+            "negatives_per_positive": (len(label) - positives) / positives,
+            "negatives": split.negatives,
+        }
+        if base_rate is not None:
+            self.info_ |= {"base_rate": rate, "base_rate_origin": base_rate_origin(base_rate)}
+        return self
+
+    # Scores and probabilities.
+
+    def forward(self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None) -> Tensor:
+        """Calibrated logits [L] of pairs [2, L], float64; `base_rate` as in :meth:`predict_proba`."""
+        return self.logit_of(self.scorer().score(self._placed(edge_label_index)), base_rate=base_rate)
+
+    def predict_proba(
+        self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None, batch_size: int = 1 << 18
+    ) -> Tensor:
+        """Probability [L] in [0, 1] that each pair [2, L] is a link.
+
+        A pair that is an edge of the message-passing graph is scored with that edge removed.
+
+        Parameters
+        ----------
+        edge_label_index : Tensor [2, L], int
+        base_rate : float in (0, 1) or "density", optional
+            Share of links among the query pairs; see :meth:`resolve_base_rate`. Odds are multiplied by the
+            ratio of the prior odds, which leaves the ranking as it is. By default the attribute
+            ``base_rate``: the one given to ``fit``, else the calibration links' share.
+        batch_size : int
+            Pairs scored at once.
+
+        Returns
+        -------
+        Tensor [L], dtype of the model's logits (float32 for a model in half precision)
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        InputError
+            If a pair is out of range or joins a node to itself, `base_rate` is not in (0, 1), or weights or
+            graph have changed since ``fit``.
+        """
+        scorer, pairs = self.scorer(), self._placed(edge_label_index)
+        size = check_positive_int(batch_size, "batch_size")
+        parts = [
+            self.probability_of(scorer.score(pairs[:, i : i + size]), base_rate=base_rate)
+            for i in range(0, max(pairs.size(1), 1), size)
+        ]
+        return torch.cat(parts)
+
+    def scorer(self, features: str | None = None) -> LinkScorer:
+        """Scorer of the message-passing graph, which it encodes once; for pairs that come in chunks.
+
+        Parameters
+        ----------
+        features : {"none", "embedding", "difference", "structural"}, optional
+            Link features that the scores will have; by default those of the fitted calibrator, which is what
+            probabilities, intervals and selections need.
+
+        Returns
+        -------
+        linkcal.features.LinkScorer
+            The model must not change while it is used. Several threads may use it, one at a time scores.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        InputError
+            If `features` is unknown, or weights or graph have changed since ``fit``.
+        """
+        self._require_unchanged()
+        return LinkScorer(
+            self.predictor,
+            self.graph_,
+            features=self.calibrator_.link_features if features is None else features,
+            symmetrise=self.symmetrise and not self.graph_.directed,
+        )
+
+    def score(self, edge_label_index: Tensor) -> LinkScores:
+        """Logits, toggled embeddings and all link features of pairs [2, L] on the message-passing graph."""
+        return self.scorer("structural").score(self._placed(edge_label_index))
+
+    def logit_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
+        """Calibrated logits [L], float64, of links that :meth:`score` scored."""
+        self._require_fitted()
+        logit = calibrated_logits(self.calibrator_, scores) + self._offset(self._rate(base_rate))
+        return torch.as_tensor(logit, device=scores.logit.device)
+
+    def probability_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
+        """Probability [L] of links that :meth:`score` scored, in the dtype of their logits."""
+        self._require_fitted()
+        if base_rate is not None or "base_rate" in self.info_:
+            # From the logit: a probability near 1 has lost the digits that the shift brings back.
+            return torch.sigmoid(self.logit_of(scores, base_rate=base_rate)).to(scores.logit.dtype)
+        features = scores.features(self.calibrator_.link_features)
+        return torch.as_tensor(self.calibrator_.calibrate(scores.logit, features))
+
+    def known_edges(self, edge_label_index: Tensor) -> Tensor:
+        """Whether each pair [2, L] is a message-passing edge or a held-out one, [L], bool."""
+        pairs = self._placed(edge_label_index)
+        keys = pair_keys(pairs, self.graph_.num_nodes, directed=self.graph_.directed).cpu().numpy()
+        return torch.from_numpy(in_sorted(self._known_keys(), keys)).to(pairs.device)
+
+    def node_embeddings(self) -> Tensor:
+        """Node embeddings z [N, d] on the message-passing graph, in evaluation mode.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        UnsupportedModelError
+            If the model embeds pairs, not nodes.
+        """
+        self._require_unchanged()
+        return encode_nodes(self.predictor, self.graph_)
+
+    # Base rates.
+
+    @property
+    def calibration_rate(self) -> float:
+        """Share of links among the calibration links, or among those of the last ``refresh``."""
+        self._require_fitted()
+        return 1.0 / (1.0 + float(self.info_["negatives_per_positive"]))
+
+    @property
+    def base_rate(self) -> float:
+        """Share of links for which a probability holds when a call names none."""
+        self._require_fitted()
+        stated = self.info_.get("base_rate")
+        return self.calibration_rate if stated is None else float(stated)
+
+    def resolve_base_rate(self, base_rate: BaseRate) -> float:
+        """Share of links that `base_rate` stands for.
+
+        Parameters
+        ----------
+        base_rate : float in (0, 1) or "density"
+            ``"density"``: the share of all pairs that are edges of the message-passing graph, right for pairs
+            drawn uniformly from a graph as dense as that one.
+
+        Returns
+        -------
+        float in (0, 1)
+
+        Raises
+        ------
+        InputError
+            If `base_rate` is another string or not in (0, 1), or ``"density"`` while the calibration
+            negatives were not drawn uniformly: it is a share among all pairs, not among theirs.
+        """
+        self._require_fitted()
+        return resolved_base_rate(base_rate, self.graph_, self.info_.get("negatives"))
+
+    # Decisions.
 
     def select(
         self, edge_label_index: Tensor, *, fdr: float = 0.1, null_pairs: Tensor | None = None
@@ -139,16 +422,14 @@ class SelectionMethods(EvidenceMethods):
         Parameters
         ----------
         edge_label_index : Tensor [2, L], int
-            Pairs asked about. A pair that stands there more than once is tested once; known edges take no
-            part.
+            Query pairs. A repeated pair is tested once; known edges take no part.
         fdr : float in (0, 1)
             Bound on the false discovery rate.
         null_pairs : Tensor [2, m], int, optional
             Pairs without a link, drawn as the negatives among the query pairs were. By default those of
-            ``evidence_``, which are of the kind of the calibration negatives: by default uniform over all
-            pairs that are no known edge, right if the asked negatives are uniform too. Whoever asks about
-            pairs at distance 2, say, must calibrate with such negatives or give such null pairs: uniform ones
-            are easier, and the rate would be exceeded.
+            ``evidence_``, which are of the kind of the calibration negatives. For query pairs at distance 2,
+            say, calibrate with such negatives or give such null pairs: uniform ones score lower, and the rate
+            would be exceeded.
 
         Returns
         -------
@@ -163,38 +444,32 @@ class SelectionMethods(EvidenceMethods):
 
         Notes
         -----
-        Conformal p-values of the calibrated logits and Benjamini-Hochberg,
-        :func:`linkcal.calibrators.select_links`. The bound holds whatever the model and calibrator, if the
-        negatives among the query pairs and the null pairs are exchangeable. Links that nobody knows of among
-        the null pairs make it more careful. No p-value is below ``1 / (m + 1)``, so that among L query pairs
-        with fewer than ``L / (fdr (m + 1))`` clear links nothing can be selected.
+        Conformal p-values of the calibrated logits and Benjamini-Hochberg
+        (:func:`linkcal.decisions.select_links`). The bound holds whatever the model and calibrator, if the
+        negatives among the query pairs and the null pairs are exchangeable; unknown links among the null
+        pairs only make it more careful. No p-value is below ``1 / (m + 1)``, so that among L query pairs with
+        fewer than ``L / (fdr (m + 1))`` clear links nothing can be selected.
         """
-        self._require_fitted()
-        pairs = check_edge_index(edge_label_index, self.graph_.num_nodes, "edge_label_index")
-        if null_pairs is None:
-            null_pairs = self._evidence().null_pairs
-        null = check_edge_index(null_pairs, self.graph_.num_nodes, "null_pairs")
+        pairs = self._placed(edge_label_index)
+        null = self._placed(self._evidence().null_pairs if null_pairs is None else null_pairs, "null_pairs")
         if not null.size(1):
             raise InputError("null_pairs must hold at least one pair without a link, got none")
-        known = self.known_edges(pairs).cpu()
-        keys = pair_keys(pairs, self.graph_.num_nodes, directed=self.graph_.directed).cpu()[~known]
-        _, first, inverse = np.unique(keys.numpy(), return_index=True, return_inverse=True)
+        known = self.known_edges(pairs)
+        keys = pair_keys(pairs[:, ~known], self.graph_.num_nodes, directed=self.graph_.directed)
+        _, first, inverse = np.unique(keys.cpu().numpy(), return_index=True, return_inverse=True)
         scorer = self.scorer()
-        asked = self._calibrated(scorer.score(self._placed(pairs.cpu()[:, ~known][:, first])))
-        reference = self._calibrated(scorer.score(self._placed(null)))
-        chosen = select_links(asked, reference, fdr=fdr)[inverse]
-        selected = torch.zeros(pairs.size(1), dtype=torch.bool)
-        selected[~known] = torch.from_numpy(chosen)
-        p_value = torch.full((pairs.size(1),), torch.nan, dtype=torch.float64)
-        p_value[~known] = torch.from_numpy(conformal_p_values(asked, reference)[inverse])
+        tested, reference = (
+            calibrated_logits(self.calibrator_, scorer.score(part))
+            for part in (pairs[:, ~known][:, torch.from_numpy(first).to(pairs.device)], null)
+        )
+        selected = torch.zeros_like(known)
+        p_value = torch.full(known.shape, torch.nan, dtype=torch.float64, device=known.device)
+        for whole, part in (
+            (selected, select_links(tested, reference, fdr=fdr)),
+            (p_value, conformal_p_values(tested, reference)),
+        ):
+            whole[~known] = torch.from_numpy(part[inverse]).to(whole)
         return SelectedLinks(selected, p_value, known, null.size(1), len(first))
-
-
-# Thresholds: from which probability on to call pairs links.
-
-
-class ThresholdMethods(EvidenceMethods):
-    """The method ``threshold_for``."""
 
     def threshold_for(
         self,
@@ -210,9 +485,9 @@ class ThresholdMethods(EvidenceMethods):
         Parameters
         ----------
         links : Tensor [2, L] or LinkPairs, optional
-            A tensor: the pairs that will be decided about; the answer is the expected one for them.
-            Labelled links that nothing was fitted on: the answer is tested on their labels and holds with
-            probability `confidence`. By default the calibration links, and the answer is the expected one.
+            A tensor: the pairs that will be decided about, for which the value is expected. Labelled links
+            that nothing was fitted on: the value is tested on their labels and holds with probability
+            `confidence`. By default the calibration links, and the value is expected.
         precision, recall : float in (0, 1)
             One of the two. The smallest threshold with that precision, or the largest with that recall.
         base_rate : float in (0, 1) or "density", optional
@@ -226,69 +501,45 @@ class ThresholdMethods(EvidenceMethods):
         -------
         LinkThreshold
             Compare ``predictor(pairs, base_rate=found.base_rate)`` with ``found.logit``: probabilities in the
-            model's own dtype are rounded, so that with ``found.probability`` pairs at the threshold itself
-            can fall on the other side.
+            model's own dtype are rounded, so that pairs at the threshold can fall on the other side of
+            ``found.probability``.
 
         Raises
         ------
         NotFittedError
             Before ``fit``.
         InputError
-            If no threshold reaches the value: the message says what can be reached. If most of the
-            labelled `links` are ones that the calibrator was fitted on: their labels prove nothing any more.
+            If no threshold reaches the value: the message says what can be reached. If most of the labelled
+            `links` are ones that the calibrator was fitted on: their labels prove nothing any more.
 
         Notes
         -----
-        :func:`linkcal.calibrators.expected_threshold` and
-        :func:`linkcal.calibrators.certified_threshold` state both rules.
+        :func:`linkcal.decisions.expected_threshold` and :func:`linkcal.decisions.certified_threshold` state
+        both rules and what they guarantee.
         """
         self._require_fitted()
-        rate = None if base_rate is None else self.resolve_base_rate(base_rate)
-        if rate is None and "base_rate" in self.info_:
-            rate = self.base_rate
         wanted = {"precision": precision, "recall": recall}
         if isinstance(links, LinkPairs):
             self._check_new(links)
-            z, y = self._labelled(links)
+            scores, y = self.scorer().score(links.to(self._device)), _labels(links)
             # At the labels' own share of links, from where the rule moves it on.
             share = float(np.clip(y.sum() / max(y.size, 1), 1e-12, 1.0 - 1e-12))
-            z = z + base_rate_offset(self.calibration_rate, share)
-            return certified_threshold(z, y, base_rate=rate, confidence=confidence, **wanted)
-        rate = self.base_rate if rate is None else rate
-        weight = None
-        if links is None:
-            z, y = self._labelled(self._evidence().calibration)
-            share = float(y.mean())
-            weight = np.where(y == 1.0, rate / share, (1.0 - rate) / (1.0 - share))
-        else:
-            z = self._calibrated(self.scorer().score(self._placed(links)))
-        z = z + base_rate_offset(self.calibration_rate, rate)
-        found = expected_threshold(z, sample_weight=weight, **wanted)
-        return LinkThreshold(found.probability, found.logit, found.precision, found.recall, rate)
-
-    def _check_new(self, links: LinkPairs) -> None:
-        """Refuse labelled links that are those of the calibration, as far as these are known.
-
-        Links drawn anew on a small graph repeat some of them by chance, which is no mistake.
-        """
-        if self.evidence_ is None:
-            return
-        used, asked = (
-            pair_keys(part.edge_label_index.cpu(), self.graph_.num_nodes, directed=self.graph_.directed)
-            for part in (self.evidence_.calibration, links)
-        )
-        known = int(torch.isin(asked, used).sum())
-        if 2 * known > len(links):
-            raise InputError(
-                f"links must be new to the calibrator, got {known} of {len(links)} that it was fitted on"
+            stated = base_rate is not None or "base_rate" in self.info_
+            return certified_threshold(
+                calibrated_logits(self.calibrator_, scores) + self._offset(share),
+                y,
+                base_rate=self._rate(base_rate) if stated else None,
+                confidence=confidence,
+                **wanted,
             )
-
-
-# Intervals: how well each pair's probability is known.
-
-
-class IntervalMethods(EvidenceMethods):
-    """The methods ``predict_interval`` and ``interval_of``."""
+        rate, weight = self._rate(base_rate), None
+        if links is None:
+            scores, y = self._calibration_scores()
+            weight = weights_at_base_rate(y, rate)
+        else:
+            scores = self.scorer().score(self._placed(links))
+        z = calibrated_logits(self.calibrator_, scores) + self._offset(rate)
+        return replace(expected_threshold(z, sample_weight=weight, **wanted), base_rate=rate)
 
     def predict_interval(
         self, edge_label_index: Tensor, *, level: float = 0.9, base_rate: BaseRate | None = None
@@ -307,7 +558,7 @@ class IntervalMethods(EvidenceMethods):
         Returns
         -------
         Tensor [L, 2], float64
-            The pair's own probability lies between the ends.
+            On the device of the scores; the pair's own probability lies between the ends.
 
         Raises
         ------
@@ -319,46 +570,24 @@ class IntervalMethods(EvidenceMethods):
 
         Notes
         -----
-        What is covered and what is assumed: :class:`linkcal.calibrators.IntervalCalibrator`. After a
+        What is covered and what is assumed: :class:`linkcal.decisions.IntervalCalibrator`. After a
         ``refresh`` half of the error pays for the interval of the offset (normal, by its standard error).
         """
-        self._require_fitted()
-        return self.interval_of(
-            self.scorer().score(self._placed(edge_label_index)), level=level, base_rate=base_rate
-        )
+        scores = self.scorer().score(self._placed(edge_label_index))
+        return self.interval_of(scores, level=level, base_rate=base_rate)
 
     def interval_of(
         self, scores: LinkScores, *, level: float = 0.9, base_rate: BaseRate | None = None
     ) -> Tensor:
         """Interval [L, 2] of links that a scorer scored; see :meth:`predict_interval`."""
         self._require_fitted()
-        level = check_fraction(level, "level")
-        rate = self.base_rate if base_rate is None else self.resolve_base_rate(base_rate)
+        level, shift = check_fraction(level, "level"), self._offset(self._rate(base_rate))
         reference, label = self._interval_evidence()
-        if not len(scores):  # scikit-learn's checks refuse no rows
-            return torch.empty(0, 2, dtype=torch.float64)
-        shift = base_rate_offset(self.calibration_rate, rate)
-        X = scores.to_matrix(self.calibrator_.link_features)
-        return torch.from_numpy(
-            calibrated_interval(self.calibrator_, X, reference, label, level=level, shift=shift)
-        )
-
-    def _interval_evidence(self) -> tuple[FloatArray, FloatArray]:
-        """Scores and labels of the calibration links for intervals; made once for each calibrator."""
-        kept: tuple[Any, FloatArray, FloatArray] | None = self.__dict__.get("_interval_cache")
-        if kept is None or kept[0] is not self.calibrator_:
-            scores = self._score_evidence(self._evidence().calibration)
-            X, y = scores.to_arrays(self.calibrator_.link_features)
-            kept = (self.calibrator_, ranking_scores(self.calibrator_, X, y), y.astype(np.float64))
-            self.__dict__["_interval_cache"] = kept
-        return kept[1], kept[2]
-
-
-# Refresh: a new base rate from a few new labels.
-
-
-class RefreshMethods(EvidenceMethods):
-    """The method ``refresh``."""
+        ends = np.empty((0, 2))
+        if len(scores):  # scikit-learn's checks refuse no rows
+            X = scores.to_matrix(self.calibrator_.link_features)
+            ends = calibrated_interval(self.calibrator_, X, reference, label, level=level, shift=shift)
+        return torch.from_numpy(ends).to(scores.logit.device)
 
     def refresh(self, links: LinkPairs | Tensor, labels: Any = None) -> Self:
         """Refit only the offset of the calibrated logit on newly labelled pairs.
@@ -396,236 +625,19 @@ class RefreshMethods(EvidenceMethods):
             links = LinkPairs(pairs, torch.as_tensor(label, dtype=torch.float32))
         elif labels is not None:
             raise InputError("labels must be left out with LinkPairs, which have their own, got both")
-        X, y = self.scorer().score(self._on_graph(links)).to_arrays(self.calibrator_.link_features)
-        calibrator = self.calibrator_.refresh(X, y)
-        positives = int(y.sum())
-        self.info_ = {
-            **self.info_,
-            "negatives_per_positive": (len(y) - positives) / positives,
-            "refresh": {
-                "links": len(y),
-                "positives": positives,
-                "offset": calibrator.offset_,
-                "standard_error": calibrator.offset_standard_error_,
-            },
+        X, y = self.scorer().score(links.to(self._device)).to_arrays(self.calibrator_.link_features)
+        calibrator, positives = self.calibrator_.refresh(X, y), int(y.sum())
+        record = {
+            "links": len(y),
+            "positives": positives,
+            "offset": calibrator.offset_,
+            "standard_error": calibrator.offset_standard_error_,
         }
+        ratio = (len(y) - positives) / positives
+        self.info_ = {**self.info_, "negatives_per_positive": ratio, "refresh": record}
         return self
 
-
-# All decisions of a fitted predictor in one mixin.
-
-
-class DecisionMethods(SelectionMethods, ThresholdMethods, IntervalMethods, RefreshMethods):
-    """Decisions, intervals and refresh of a fitted :class:`~linkcal.CalibratedLinkPredictor`.
-
-    A mixin: it uses the predictor's scores and the evidence that ``fit`` left.
-
-    Examples
-    --------
-    >>> from linkcal import CalibratedLinkPredictor, Platt
-    >>> from linkcal.data import simulate_graph, split_links
-    >>> from linkcal.models import make_model
-    >>> split = split_links(simulate_graph(200, num_edges=600, num_features=10, seed=0), seed=0)
-    >>> clp = CalibratedLinkPredictor(make_model("gcn", 10), Platt()).fit(split)
-    >>> pairs = split.test.edge_label_index
-    >>> chosen = clp.select(pairs, fdr=0.2)
-    >>> chosen.selected.shape == (pairs.size(1),), bool(chosen.known.any())
-    (True, False)
-    >>> clp.predict_interval(pairs, level=0.9).shape == (pairs.size(1), 2)
-    True
-    >>> refreshed = clp.refresh(split.test)
-    >>> round(refreshed.calibration_rate, 2)
-    0.5
-    """
-
-
-# A link predictor and a calibrator as one module: pairs in, probabilities out.
-
-
-class CalibratedLinkPredictor(DecisionMethods, nn.Module):
-    """Calibrated probabilities from any trained link predictor.
-
-    ``fit`` scores the calibration links, each without its target link, and fits a clone of the calibrator on
-    them. Afterwards every pair is scored on the message-passing graph of the split it was fitted with, again
-    without its target link: another graph would shift the scores under the calibrator's feet.
-
-    Parameters
-    ----------
-    model : nn.Module
-        Trained, with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
-    calibrator : Calibrator
-        Unfitted; it is cloned, never changed.
-    decode_returns : {"logits", "probabilities"}, optional
-        What ``model.decode`` returns, unless the model's attribute of that name declares it.
-
-    Attributes
-    ----------
-    calibrator_ : Calibrator
-        The fitted clone.
-    graph_ : Graph
-        The message-passing graph.
-    node_ids_ : NodeIds or None
-        The user's names of the nodes, if it was loaded from a folder that has them.
-    held_out_ : Tensor [2, H] or None
-        Known edges that are not in the message-passing graph: the validation links, and in a folder of
-        ``linkcal run`` or ``linkcal fit`` the test links too.
-    evidence_ : Evidence or None
-        Calibration links and pairs that nothing was fitted on, for ``select``, ``threshold_for`` and
-        ``predict_interval``; None if it was loaded from a folder written before there was any.
-    info_ : dict
-        ``fit_on``, ``negatives_per_positive`` and counts of the calibration links. Probabilities are valid
-        for the ratio of negatives to links named there, or for ``base_rate`` if that stands there.
-
-    Raises
-    ------
-    UnsupportedModelError, InputError
-        If the model lacks a method, or what it decodes to is not declared.
-
-    Examples
-    --------
-    >>> from linkcal import CalibratedLinkPredictor, Platt
-    >>> from linkcal.data import simulate_graph, split_links
-    >>> from linkcal.models import make_model, train_link_predictor, TrainingConfig
-    >>> split = split_links(simulate_graph(300, num_edges=900, num_features=20, seed=0), seed=0)
-    >>> model = make_model("gcn", 20)
-    >>> _ = train_link_predictor(model, split, TrainingConfig(epochs=5))
-    >>> clp = CalibratedLinkPredictor(model, Platt()).fit(split)
-    >>> clp.predict_proba(split.test.edge_label_index).shape == (len(split.test),)
-    True
-    """
-
-    calibrator_: Calibrator
-    graph_: Graph
-    node_ids_: NodeIds | None
-    held_out_: Tensor | None
-    evidence_: Evidence | None
-    info_: dict[str, Any]
-
-    def __init__(
-        self, model: nn.Module, calibrator: Calibrator, *, decode_returns: DecodeReturns | None = None
-    ) -> None:
-        super().__init__()
-        if not isinstance(calibrator, Calibrator):
-            raise InputError(f"calibrator must be a Calibrator, got {type(calibrator).__name__}")
-        self.predictor = as_link_predictor(model, decode_returns)
-        self.calibrator = calibrator
-        self.decode_returns = decode_returns
-
-    def __getattr__(self, name: str) -> Any:
-        # A property's NotFittedError is an AttributeError, after which Python asks here.
-        if name in ("base_rate", "calibration_rate"):
-            self._require_fitted()
-        return super().__getattr__(name)
-
-    @property
-    def model(self) -> nn.Module:
-        """The model as it was given."""
-        return unwrap_link_predictor(self.predictor)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Take the message-passing graph along where the weights go (``to``, ``double``, ``cuda``, ...)."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if hasattr(self, "graph_"):
-            graph = self.graph_
-            x, attributes = (None if part is None else fn(part) for part in (graph.x, graph.attributes))
-            self.graph_ = replace(graph, edge_index=fn(graph.edge_index), x=x, attributes=attributes)
-        return self
-
-    def fit(
-        self,
-        split: LinkSplit,
-        *,
-        fit_on: FitOn = "val",
-        base_rate: BaseRate | None = None,
-        num_null: int = NUM_NULL_PAIRS,
-    ) -> Self:
-        """Fit the calibrator on links of `split`; test links are not read.
-
-        Parameters
-        ----------
-        split : LinkSplit
-        fit_on : {"val", "stacked", "train-loo", "train"}
-            See :func:`linkcal.features.calibration_links`.
-        base_rate : float in (0, 1) or "density", optional
-            Share of links among the pairs that will be asked about: all probabilities are given for it
-            unless a call names another one. By default that of the calibration links.
-        num_null : int
-            Null pairs drawn for ``select``; see :func:`linkcal.artifact.gather_evidence`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            If `split` is no LinkSplit, its calibration links have only one class, or `base_rate` is not one
-            that :meth:`resolve_base_rate` takes. A fit that raises changes nothing.
-        """
-        if not isinstance(split, LinkSplit):
-            raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
-        rate = None if base_rate is None else resolved_base_rate(base_rate, split.graph, split.negatives)
-        split = _beside(self.predictor, split)
-        evidence = gather_evidence(split, fit_on, num_null=num_null)
-        links = score_fit_links(self.predictor, split, fit_on, features=self.calibrator.link_features)
-        # Nothing of the predictor changes until all that may be refused is done.
-        self.calibrator_, scores = fit_calibrator(self.calibrator, *links), links.scores
-        self.graph_, self.node_ids_, self.evidence_ = split.graph, None, evidence
-        self.held_out_ = split.val.edge_label_index[:, split.val.edge_label == 1]
-        positives = int(scores.label.sum()) if scores.label is not None else 0
-        self.info_ = {
-            "fit_on": fit_on,
-            "calibration_positives": positives,
-            "calibration_negatives": len(scores) - positives,
-            "negatives_per_positive": (len(scores) - positives) / positives,
-            "negatives": split.negatives,
-        }
-        if base_rate is not None:
-            self.info_ |= {"base_rate": rate, "base_rate_origin": base_rate_origin(base_rate)}
-        return self
-
-    def forward(self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None) -> Tensor:
-        """Calibrated logits [L] of pairs [2, L], float64; `base_rate` as in :meth:`predict_proba`."""
-        return self.logit_of(self.scorer().score(self._placed(edge_label_index)), base_rate=base_rate)
-
-    def predict_proba(
-        self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None, batch_size: int = 1 << 18
-    ) -> Tensor:
-        """Probability [L] in [0, 1] that each pair [2, L] is a link.
-
-        A pair that is an edge of the message-passing graph is scored with that edge removed.
-
-        Parameters
-        ----------
-        edge_label_index : Tensor [2, L], int
-        base_rate : float in (0, 1) or "density", optional
-            Share of links among the pairs that are asked about; see :meth:`resolve_base_rate`. Odds are
-            multiplied by the ratio of the prior odds, which leaves the ranking as it is. Without it
-            probabilities hold for the base rate given to ``fit``, else for the calibration links' share,
-            ``calibration_rate``.
-        batch_size : int
-            Pairs scored at once.
-
-        Returns
-        -------
-        Tensor [L], dtype of the model's logits (float32 for a model in half precision)
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If a pair is out of range or joins a node to itself, or `base_rate` is not in (0, 1).
-        """
-        self._require_fitted()
-        pairs = self._placed(edge_label_index)
-        size = check_positive_int(batch_size, "batch_size")
-        scorer = self.scorer()
-        parts = [
-            self.probability_of(scorer.score(pairs[:, i : i + size]), base_rate=base_rate)
-            for i in range(0, max(pairs.size(1), 1), size)
-        ]
-        return torch.cat(parts)
+    # The folder on disk.
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write model weights, message-passing graph and calibrator to `folder`; see :mod:`linkcal.artifact`.
@@ -634,15 +646,17 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
         ------
         NotFittedError
             Before ``fit``.
+        InputError
+            If weights or graph have changed since ``fit``, or `folder` holds other files.
         """
-        self._require_fitted()
+        self._require_unchanged()
         name = calibrator_name(self.calibrator_)
-        info = {**self.info_, "selected": name, "decode_returns": self.decode_returns}
+        own = {"selected": name, "decode_returns": self.decode_returns, "symmetrise": self.symmetrise}
         artifact = Artifact(
             self.model,
             self.graph_,
             {name: self.calibrator_},
-            info,
+            {**self.info_, **own},
             self.node_ids_,
             self.held_out_,
             self.evidence_,
@@ -678,19 +692,105 @@ class CalibratedLinkPredictor(DecisionMethods, nn.Module):
             If no calibrator has that name.
         """
         artifact = load_artifact(folder, model)
-        name = artifact.info.get("selected") if calibrator is None else calibrator
-        check_choice(str(name), "calibrator", artifact.calibrators)
-        fitted = artifact.calibrators[str(name)]
-        loaded = cls(artifact.model, clone(fitted), decode_returns=artifact.info.get("decode_returns"))
-        loaded.calibrator_ = fitted
-        loaded.graph_ = artifact.graph
-        loaded.node_ids_ = artifact.node_ids
-        loaded.held_out_ = artifact.held_out
-        loaded.evidence_ = artifact.evidence
-        loaded.info_ = {
-            key: value for key, value in artifact.info.items() if key not in ("selected", "decode_returns")
-        }
+        info = dict(artifact.info)
+        selected, returns = info.pop("selected"), info.pop("decode_returns", None)
+        name = str(selected) if calibrator is None else calibrator
+        check_choice(name, "calibrator", artifact.calibrators)
+        fitted = artifact.calibrators[name]
+        loaded = cls(
+            artifact.model,
+            clone(fitted),
+            decode_returns=returns,
+            symmetrise=info.pop("symmetrise", False),
+        )
+        loaded.calibrator_, loaded.info_ = fitted, info
+        loaded.graph_, loaded.node_ids_ = artifact.graph, artifact.node_ids
+        loaded.held_out_, loaded.evidence_ = artifact.held_out, artifact.evidence
+        loaded._fingerprint = Fingerprint(loaded.predictor, loaded.graph_)
         return loaded.eval()
+
+    # What the methods above share.
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "calibrator_"):
+            raise NotFittedError(f"{type(self).__name__} must be fitted first, call fit")
+
+    def _require_unchanged(self) -> None:
+        self._require_fitted()
+        changed = self._fingerprint.difference(self.predictor, self.graph_)
+        if changed is not None:
+            raise InputError(
+                f"{changed} must be as when the calibrator was fitted, got changed values: call fit again"
+            )
+
+    def _evidence(self) -> Evidence:
+        if self.evidence_ is None:
+            raise InputError(
+                "predictor must have calibration links and null pairs, got an artifact without evidence: "
+                "fit and save it again, or give links or null pairs"
+            )
+        return self.evidence_
+
+    @property
+    def _device(self) -> torch.device:
+        return self.graph_.edge_index.device
+
+    def _placed(self, pairs: Tensor, name: str = "edge_label_index") -> Tensor:
+        self._require_fitted()
+        return check_edge_index(pairs, self.graph_.num_nodes, name).to(self._device)
+
+    def _rate(self, base_rate: BaseRate | None) -> float:
+        return self.base_rate if base_rate is None else self.resolve_base_rate(base_rate)
+
+    def _offset(self, rate: float) -> float:
+        return base_rate_offset(self.calibration_rate, rate)
+
+    def _known_keys(self) -> NDArray[np.int64]:
+        """Sorted keys of all known edges; made once for each graph."""
+        parts = (self.graph_, self.held_out_)
+        kept = self.__dict__.get("_known_cache")
+        if kept is None or kept[0][0] is not parts[0] or kept[0][1] is not parts[1]:
+            kept = self.__dict__["_known_cache"] = parts, known_pair_keys(*parts)
+        keys: NDArray[np.int64] = kept[1]
+        return keys
+
+    def _calibration_scores(self) -> tuple[LinkScores, FloatArray]:
+        """Scores of the calibration links, in the state in which the calibrator saw them, and labels."""
+        links = self._evidence().calibration
+        state = scored_state(self.info_["fit_on"])
+        return self.scorer().score(links.to(self._device), target_link=state), _labels(links)
+
+    def _interval_evidence(self) -> tuple[FloatArray, FloatArray]:
+        """Scores and labels of the calibration links for intervals; made once for each calibrator."""
+        kept = self.__dict__.get("_interval_cache")
+        if kept is None or kept[0] is not self.calibrator_:
+            scores, label = self._calibration_scores()
+            X, y = scores.to_arrays(self.calibrator_.link_features)
+            kept = self.calibrator_, (ranking_scores(self.calibrator_, X, y), label)
+            self.__dict__["_interval_cache"] = kept
+        found: tuple[FloatArray, FloatArray] = kept[1]
+        return found
+
+    def _check_new(self, links: LinkPairs) -> None:
+        """Refuse labelled links that are those of the calibration, as far as these are known.
+
+        Links drawn anew on a small graph repeat some of them by chance, which is no mistake.
+        """
+        if self.evidence_ is None:
+            return
+        used, new = (
+            pair_keys(part.edge_label_index.cpu(), self.graph_.num_nodes, directed=self.graph_.directed)
+            for part in (self.evidence_.calibration, links)
+        )
+        known = int(torch.isin(new, used).sum())
+        if 2 * known > len(links):
+            raise InputError(
+                f"links must be new to the calibrator, got {known} of {len(links)} that it was fitted on"
+            )
+
+
+def _labels(links: LinkPairs) -> FloatArray:
+    return links.edge_label.cpu().numpy().astype(np.float64)
 
 
 def _beside(predictor: nn.Module, split: LinkSplit) -> LinkSplit:

@@ -57,7 +57,7 @@ def test_score_keeps_order_and_flags_known_edges(cli, files, fitted, tmp_path):
     index = np.stack([loaded.node_ids_.encode([pair[i] for pair in asked]) for i in (0, 1)])
     expected = loaded.predict_proba(torch.from_numpy(index))
     np.testing.assert_allclose([float(row["probability"]) for row in rows], expected, rtol=1e-6)
-    assert "message-passing graph that the calibrator was fitted with" in answer.err
+    assert "Scored on the calibrator's message-passing graph (120 nodes" in answer.err
     assert "hold for 1 negative per link" in answer.err
 
 

@@ -25,7 +25,7 @@ def test_version(cli):
     assert (answer.code, answer.out) == (0, f"linkcal {version('linkcal')}\n")
 
 
-@pytest.mark.parametrize("command", [(), ("run",), ("fit",), ("score",), ("sweep",), ("export",), ("list",)])
+@pytest.mark.parametrize("command", [(), ("run",), ("fit",), ("score",), ("select",), ("top",), ("list",)])
 def test_help(cli, command):
     answer = cli(*command, "--help")
     assert answer.code == 0
@@ -109,7 +109,7 @@ def test_run_prints_table_and_writes_folder(cli, small_simulation, tmp_path):
     assert answer.code == 0
     for name in (*CALIBRATORS, "true probability"):
         assert name in answer.out
-    assert "true error" in answer.out
+    assert "error (%)" in answer.out
     assert str(tmp_path / "out" / "report.html") in answer.err.replace("\n", "")
     assert (tmp_path / "out" / "metrics.json").is_file()
 
@@ -148,7 +148,7 @@ def test_kind_of_negatives(cli, small_simulation, tmp_path, monkeypatch):
     assert answer.code == 0
     assert "2 two-hop negatives per link" in " ".join(answer.out.split())
     # How likely a two-hop pair is an edge is not known from the block model alone.
-    assert "true error" not in answer.out
+    assert "True error" not in answer.out
     folder = tmp_path / "runs" / "simulated-gcn-val-two-hop-seed0"
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["negatives"] == "two-hop"
@@ -171,7 +171,7 @@ def test_reduced_settings_of_a_preset_are_said_and_recorded(cli, small_simulatio
     monkeypatch.setitem(MODELS, "seal", replace(spec, presets={**spec.presets, "default": preset}))
     answer = cli("run", "--dataset", "simulated", "--model", "seal", "--epochs", 1, "--out", tmp_path / "out")
     assert answer.code == 0
-    said = "preset default reduced, to end in minutes: num_hops 1, feature_channels 4, epochs 2"
+    said = "preset default reduced to end in minutes: num_hops 1, feature_channels 4, epochs 2"
     assert f"seal on simulated: {said}" in " ".join(answer.err.split())
     record = json.loads((tmp_path / "out" / "config.json").read_text())
     assert (record["model"]["num_hops"], record["model"]["feature_channels"]) == (1, 4)

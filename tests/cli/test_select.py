@@ -48,7 +48,7 @@ def test_lists_what_the_wrapper_selects(cli, fitted, asked, tmp_path):
     np.testing.assert_allclose([float(row["probability"]) for row in listed], p, rtol=1e-6)
     said = " ".join(answer.err.split())
     assert "known edges left out" in said
-    assert "null pairs, uniform: the bound holds" in said
+    assert ", uniform; the bound holds" in said
     assert "Probabilities hold for a base rate of 0.5." in said
     moved = cli("select", fitted, path, "--fdr", 0.95, "--base-rate", 0.01)
     assert "Probabilities hold for a base rate of 0.01." in " ".join(moved.err.split())
@@ -66,16 +66,16 @@ def test_why_nothing_is_selected(cli, fitted, asked):
     assert found.num_tested == different < 300
     said = " ".join(answer.err.split())
     assert (
-        f"the smallest p-value is {found.p_value[~found.known].min():.4g}, and k of {different} diff" in said
+        f"the smallest p-value is {found.p_value[~found.known].min():.4g}. Of {different} different" in said
     )
-    assert f"k times {0.001 / different:.4g} (none is below" in said
-    assert "None stands out" not in cli("select", fitted, path, "--fdr", 0.95).err
+    assert f"k times {0.001 / different:.4g}; no p-value can be below" in said
+    assert "No pair is selected" not in cli("select", fitted, path, "--fdr", 0.95).err
 
 
 def test_kind_of_the_null_pairs_is_the_folders(cli, two_hop, asked):
     answer = cli("select", two_hop, asked[0], "--fdr", 0.95)
     assert answer.code == 0
-    assert "null pairs, two-hop: the bound holds" in " ".join(answer.err.split())
+    assert ", two-hop; the bound holds" in " ".join(answer.err.split())
 
 
 def test_score_says_that_the_share_is_that_of_a_refresh(cli, fitted, asked, tmp_path):
@@ -92,7 +92,7 @@ def test_null_pairs_of_the_user(cli, fitted, asked):
     answer = cli("select", fitted, path, "--fdr", 0.9, "--null", path)
     assert answer.code == 0
     known = int(loaded.known_edges(asked[2]).sum())
-    assert f"{300 - known} null pairs, given" in answer.err.replace("\n", " ")
+    assert f"Null pairs: {300 - known}, given;" in answer.err.replace("\n", " ")
 
 
 @pytest.mark.parametrize(("option", "value", "part"), [
@@ -144,7 +144,7 @@ def test_base_rate_of_a_run_is_in_every_output(cli, files, fitted, tmp_path):
         assert after["results"][name]["brier"] < 0.05
     page = " ".join((rare / "report.html").read_text().split())
     assert "They hold where 2 % of the query pairs are links (49 negatives for each link)" in page
-    assert "fitted with 1 for each link and moved there" in page
+    assert "fitted with 1 for each link; the probabilities were then moved" in page
     loaded = CalibratedLinkPredictor.load(rare)
     assert loaded.base_rate == 0.02
     pairs = loaded.graph_.pairs[:, :5]

@@ -40,7 +40,7 @@ def test_lists_missing_pairs_by_name_and_states_the_ratio(cli, files, fitted):
 def test_rerank_lists_the_most_probable_of_the_best(cli, fitted):
     answer = cli("top", fitted, "-k", 7, "--rerank", 60, "--calibrator", "in-n-out-plus")
     assert answer.code == 0
-    assert "7 most probable of the 60 best of all missing pairs." in " ".join(answer.err.split())
+    assert "7 most probable of the 60 highest-scoring of all missing pairs." in " ".join(answer.err.split())
     best = rows(cli("top", fitted, "-k", 60, "--calibrator", "in-n-out-plus").out)
     best.sort(key=lambda row: -float(row["probability"]))
     listed = rows(answer.out)
@@ -138,8 +138,11 @@ def predictor_on(graph, name, folder, *, negatives="uniform", **options):
     """A folder of an untrained model: what is said of pairs does not depend on it."""
     every = torch.triu_indices(graph.num_nodes, graph.num_nodes, 1)[:, :40]
     asked = LinkPairs(every, (torch.arange(every.size(1)) % 2).float())
+    held_out = Graph.from_edges(every[:, asked.edge_label == 1], graph.num_nodes)
+    graph = replace(graph, edge_index=graph.edge_index[:, ~held_out.has_pairs(graph.edge_index)])
+    nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
     model = make_model(name, graph.x.size(1), **options)
-    split = LinkSplit(model.prepare(graph), asked, asked, asked)
+    split = LinkSplit(model.prepare(graph), nothing, asked, nothing)
     predictor = CalibratedLinkPredictor(model, Identity()).fit(split)
     predictor.info_ |= {"negatives": negatives}
     predictor.save(folder)
@@ -157,8 +160,8 @@ def test_of_seal_only_pairs_at_distance_two_are_spoken_of(cli, ring, tmp_path):
     answer = cli("top", predictor_on(ring, "seal", tmp_path / "uniform", sort_k=10), "-k", 3)
     said = " ".join(answer.err.split())
     assert len(rows(answer.out)) == 3
-    assert "3 best of missing pairs at distance 2." in said
-    assert "among the missing pairs at distance 2, which compete here, links are far rarer than" in said
+    assert "3 highest-scoring of missing pairs at distance 2." in said
+    assert "among the missing pairs at distance 2, which are ranked here, links are far rarer than" in said
     assert "among all pairs" not in said
     assert "density" not in said
     assert (
@@ -195,8 +198,8 @@ def test_a_complete_graph_has_nothing_to_list(cli, tmp_path):
     ("name", "from_edges", "expected"),
     [
         ("gcn", False, None),
-        ("gcn", True, "Node features were computed from the message-passing graph"),
-        ("peg", False, "The nodes' positions that PEG reads were computed from the message-passing graph"),
+        ("gcn", True, "Node features were computed from the edges"),
+        ("peg", False, "The nodes' positions that PEG reads were computed from the edges"),
         ("peg", True, "Node features and the nodes' positions that PEG reads were computed"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Laplacian eigenmaps: known spectra, components, determinism, and the cache on disk."""
+"""Laplacian eigenmaps: known spectra, components, determinism."""
 
 from __future__ import annotations
 
@@ -15,16 +15,10 @@ def ring(n: int) -> torch.Tensor:
     return torch.stack([i, (i + 1) % n])
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "linkcal" / "positions"
-
-
 @pytest.mark.parametrize("n", [12, 600])
 def test_ring_in_two_dimensions_is_a_circle(n):
     """cos and sin of the angle, in some rotation: neighbours at distance 2 sqrt(2) sin(pi / n)."""
-    z = laplacian_eigenmaps(ring(n), n, 2, cache=False).double()
+    z = laplacian_eigenmaps(ring(n), n, 2).double()
     np.testing.assert_allclose(z.norm(dim=1), np.sqrt(2), rtol=2e-3)
     step = (z - z.roll(-1, 0)).norm(dim=1)
     np.testing.assert_allclose(step, 2 * np.sqrt(2) * np.sin(np.pi / n), rtol=2e-3)
@@ -35,7 +29,7 @@ def test_sparse_solver_solves_the_generalised_problem():
     adjacency = torch.zeros(700, 700, dtype=torch.float64)
     adjacency[graph.edge_index[0], graph.edge_index[1]] = 1.0
     degree = adjacency.sum(1)
-    z = laplacian_eigenmaps(graph.edge_index, 700, 6, cache=False).double()
+    z = laplacian_eigenmaps(graph.edge_index, 700, 6).double()
     smooth = (degree[:, None] * z - adjacency @ z) / degree.clamp(min=1)[:, None]
     value = (z * degree[:, None] * smooth).sum(0) / (z * degree[:, None] * z).sum(0)
     assert float((smooth - value * z)[degree > 0].norm()) < 1e-2
@@ -45,7 +39,7 @@ def test_sparse_solver_solves_the_generalised_problem():
 
 def test_components_are_placed_apart_and_isolated_nodes_at_the_origin():
     edges = torch.tensor([[0, 2, 3], [1, 3, 4]])
-    z = laplacian_eigenmaps(edges, 6, 2, cache=False)
+    z = laplacian_eigenmaps(edges, 6, 2)
     assert z[:2].abs().tolist() == [[1.0, 0.0], [1.0, 0.0]]  # two nodes have one dimension
     assert float(z[0, 0] * z[1, 0]) == -1.0
     np.testing.assert_allclose(z[2:5, 0].abs(), [1.5**0.5, 0.0, 1.5**0.5], atol=1e-6)
@@ -57,8 +51,8 @@ def test_a_star_has_the_same_positions_each_time():
     """Its matrix has three eigenvalues, so that ARPACK must start anew to find 5 functions."""
     n = 600
     star = torch.stack([torch.zeros(n - 1, dtype=torch.int64), torch.arange(1, n)])
-    z = laplacian_eigenmaps(star, n, 5, cache=False)
-    assert torch.equal(laplacian_eigenmaps(star, n, 5, cache=False), z)
+    z = laplacian_eigenmaps(star, n, 5)
+    assert torch.equal(laplacian_eigenmaps(star, n, 5), z)
     # (D - A) y = D y: the hub at 0, the leaves orthogonal to a constant.
     assert float(z[0].abs().max()) < 1e-4
     assert float(z[1:].sum(0).abs().max()) < 1e-2
@@ -67,58 +61,16 @@ def test_a_star_has_the_same_positions_each_time():
 
 def test_no_edges():
     nothing = torch.empty(2, 0, dtype=torch.int64)
-    assert torch.equal(laplacian_eigenmaps(nothing, 3, 2, cache=False), torch.zeros(3, 2))
+    assert torch.equal(laplacian_eigenmaps(nothing, 3, 2), torch.zeros(3, 2))
 
 
 def test_direction_order_and_repeats_of_edges_do_not_matter():
     edges = simulate_graph(500, num_edges=1500, num_features=0, seed=0).edge_index
-    expected = laplacian_eigenmaps(edges, 500, 5, cache=False)
+    expected = laplacian_eigenmaps(edges, 500, 5)
     order = torch.randperm(edges.size(1), generator=torch.Generator().manual_seed(0))
     mixed = torch.cat([edges[:, order], edges[:, :7].flip(0), torch.tensor([[3], [3]])], dim=1)
-    assert torch.equal(laplacian_eigenmaps(mixed, 500, 5, cache=False), expected)
+    assert torch.equal(laplacian_eigenmaps(mixed, 500, 5), expected)
     assert expected.dtype == torch.float32
-
-
-def test_second_call_reads_the_cache(cache, monkeypatch):
-    first = laplacian_eigenmaps(ring(9), 9, 3)
-    assert len(list(cache.iterdir())) == 1
-
-    def refuse(*args):
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr(positions, "_eigenmaps", refuse)
-    assert torch.equal(laplacian_eigenmaps(ring(9), 9, 3), first)
-    for other in [(ring(9), 9, 2), (ring(9), 10, 3), (ring(8), 9, 3)]:
-        with pytest.raises(AssertionError, match="computed again"):
-            laplacian_eigenmaps(*other)
-
-
-@pytest.mark.parametrize("damage", [b"", b"nonsense", "pickled", "shape", "nan", "flipped"])
-def test_damaged_cache_is_computed_anew(cache, damage):
-    expected = laplacian_eigenmaps(ring(9), 9, 3)
-    (file,) = cache.iterdir()
-    if damage == "pickled":
-        np.savez(file, positions=np.array([{}], dtype=object))
-    elif damage == "shape":
-        np.savez(file, positions=np.zeros((9, 2), dtype=np.float32))
-    elif damage == "flipped":
-        raw = bytearray(file.read_bytes())
-        raw[len(raw) // 2] ^= 255
-        file.write_bytes(raw)
-    elif damage == "nan":
-        np.savez(file, positions=np.full((9, 3), np.nan, dtype=np.float32))
-    else:
-        file.write_bytes(damage)
-    assert torch.equal(laplacian_eigenmaps(ring(9), 9, 3), expected)
-    with np.load(file, allow_pickle=False) as arrays:
-        np.testing.assert_array_equal(arrays["positions"], expected.numpy())
-
-
-def test_cache_that_cannot_be_made_is_done_without(tmp_path, monkeypatch):
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    assert laplacian_eigenmaps(ring(5), 5, 1).shape == (5, 1)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +88,6 @@ def test_bad_arguments(arguments, message):
 def test_inputs_are_not_modified():
     edges = ring(6)
     before = edges.clone()
-    laplacian_eigenmaps(edges, 6, 2, cache=False)
+    laplacian_eigenmaps(edges, 6, 2)
     assert torch.equal(edges, before)
     assert Graph.from_edges(edges, 6).num_pairs == 6

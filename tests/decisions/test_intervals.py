@@ -14,7 +14,7 @@ from tests.calibrators.samples import overconfident
 
 from linkcal.calibrators import Platt, StructuralCalibrator
 from linkcal.decisions import IntervalCalibrator, monotone_interval
-from linkcal.decisions.intervals import clopper_pearson, ranking_scores
+from linkcal.decisions._intervals import clopper_pearson, ranking_scores
 from linkcal.exceptions import InputError, NotFittedError
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from linkcal.data import Graph, simulate_graph, split_links
 from linkcal.exceptions import InputError
 from linkcal.features import ATTRIBUTE_COLUMNS, attribute_similarity, score_links
-from linkcal.features.attributes import attribute_directions
+from linkcal.features._attributes import attribute_directions
 from linkcal.models import make_model
 
 
@@ -81,7 +81,7 @@ def test_target_links_block_size_and_order_change_nothing(split, monkeypatch):
     pairs = graph.pairs[:, :50]
     found = attribute_similarity(graph, pairs)
     assert torch.equal(found, attribute_similarity(graph, pairs.flip(0)))
-    monkeypatch.setattr("linkcal.features.attributes._BLOCK", 7 * 128)
+    monkeypatch.setattr("linkcal.features._attributes._BLOCK", 7 * 128)
     assert torch.equal(found[::3], attribute_similarity(graph, pairs[:, ::3]))
     for column in (0, 7):
         edges = graph.edge_index
@@ -171,7 +171,7 @@ def test_unrelated_features_are_all_kept_up_to_the_most():
 def test_a_sample_of_the_nodes_finds_the_same_directions(monkeypatch):
     _, x = _topics(3000)
     z = attribute_directions(x)
-    monkeypatch.setattr("linkcal.features.attributes._SAMPLED_NODES", 1500)
+    monkeypatch.setattr("linkcal.features._attributes._SAMPLED_NODES", 1500)
     sampled = attribute_directions(x)
     assert torch.equal(sampled, attribute_directions(x))
     both = (similarity @ similarity.T for similarity in (z, sampled))
@@ -227,7 +227,7 @@ def test_in_inference_mode():
 
 
 def test_a_very_large_feature_of_a_node_beside_the_sample(monkeypatch):
-    monkeypatch.setattr("linkcal.features.attributes._SAMPLED_NODES", 1000)
+    monkeypatch.setattr("linkcal.features._attributes._SAMPLED_NODES", 1000)
     x = torch.randn(1100, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x[::2, 0] *= 1e250  # nodes of the sample and others
     x[1::200, 1] = 1e300

@@ -11,7 +11,7 @@ from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import simulate_graph, split_links
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.features import FEATURE_KINDS, LinkScores, calibration_links, score_links
-from linkcal.models import TrainingConfig, logits_of, make_model, train_link_predictor
+from linkcal.models import TrainingConfig, make_model, train_link_predictor
 from linkcal.toggle import ToggledEmbeddings
 
 
@@ -81,7 +81,7 @@ def test_validation_links_are_scored_on_the_message_graph(trained_gcn, small_spl
     graph = small_split.graph
     with torch.no_grad():
         z = trained_gcn.encode(graph.node_input, graph.edge_index)
-        expected = logits_of(trained_gcn, z, small_split.val.edge_label_index)
+        expected = trained_gcn.decode(z, small_split.val.edge_label_index)
     assert not scored.toggled.in_graph.any()
     torch.testing.assert_close(scored.logit, expected, rtol=1e-5, atol=1e-5)
 

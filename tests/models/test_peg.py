@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from linkcal import CalibratedLinkPredictor, Platt
-from linkcal.data import Graph, deepwalk_positions, laplacian_eigenmaps, simulate_graph, split_links
+from linkcal.data import Graph, laplacian_eigenmaps, simulate_graph, split_links
 from linkcal.exceptions import EdgeFeaturesWarning, InputError
 from linkcal.features import score_links
 from linkcal.models import PEG, TrainingConfig, load_model, make_model, save_model, train_link_predictor
@@ -58,7 +58,7 @@ def test_prepare_appends_the_positions_of_the_message_graph_once():
     given = graph(x=torch.rand(4, 2))
     prepared = model.prepare(given)
     assert torch.equal(prepared.x[:, :2], given.x)
-    assert torch.equal(prepared.x[:, 2:], laplacian_eigenmaps(PATH, 4, 3, cache=False))
+    assert torch.equal(prepared.x[:, 2:], laplacian_eigenmaps(PATH, 4, 3))
     assert given.x.shape == (4, 2)
     assert model.prepare(prepared) is prepared
 
@@ -68,7 +68,7 @@ def test_graph_without_features_keeps_positions_in_the_model():
     with pytest.raises(InputError, match=r"model must hold the nodes' positions, got none: prepare"):
         model.encode(torch.arange(4), PATH)
     assert model.prepare(graph()).x is None
-    assert torch.equal(model.positions, laplacian_eigenmaps(PATH, 4, 2, cache=False))
+    assert torch.equal(model.positions, laplacian_eigenmaps(PATH, 4, 2))
     model.reset_parameters()
     assert torch.isfinite(model.positions).all()
     with pytest.raises(InputError, match="graph must have 4 nodes, got 5"):
@@ -92,11 +92,6 @@ def test_distance_decoder_reads_the_squared_distance():
     assert torch.equal(model.encode(x, PATH)[:, 2:], x[:, 1:])
 
 
-def test_unknown_decoder():
-    with pytest.raises(InputError, match="decoder must be one of product, product\\+distance; got 'prod'"):
-        PEG(1, decoder="prod")
-
-
 def test_isolated_nodes_and_components_get_finite_scores():
     edges = torch.tensor([[0, 2, 3], [1, 3, 4]])
     given = Graph.from_edges(edges, 7, x=torch.rand(7, 2))
@@ -110,7 +105,7 @@ def test_a_whole_run_keeps_the_positions_with_the_model(num_features, tmp_path):
     data = simulate_graph(150, num_edges=900, num_features=num_features, seed=0)
     config = RunConfig("simulated", "peg", epochs=5, calibrators=("uncalibrated", "platt"))
     outcome = run_experiment(config, data)
-    expected = laplacian_eigenmaps(split_links(data, seed=0).graph.edge_index, 150, 32, cache=False)
+    expected = laplacian_eigenmaps(split_links(data, seed=0).graph.edge_index, 150, 32)
     model, message = outcome.artifact.model, outcome.artifact.graph
     assert outcome.toggle_method == "kernel"
     found = model.positions if num_features == 0 else message.x[:, num_features:]
@@ -122,20 +117,6 @@ def test_a_whole_run_keeps_the_positions_with_the_model(num_features, tmp_path):
     logit, expected_logit = (one(message.node_input, message.edge_index, pairs) for one in (loaded, model))
     # Equal weights elsewhere in memory: BLAS may sum in another order.
     torch.testing.assert_close(logit, expected_logit, rtol=1e-5, atol=1e-5)
-
-
-def test_deepwalk_positions_are_those_of_the_message_graph_and_seed():
-    split = split_links(simulate_graph(120, num_edges=500, num_features=4, seed=0), seed=0)
-    model = make_model("peg", 4, preset="deepwalk", position_channels=6, position_seed=3)
-    prepared = model.prepare(split.graph)
-    expected = deepwalk_positions(split.graph.edge_index, 120, 6, seed=3)
-    assert torch.equal(prepared.x, torch.cat([split.graph.x, expected], dim=1))
-    assert model.config["position_encoding"] == "deepwalk"
-
-
-def test_unknown_position_encoding():
-    with pytest.raises(InputError, match="position_encoding must be one of laplacian, deepwalk"):
-        PEG(3, position_encoding="walk")
 
 
 def test_a_prepared_graph_says_that_its_features_follow_from_the_edges():

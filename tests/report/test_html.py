@@ -103,8 +103,8 @@ def test_explains_floor_and_limits(tmp_path) -> None:
     text = render(tmp_path).text
     assert "even a perfectly calibrated predictor has an ECE above zero" in text
     assert "ECE is not a proper score" in text
-    assert "This is one split and one training of the model" in text
-    assert "cannot move a probability across 0.5" in text
+    assert "results of one split and one training" in text
+    assert "never moves a probability across 0.5" in text
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_what_is_not_known_is_said_or_left_out(tmp_path) -> None:
     text = render(tmp_path, metrics=metrics).text
     assert "Test pairs not recorded" in text
     assert "The number of test pairs was not recorded" in text
-    assert "n/a: the metric does not exist here" in text
+    assert "n/a: the metric is undefined here" in text
     assert "Seed" not in text
     assert "None" not in text
     assert "nan" not in text
@@ -198,7 +198,7 @@ def test_bad_input_is_named_and_the_old_page_stays(tmp_path, changes: dict, mess
 def test_selected_calibrator_is_named(tmp_path) -> None:
     page = render(tmp_path, metrics={**METRICS, "selected": "platt"})
     assert page.text.count("platt (selected)") == 1
-    assert "linkcal score uses platt, which was chosen without the test pairs" in page.text
+    assert "linkcal score uses platt, which was selected without the test pairs" in page.text
     assert "selected" not in render(tmp_path).text
 
 
@@ -206,8 +206,8 @@ def test_selected_calibrator_is_named(tmp_path) -> None:
 def test_no_base_rate_is_said_to_repair_another_kind_of_negatives(tmp_path, kind: str, moves: bool) -> None:
     text = render(tmp_path, metrics={**METRICS, "negatives": kind}).text
     assert f"Kind of negatives {kind}" in text
-    assert ("for a list of all pairs the probabilities must be moved to that base rate" in text) == moves
-    assert ("negatives of the kind two-hop and for no other kind" in text) != moves
+    assert ("to list all pairs, move the probabilities to that base rate first" in text) == moves
+    assert ("They hold only for negatives of the kind two-hop" in text) != moves
 
 
 def test_inputs_are_not_changed(tmp_path) -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 
 from linkcal.metrics import EVALUATION_KEYS
-from linkcal.report.page import build_table
+from linkcal.report._page import build_table
 
 
 def cells(results: dict, key: str) -> list:
     columns, rows = build_table(results)
-    index = [column.key for column in columns].index(key)
+    index = [column.name for column in columns].index(key)
     return [row.cells[index] for row in rows]
 
 
 def test_every_key_of_an_evaluation_has_a_heading_of_its_own() -> None:
     columns, rows = build_table({"a": dict.fromkeys(EVALUATION_KEYS, 0.5)})
-    assert {column.key for column in columns} == set(EVALUATION_KEYS)
-    assert all(column.help and column.label != column.key for column in columns)
+    assert {column.name for column in columns} == set(EVALUATION_KEYS)
+    assert all(column.description and column.label != column.name for column in columns)
     assert len({column.label for column in columns}) == len(columns)
     assert len(rows[0].cells) == len(columns)
 
@@ -25,9 +25,9 @@ def test_every_key_of_an_evaluation_has_a_heading_of_its_own() -> None:
 def test_fractions_become_percent_and_scores_do_not() -> None:
     results = {"a": {"ece": 0.1234, "nll": 0.56789, "auc": 0.9, "acc": 0.8768, "seconds_fit": 1.234}}
     columns, rows = build_table(results)
-    texts = {c.key: cell.text for c, cell in zip(columns, rows[0].cells, strict=True)}
+    texts = {c.name: cell.text for c, cell in zip(columns, rows[0].cells, strict=True)}
     assert texts == {"ece": "12.34", "nll": "0.5679", "auc": "90.00", "acc": "87.7", "seconds_fit": "1.23"}
-    units = {c.key: c.unit for c in columns}
+    units = {c.name: c.unit for c in columns}
     assert units == {"ece": "%", "nll": "nats", "auc": "%", "acc": "%", "seconds_fit": "s"}
 
 
@@ -62,5 +62,5 @@ def test_noise_mark_compares_each_ece_with_its_own_floor() -> None:
 
 def test_unknown_keys_are_shown_not_dropped() -> None:
     columns, rows = build_table({"a": {"ece": 0.1, "my_metric": 1.5}})
-    assert [column.key for column in columns] == ["ece", "my_metric"]
+    assert [column.name for column in columns] == ["ece", "my_metric"]
     assert rows[0].cells[1].text == "1.5000"

@@ -1,4 +1,4 @@
-"""Threads and memory of a call, put back as they were afterwards."""
+"""Thread counts of the libraries in this process, put back as they were, also when threads overlap."""
 
 from __future__ import annotations
 
@@ -8,16 +8,36 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
-__all__ = ["blas_threads", "kept_pages", "numba_threads", "torch_threads"]
+
+class _Shared:
+    """What overlapping blocks of this process share; a forked child begins with its own."""
+
+    def __init__(self) -> None:
+        #: Held while parallel compiled code runs. It uses all cores anyway, and Numba's ``workqueue`` layer
+        #: aborts the process when two threads run parallel code at once.
+        self.kernels = threading.RLock()
+        #: Guards the counts below.
+        self.lock = threading.Lock()
+        self.torch_users, self.torch_before = 0, 0
+        self.blas_users = 0
+        self.blas_before: Any = None
+        #: Counts of the torch blocks that this thread is in, innermost last.
+        self.own = threading.local()
 
 
-# Thread counts of the libraries that share this process.
-#
-# torch and Numba may run on one OpenMP runtime. Numba sets that runtime's thread count when a parallel
-# function starts and leaves it so: afterwards torch would use as many threads, whatever it was told.
+_shared = _Shared()
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+
+    def _renew() -> None:
+        global _shared
+        _shared = _Shared()
+
+    os.register_at_fork(after_in_child=_renew)
 
 
 @contextmanager
@@ -25,26 +45,43 @@ def blas_threads(count: int) -> Iterator[None]:
     """Run NumPy's and SciPy's linear algebra with at most `count` threads for a block.
 
     One thread where numbers must not depend on the machine's cores: BLAS cuts sums over the threads it has,
-    so that a product of the same matrices differs in its last bits.
+    so that a product of the same matrices differs in its last bits. The limit is the process's: when blocks
+    overlap, the last one to end restores what the first one found.
     """
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(count, user_api="blas"):
+    shared = _shared
+    with shared.lock:
+        limits: Any = threadpool_limits(count, user_api="blas")
+        shared.blas_before = limits if not shared.blas_users else shared.blas_before
+        shared.blas_users += 1
+    try:
         yield
+    finally:
+        with shared.lock:
+            shared.blas_users -= 1
+            if not shared.blas_users:
+                shared.blas_before.restore_original_limits()
 
 
 @contextmanager
 def numba_threads(count: int) -> Iterator[None]:
-    """Run Numba with at most `count` threads for a block, and put both libraries' settings back."""
+    """Run compiled parallel code with at most `count` threads for a block; one thread at a time may be in it.
+
+    torch and Numba may run on one OpenMP runtime, whose thread count a parallel function sets and leaves so:
+    torch's count is put back as well as Numba's.
+    """
     import numba  # slow to import, and not needed where only torch's threads are set
 
-    torch_count, numba_count = torch.get_num_threads(), numba.get_num_threads()
-    numba.set_num_threads(max(1, min(count, numba.config.NUMBA_NUM_THREADS)))
-    try:
-        yield
-    finally:
-        numba.set_num_threads(numba_count)
-        torch.set_num_threads(torch_count)
+    with _shared.kernels:
+        torch_count, numba_count = _torch_count(), numba.get_num_threads()
+        numba.set_num_threads(max(1, min(count, numba.config.NUMBA_NUM_THREADS)))
+        try:
+            yield
+        finally:
+            numba.set_num_threads(numba_count)
+            if torch_count is not None:
+                sys.modules["torch"].set_num_threads(torch_count)
 
 
 @contextmanager
@@ -52,14 +89,41 @@ def torch_threads(count: int) -> Iterator[None]:
     """Run torch with `count` threads for a block, and put its setting back.
 
     For loops over tiny tensors: handing out work that takes microseconds costs more than it saves, and many
-    times more when the cores are shared with other programs.
+    times more when the cores are shared with other programs. Part of torch's count belongs to the thread and
+    part to the process, so that each thread sets it, to what the first of overlapping blocks found.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    import torch
+
+    shared, own = _shared, _own_counts()
+    with shared.lock:
+        if not shared.torch_users:
+            shared.torch_before = torch.get_num_threads()
+        shared.torch_users += 1
+        own.append(count)
+        torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with shared.lock:
+            shared.torch_users -= 1
+            own.pop()
+            torch.set_num_threads(own[-1] if own else shared.torch_before)
+
+
+def _own_counts() -> list[int]:
+    counts: list[int] = _shared.own.__dict__.setdefault("counts", [])
+    return counts
+
+
+def _torch_count() -> int | None:
+    """Count of torch for this thread outside other threads' blocks; None where torch is not imported."""
+    if "torch" not in sys.modules:
+        return None
+    own = _own_counts()
+    if own:
+        return own[-1]
+    with _shared.lock:
+        return _shared.torch_before if _shared.torch_users else int(sys.modules["torch"].get_num_threads())
 
 
 # Messages of large graphs without fresh pages.

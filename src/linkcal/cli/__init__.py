@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from linkcal.cli.main import main
+from linkcal.cli._app import main
 
 __all__ = ["main"]

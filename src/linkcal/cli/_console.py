@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -22,41 +22,15 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from linkcal._core.files import require_writable
-from linkcal.exceptions import InputError, LinkcalError, LinkcalWarning
-
 if TYPE_CHECKING:
+    from linkcal.data import PairChunk
     from linkcal.workflow import Step
 
-__all__ = [
-    "BaseRateOption",
-    "BatchSize",
-    "Device",
-    "Epochs",
-    "FitOnOption",
-    "Json",
-    "Model",
-    "Negatives",
-    "NegativesPerPositive",
-    "Out",
-    "Preset",
-    "Protocol",
-    "RunBaseRate",
-    "Seed",
-    "as_base_rate",
-    "check_output_file",
-    "counted",
-    "log",
-    "negatives_per_link_text",
-    "print_results",
-    "shown_once",
-    "step_progress",
-]
+# Everything slow (torch, Numba, scikit-learn with pandas) is imported when a command runs: `--help` and usage
+# errors answer at once.
 
 
 # Progress and messages on stderr.
-
-Chunk = TypeVar("Chunk", bound=Sized)
 
 
 def _stderr() -> Console:
@@ -69,24 +43,21 @@ def log(message: str) -> None:
     _stderr().print(message, markup=False, highlight=False, soft_wrap=True)
 
 
-def negatives_per_link_text(ratio: float, kind: str | None = None) -> str:
-    """For how many negatives, and of which kind if not uniform, a probability holds.
+def ratio_in_words(negatives_per_link: float, kind: str | None = None) -> str:
+    """The ratio for which a probability holds, with the kind of negatives if not uniform.
 
     Examples
     --------
-    >>> negatives_per_link_text(1.0), negatives_per_link_text(2.5, "two-hop")
+    >>> ratio_in_words(1.0), ratio_in_words(2.5, "two-hop")
     ('1 negative per link', '2.5 two-hop negatives per link')
     """
     which = "" if kind in (None, "uniform") else f"{kind} "
-    return f"{ratio:g} {which}negative{'' if ratio == 1 else 's'} per link"
+    return f"{negatives_per_link:g} {which}negative{'' if negatives_per_link == 1 else 's'} per link"
 
 
-def shown_once() -> Callable[..., None]:
-    """A ``warnings.showwarning`` for one command.
-
-    Prints linkcal's own warnings as one line, each different one once; others as Python does.
-    """
-    said: set[str] = set()
+def _warnings_as_lines() -> Callable[..., None]:
+    """A ``warnings.showwarning`` that prints linkcal's own warnings as one line each, and each only once."""
+    printed: set[str] = set()
 
     def show(
         message: Warning | str,
@@ -96,19 +67,19 @@ def shown_once() -> Callable[..., None]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        import warnings
+        from linkcal.exceptions import LinkcalWarning
 
         if not issubclass(category, LinkcalWarning):
             (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
-        elif str(message) not in said:
-            said.add(str(message))
+        elif str(message) not in printed:
+            printed.add(str(message))
             log(f"linkcal: warning: {message}")
 
     return show
 
 
-def counted(chunks: Iterator[Chunk], description: str) -> Iterator[Chunk]:
-    """Pass chunks on and show how many items they held so far."""
+def with_counter(chunks: Iterator[PairChunk], description: str) -> Iterator[PairChunk]:
+    """Yield the chunks and show how many pairs they held so far."""
     columns = (TextColumn("{task.description}"), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn())
     with Progress(*columns, console=_stderr(), transient=True) as bars:
         task = bars.add_task(description, total=None)
@@ -137,21 +108,11 @@ def step_progress() -> Iterator[Callable[[Step], None]]:
 
 # The table of all calibrators on stdout.
 
-_PERCENT = (
-    "ece",
-    "ece_top_label",
-    "ece_floor",
-    "ece_floor_q95",
-    "auc",
-    "hits@20",
-    "hits@50",
-    "acc",
-    "true_error",
-)
-
 
 def print_results(metrics: dict[str, Any]) -> None:
-    """Print one row per calibrator; percentages but for NLL (nats) and seconds."""
+    """Print one row per calibrator, with the labels and units of ``linkcal.metrics``."""
+    from linkcal.metrics.registry import COLUMNS
+
     rows: dict[str, dict[str, float]] = dict(metrics["results"])
     columns = list(next(iter(rows.values())))
     counts = metrics["counts"]
@@ -163,26 +124,27 @@ def print_results(metrics: dict[str, Any]) -> None:
         ),
         caption=(
             f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} negatives: "
-            f"probabilities hold for {_ratio(metrics)}. In %, "
-            "NLL in nats, Brier as it is. * ECE at or below floor q95, which a calibrated predictor "
-            f"exceeds in 5 of 100 test sets. {_headline(metrics['headline'])}"
+            f"probabilities hold for {_ratio(metrics)}. * ECE at or below the 95 % floor, which a calibrated "
+            f"predictor exceeds in 5 of 100 test sets. {_headline(metrics['headline'])}"
         ),
     )
     table.add_column("calibrator", no_wrap=True)
     for name in columns:
-        table.add_column(name.replace("_", " "), justify="right")
+        unit = f" ({COLUMNS[name].unit})" if COLUMNS[name].unit else ""
+        table.add_column(f"{COLUMNS[name].label}{unit}", justify="right")
+
+    def cells(values: dict[str, float], mark: str) -> list[str]:
+        shown = [COLUMNS[name].text(values[name]) if name in values else "" for name in columns]
+        return [text + mark if name == "ece" else text for name, text in zip(columns, shown, strict=True)]
+
     for calibrator, row in rows.items():
         label = f"{calibrator} (selected)" if calibrator == metrics["selected"] else calibrator
-        table.add_row(label, *(_cell(name, row) for name in columns))
+        table.add_row(label, *cells(row, "*" if row["ece"] <= row["ece_floor_q95"] else " "))
     if "oracle" in metrics:
         table.add_section()
-        oracle = {**metrics["oracle"], "true_error": 0.0}
-        table.add_row(
-            "true probability", *(_cell(name, oracle) if name in oracle else "" for name in columns)
-        )
+        table.add_row("true probability", *cells({**metrics["oracle"], "true_error": 0.0}, " "))
     # Wide enough for all columns wherever the output goes; a terminal narrower than that wraps cells.
-    console = Console(width=None if Console().is_terminal else 170)
-    console.print(table)
+    Console(width=None if Console().is_terminal else 170).print(table)
 
 
 def _headline(columns: dict[str, str]) -> str:
@@ -195,38 +157,30 @@ def _headline(columns: dict[str, str]) -> str:
 
 def _ratio(metrics: dict[str, Any]) -> str:
     if "base_rate" not in metrics:
-        return negatives_per_link_text(metrics["negatives_per_positive"], metrics.get("negatives"))
+        return ratio_in_words(metrics["negatives_per_positive"], metrics.get("negatives"))
     return (
-        f"a base rate of {metrics['base_rate']:.4g} ({metrics['base_rate_origin']}), where metrics weigh the "
-        "negatives accordingly"
+        f"a base rate of {metrics['base_rate']:.4g} ({metrics['base_rate_origin']}), and the metrics weight "
+        "the negatives accordingly"
     )
-
-
-def _cell(name: str, row: dict[str, float]) -> str:
-    value = row[name]
-    if value != value:
-        return "n/a"
-    text = f"{100 * value:.2f}" if name in _PERCENT else f"{value:.3f}"
-    if name == "ece":
-        text += "*" if value <= row["ece_floor_q95"] else " "
-    return text
 
 
 # Options that mean the same in every command.
 
 Model = Annotated[str, typer.Option("--model", help="Link predictor; see `linkcal list models`.")]
-Seed = Annotated[int, typer.Option("--seed", help="The one seed; same seed, same numbers.")]
+Seed = Annotated[int, typer.Option("--seed", help="Random seed: the same seed gives the same numbers.")]
 FitOnOption = Annotated[
     str | None,
     typer.Option(
         "--fit-on",
-        help="Links that calibrators are fitted on: val, train-loo (training, target link removed), "
-        "train (training links as they are), stacked (val, and in-n-out-plus builds on train-loo); default: "
-        "the protocol's, val without one.",
+        help="Links to fit calibrators on: val; train-loo (training links, each scored without its own "
+        "edge); train (training links as they are); stacked (val, and in-n-out-plus also uses train-loo). "
+        "Default: val, or what the protocol sets.",
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-Epochs = Annotated[int | None, typer.Option("--epochs", help="Most training epochs; default: the preset's.")]
+Epochs = Annotated[
+    int | None, typer.Option("--epochs", help="Maximum number of training epochs; default: the preset's.")
+]
 BatchSize = Annotated[
     int | None, typer.Option("--batch-size", help="Training links per step; default: the preset's.")
 ]
@@ -234,8 +188,8 @@ Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
-        help="Hyper-parameters: default, paper, or a FILE.json of `linkcal search`. Not given: the "
-        "protocol's, default without one.",
+        help="Hyper-parameters: default, paper, or a FILE.json of `linkcal-lab search`. Default: the "
+        "protocol's preset, else default.",
     ),
 ]
 Protocol = Annotated[
@@ -248,58 +202,68 @@ Protocol = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder for the results; default: one under runs/, named by the settings."),
+    typer.Option("--out", help="Folder for the results; default: runs/, then a name from the settings."),
 ]
+OutFile = Annotated[Path | None, typer.Option("--out", help="CSV file; default: stdout.")]
 Json = Annotated[bool, typer.Option("--json", help="Print metrics.json to stdout instead of a table.")]
-_BASE_RATE = (
-    "Share of links among the pairs that probabilities are for, or `density`: the share of all pairs that "
-    "are edges of the message-passing graph."
-)
-BaseRateOption = Annotated[
+Folder = Annotated[Path, typer.Argument(help="Folder of `linkcal run` or `linkcal fit`.", metavar="DIR")]
+Pairs = Annotated[Path, typer.Argument(help="Query pairs: .csv, .tsv, .parquet or .npz.", metavar="PAIRS")]
+Source = Annotated[str, typer.Option("--source", help="Column with the first node of each pair.")]
+Target = Annotated[str, typer.Option("--target", help="Column with the second node of each pair.")]
+CalibratorOption = Annotated[
     str | None,
-    typer.Option(
-        "--base-rate",
-        metavar="RATE|density",
-        help=f"{_BASE_RATE} Default: what the folder was made with, else that of the calibration links.",
-    ),
+    typer.Option("--calibrator", help="Calibrator to use; default: the one that the run selected."),
+]
+ChunkSize = Annotated[int, typer.Option("--chunk-size", help="Number of pairs held in memory at once.")]
+_BASE_RATE = (
+    "Share of links among the pairs that the probabilities are for: a number in (0, 1), or `density`, the "
+    "share of all pairs that are edges of the message-passing graph. Default:"
+)
+
+
+def _base_rate_option(default: str) -> Any:
+    return typer.Option("--base-rate", metavar="RATE|density", help=f"{_BASE_RATE} {default}")
+
+
+BaseRateOption = Annotated[
+    str | None, _base_rate_option("that of the folder, else that of the calibration links.")
 ]
 RunBaseRate = Annotated[
     str | None,
-    typer.Option(
-        "--base-rate",
-        metavar="RATE|density",
-        help=f"{_BASE_RATE} Default: that of the calibration links. The folder keeps it for later scores.",
-    ),
+    _base_rate_option("that of the calibration links. It is stored and used for later scores."),
 ]
 NegativesPerPositive = Annotated[
     float,
     typer.Option(
-        "--negatives-per-positive", help="Negatives drawn for each link, in every part of the split."
+        "--negatives-per-positive", help="Negatives sampled for each link, in every part of the split."
     ),
 ]
 Negatives = Annotated[
     str,
     typer.Option(
         "--negatives",
-        help="Negatives to calibrate and measure with: uniform, degree (endpoints drawn by degree), two-hop "
-        "(pairs with a common neighbour).",
+        help="Kind of negatives for calibration and metrics: uniform, degree (endpoints drawn by degree), "
+        "two-hop (pairs with a common neighbour).",
     ),
 ]
 
 
-def check_output_file(out: Path | None, asked: Path | None = None) -> None:
+def check_output_file(out: Path | None, pairs: Path | None = None) -> None:
     """Refuse an output file that could not be written, or that is the file of query pairs."""
+    from linkcal._core.files import require_writable
+    from linkcal.exceptions import InputError
+
     if out is None:
         return
     if out.is_dir() or not out.parent.is_dir():
         raise InputError(f"out must be a file in an existing folder, got {out}")
-    if asked is not None and out.resolve() == asked.resolve():
+    if pairs is not None and out.resolve() == pairs.resolve():
         raise InputError(f"out must be another file than the pairs, got {out} for both")
     require_writable(out.parent, "out")
 
 
 def as_base_rate(text: str | None) -> Any:
-    """A number where the text is one; anything else is left to the library's own check."""
+    """A number where the text is one; the library checks anything else."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -307,23 +271,26 @@ def as_base_rate(text: str | None) -> Any:
 
 
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
-    """Run a command line and turn its end into an exit code: 0, 1 for a user error, 2 for wrong usage."""
+    """Run a command line and return its exit code: 0, 1 for a user error (one line), 2 for wrong usage."""
     with warnings.catch_warnings():
-        warnings.showwarning = shown_once()
+        warnings.showwarning = _warnings_as_lines()
         try:
             app(args=None if arguments is None else list(arguments), prog_name=name)
         except SystemExit as stop:
             return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        except LinkcalError as error:
-            print(f"{name}: error: {error}", file=sys.stderr)  # noqa: T201
-            return 1
         except BrokenPipeError:
             # The reader of our output went away (`linkcal ... | head`).
             sys.stderr.close()
             return 1
-        except OSError as error:
-            # A disk that is full, a folder that may not be written: nothing the program could have known.
-            place = f": {error.filename}" if error.filename else ""
-            print(f"{name}: error: {error.strerror or error}{place}", file=sys.stderr)  # noqa: T201
+        except Exception as error:
+            from linkcal.exceptions import LinkcalError
+
+            if isinstance(error, LinkcalError):
+                message = str(error)
+            elif isinstance(error, OSError):  # a full disk, a folder without permission
+                message = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+            else:
+                raise
+            print(f"{name}: error: {message}", file=sys.stderr)  # noqa: T201
             return 1
     return 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from linkcal.decisions.conformal import conformal_p_values, select_links
-from linkcal.decisions.intervals import IntervalCalibrator, monotone_interval
-from linkcal.decisions.thresholds import LinkThreshold, certified_threshold, expected_threshold
+from linkcal.decisions._conformal import conformal_p_values, select_links
+from linkcal.decisions._intervals import IntervalCalibrator, monotone_interval
+from linkcal.decisions._thresholds import LinkThreshold, certified_threshold, expected_threshold
 
 __all__ = [
     "IntervalCalibrator",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from linkcal.features.attributes import attribute_similarity
-from linkcal.features.scores import (
+from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS
+from linkcal.features._attributes import attribute_similarity
+from linkcal.features._paths import PAIR_PATHS, pair_paths
+from linkcal.features._scores import (
     COLUMN_NAMES,
     FEATURE_KINDS,
     FIT_ON,
@@ -15,19 +17,14 @@ from linkcal.features.scores import (
     calibration_part,
     score_links,
 )
-from linkcal.features.structure import (
-    ATTRIBUTE_COLUMNS,
-    PAIR_STRUCTURE,
-    STRUCTURAL_COLUMNS,
-    pair_structure,
-    structural_features,
-)
+from linkcal.features._structure import PAIR_STRUCTURE, pair_structure, structural_features
 
 __all__ = [
     "ATTRIBUTE_COLUMNS",
     "COLUMN_NAMES",
     "FEATURE_KINDS",
     "FIT_ON",
+    "PAIR_PATHS",
     "PAIR_STRUCTURE",
     "STRUCTURAL_COLUMNS",
     "FitOn",
@@ -37,6 +34,7 @@ __all__ = [
     "attribute_similarity",
     "calibration_links",
     "calibration_part",
+    "pair_paths",
     "pair_structure",
     "score_links",
     "structural_features",

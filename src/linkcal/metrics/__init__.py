@@ -12,6 +12,7 @@ from linkcal.metrics.calibration import (
     reliability_curve,
 )
 from linkcal.metrics.floor import CalibrationFloor, NullBand, calibration_floor, calibration_null_band
+from linkcal.metrics.groups import GroupCalibration, group_calibration
 from linkcal.metrics.pattern import CalibrationPattern, calibration_pattern
 from linkcal.metrics.proper import accuracy, brier_score, negative_log_likelihood
 from linkcal.metrics.ranking import average_precision, hits_at_k, roc_auc
@@ -23,6 +24,7 @@ __all__ = [
     "METRICS",
     "CalibrationFloor",
     "CalibrationPattern",
+    "GroupCalibration",
     "MetricSpec",
     "NullBand",
     "ReliabilityCurve",
@@ -35,6 +37,7 @@ __all__ = [
     "debiased_calibration_error",
     "evaluate_links",
     "expected_calibration_error",
+    "group_calibration",
     "hits_at_k",
     "negative_log_likelihood",
     "reliability_curve",

@@ -1,7 +1,7 @@
-"""What every metric does first: check its arguments, drop links of weight zero, put the rest into one order.
+"""What every metric does first: check its arguments, drop links of weight zero, sort the rest.
 
-The order is a function of the rows' values alone. Floating-point sums depend on the order of their terms, so
-this is what makes every metric *exactly* the same whatever order the links come in.
+The order depends on the rows' values alone. Floating-point sums depend on the order of their terms, so every
+metric is *exactly* the same whatever order the links come in.
 """
 
 from __future__ import annotations
@@ -19,51 +19,28 @@ from linkcal._core.validation import (
 )
 from linkcal.exceptions import InputError
 
-__all__ = ["Links", "check_generator", "labelled_links", "ranked_links", "unlabelled_links"]
-
-
 FloatArray = NDArray[np.float64]
 
 
 class Links(NamedTuple):
-    """Checked links in canonical order, each array float64 of shape (L,).
-
-    `value` is a probability or a score. `label` holds 0 and 1, `weight` is greater than 0.
-    """
+    """Sorted float64 arrays (L,): labels 0 and 1, probabilities or scores, weights above 0."""
 
     label: FloatArray
     value: FloatArray
     weight: FloatArray
 
 
-def _canonical(label: FloatArray, value: FloatArray, weight: FloatArray, name: str) -> Links:
-    if not value.size:
-        raise InputError(f"{name} must hold at least one link, got 0")
-    keep = weight > 0.0
-    if not keep.all():
-        label, value, weight = label[keep], value[keep], weight[keep]
-    order = np.lexsort((weight, label, value))
-    return Links(label[order], value[order], weight[order])
-
-
-def labelled_links(y_true: Any, y_prob: Any, sample_weight: Any = None) -> Links:
-    """Links with labels and probabilities, sorted by probability; one class is enough."""
+def probability_links(y_true: Any, y_prob: Any, sample_weight: Any = None) -> Links:
+    """Links sorted by probability; one class is enough. Labels are zeros where `y_true` is None."""
     prob = check_probabilities(y_prob)
-    label = check_binary_labels(y_true, prob.size)
-    return _canonical(label, prob, check_sample_weight(sample_weight, prob.size), "y_prob")
-
-
-def unlabelled_links(y_prob: Any, sample_weight: Any = None) -> Links:
-    """Links with probabilities alone (labels are zeros), sorted by probability."""
-    prob = check_probabilities(y_prob)
-    return _canonical(np.zeros(prob.size), prob, check_sample_weight(sample_weight, prob.size), "y_prob")
+    label = np.zeros(prob.size) if y_true is None else check_binary_labels(y_true, prob.size)
+    return _sorted(label, prob, sample_weight, "y_prob")
 
 
 def ranked_links(y_true: Any, score: Any, sample_weight: Any = None) -> Links:
-    """Links with labels and scores, sorted by score; both classes must be there."""
+    """Links sorted by score; both classes are required."""
     value = check_scores(score)
-    label = check_binary_labels(y_true, value.size)
-    links = _canonical(label, value, check_sample_weight(sample_weight, value.size), "score")
+    links = _sorted(check_binary_labels(y_true, value.size), value, sample_weight, "score")
     positives = int(links.label.sum())
     if positives in (0, links.label.size):
         raise InputError(
@@ -73,14 +50,11 @@ def ranked_links(y_true: Any, score: Any, sample_weight: Any = None) -> Links:
     return links
 
 
-def check_generator(random_state: Any) -> np.random.Generator:
-    """NumPy generator from a seed (whole number >= 0), a generator, or None (a fresh seed)."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if random_state is None:
-        return np.random.default_rng()
-    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)) or random_state < 0:
-        raise InputError(
-            f"random_state must be a whole number >= 0, a numpy Generator or None, got {random_state!r}"
-        )
-    return np.random.default_rng(int(random_state))
+def _sorted(label: FloatArray, value: FloatArray, sample_weight: Any, name: str) -> Links:
+    weight = check_sample_weight(sample_weight, value.size)
+    if not value.size:
+        raise InputError(f"{name} must hold at least one link, got 0")
+    keep = weight > 0.0
+    label, value, weight = label[keep], value[keep], weight[keep]
+    order = np.lexsort((weight, label, value))
+    return Links(label[order], value[order], weight[order])

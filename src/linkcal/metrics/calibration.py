@@ -1,4 +1,4 @@
-"""Calibration error and the reliability curve: bins, variants, debiased error."""
+"""Calibration errors and the reliability curve: predicted probability against observed frequency, in bins."""
 
 from __future__ import annotations
 
@@ -11,62 +11,60 @@ from scipy.stats import binom
 
 from linkcal._core.validation import check_choice, check_fraction, check_positive_int
 from linkcal.exceptions import InputError
-from linkcal.metrics._inputs import labelled_links
+from linkcal.metrics._inputs import FloatArray, probability_links
 
 __all__ = [
-    "Bins",
     "ReliabilityCurve",
-    "Strategy",
-    "Variant",
-    "assign_bins",
-    "bin_index",
-    "binned_events",
-    "check_binning",
     "debiased_calibration_error",
-    "event_probability",
     "expected_calibration_error",
     "reliability_curve",
-    "uniform_edges",
 ]
-
-
-# Which bin a link belongs to. The bins depend on the probabilities alone, never on the labels.
 
 Variant = Literal["positive", "top-label"]
 Strategy = Literal["uniform", "quantile"]
 
 
-class Bins(NamedTuple):
-    """Occupied bins only, in increasing order: `bin_of` (L,) in 0..B-1 and the bounds (B,) of each."""
+# Bins. Which bin a link belongs to depends on the probabilities alone, never on the labels.
 
+
+class BinnedLinks(NamedTuple):
+    """Links (L,) and their occupied bins (B,), in increasing order of probability.
+
+    `happened` is 1 where the event was observed, `confidence` its predicted probability, `bin_of` in 0..B-1.
+    """
+
+    happened: FloatArray
+    confidence: FloatArray
+    weight: FloatArray
     bin_of: NDArray[np.int64]
     lower: FloatArray
     upper: FloatArray
 
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Sum (B,) of a value (L,) over each bin."""
+        return np.bincount(self.bin_of, weights=values).astype(np.float64)
 
-def check_binning(n_bins: int, variant: str, strategy: str) -> int:
-    """Check the three options that define an ECE; return `n_bins`."""
+
+def binned_links(
+    y_true: Any, y_prob: Any, n_bins: int, variant: str, strategy: str, sample_weight: Any
+) -> BinnedLinks:
+    """Check the arguments of a binned metric and bin the links; `happened` is void where `y_true` is None.
+
+    The event is that the pair is a link (``positive``), or that the prediction, link if p > 0.5, is right
+    (``top-label``).
+    """
     check_choice(variant, "variant", ("positive", "top-label"))
     check_choice(strategy, "strategy", ("uniform", "quantile"))
-    return check_positive_int(n_bins, "n_bins")
-
-
-def event_probability(prob: FloatArray, variant: str) -> FloatArray:
-    """Predicted probability of the event whose calibration is asked for.
-
-    ``positive``: that the pair is a link, p. ``top-label``: that the prediction (link if p > 0.5) is right,
-    max(p, 1 - p).
-    """
-    return prob if variant == "positive" else np.maximum(prob, 1.0 - prob)
-
-
-def assign_bins(prob: FloatArray, weight: FloatArray, n_bins: int, strategy: str) -> Bins:
-    """Bins of equal width over [0, 1], or of equal mass. Only occupied bins are returned."""
-    if strategy == "uniform":
-        edges = uniform_edges(n_bins)
-        used, index = np.unique(bin_index(prob, edges), return_inverse=True)
-        return Bins(index.astype(np.int64), edges[used], edges[used + 1])
-    return _equal_mass(prob, weight, n_bins)
+    n_bins = check_positive_int(n_bins, "n_bins")
+    happened, confidence, weight = probability_links(y_true, y_prob, sample_weight)
+    if variant == "top-label":
+        happened = (happened == (confidence > 0.5)).astype(np.float64)
+        confidence = np.maximum(confidence, 1.0 - confidence)
+    if strategy == "quantile":
+        return BinnedLinks(happened, confidence, weight, *_equal_mass(confidence, weight, n_bins))
+    edges = uniform_edges(n_bins)
+    used, index = np.unique(bin_index(confidence, edges), return_inverse=True)
+    return BinnedLinks(happened, confidence, weight, index.astype(np.int64), edges[used], edges[used + 1])
 
 
 def uniform_edges(n_bins: int) -> FloatArray:
@@ -82,33 +80,27 @@ def bin_index(prob: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
     return np.searchsorted(edges[1:-1], prob, side="left")
 
 
-def _equal_mass(prob: FloatArray, weight: FloatArray, n_bins: int) -> Bins:
-    """Bins of about equal weight that never split links of identical probability.
+def _equal_mass(
+    prob: FloatArray, weight: FloatArray, n_bins: int
+) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+    """Bin of each link, and bounds, for bins of about equal weight that never split identical probabilities.
 
     A group of identical values goes to the bin in which the middle of its mass falls. Two groups that each
     hold at least 1 / n_bins of the mass therefore never share a bin; cutting at quantiles instead gives
-    repeated edges there and merges such groups.
-
-    Not the rule of equal-mass bins in ``linkcal.calibrators``, which goes by the mass BELOW a value: those
-    bins are a fitted map, which needs edges for values not seen yet and the usual even split. A metric needs
-    neither, but its bins should not depend on which class is called positive: the middle of the mass treats
-    the two ends of [0, 1] alike (but for a middle exactly on a boundary), the mass below does not.
+    repeated edges there and merges such groups. The equal-mass bins of ``linkcal.calibrators`` go by the mass
+    BELOW a value instead: they are a fitted map, which needs edges for new values. A metric should not depend
+    on which class is called positive, and the middle of the mass treats both ends of [0, 1] alike.
     """
     values, group = np.unique(prob, return_inverse=True)
     if values.size <= n_bins:
-        return Bins(group.astype(np.int64), values, values)
+        return group.astype(np.int64), values, values
     mass = np.bincount(group, weights=weight)
     after = np.cumsum(mass)
     middle = (after - 0.5 * mass) * n_bins / after[-1]
     used, bin_of_group = np.unique(np.minimum(middle.astype(np.int64), n_bins - 1), return_inverse=True)
     first = np.searchsorted(bin_of_group, np.arange(used.size), side="left")
     last = np.searchsorted(bin_of_group, np.arange(used.size), side="right") - 1
-    return Bins(bin_of_group[group].astype(np.int64), values[first], values[last])
-
-
-# Reliability curves: predicted probability and observed frequency, bin by bin.
-
-FloatArray = NDArray[np.float64]
+    return bin_of_group[group].astype(np.int64), values[first], values[last]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,20 +110,17 @@ class ReliabilityCurve:
     Parameters
     ----------
     mean_prob, frequency : ndarray (B,), float64, in [0, 1]
-        Weighted mean of the predicted probability of the event, and weighted share of links where it
-        happened. The event is "the pair is a link" (`variant` positive) or "the prediction is right"
-        (top-label).
+        Weighted mean of the event's predicted probability, and weighted share of links where it happened.
     weight : ndarray (B,), float64
         Total weight of each bin.
     count : ndarray (B,), int64
-        Number of links (rows of positive weight) in each bin.
+        Number of links of positive weight in each bin.
     n_effective : ndarray (B,), float64
-        ``(sum w)^2 / sum w^2``: the number of equally weighted links that would be as noisy; `count` without
-        weights.
+        ``(sum w)^2 / sum w^2``: the number of equally weighted links that would be as noisy.
     lower, upper : ndarray (B,), float64
         Bounds of each bin: its edges (equal width), or its smallest and largest probability (equal mass).
     n_bins : int
-        Number of bins asked for; :attr:`n_bins_used` of them hold links.
+        Requested number of bins; :attr:`n_bins_used` of them hold links.
     variant : {"positive", "top-label"}
     strategy : {"uniform", "quantile"}
 
@@ -185,9 +174,8 @@ class ReliabilityCurve:
         Notes
         -----
         Quantiles of a binomial with `n_effective` trials (rounded) and success probability `mean_prob`. The
-        exact law is Poisson-binomial; with the same mean its variance is smaller by the variance of the
-        probabilities inside the bin, so the band is slightly too wide, never too narrow in that sense
-        (Hoeffding 1956), by a few percent for 15 bins.
+        exact law is Poisson-binomial, whose variance is smaller by that of the probabilities inside the bin:
+        the band is too wide by a few percent for 15 bins (Hoeffding 1956).
         """
         tail = (1.0 - check_fraction(level, "level")) / 2.0
         trials = np.maximum(np.rint(self.n_effective), 1.0)
@@ -196,17 +184,6 @@ class ReliabilityCurve:
         lower = np.asarray(binom.ppf(tail, trials, chance), dtype=np.float64) / trials
         upper = np.asarray(binom.ppf(1.0 - tail, trials, chance), dtype=np.float64) / trials
         return lower, upper
-
-
-def binned_events(
-    y_true: Any, y_prob: Any, n_bins: int, variant: str, strategy: str, sample_weight: Any
-) -> tuple[FloatArray, FloatArray, FloatArray, Bins]:
-    """Whether the event happened, its predicted probability, the weight (L,) each, and the bins."""
-    n_bins = check_binning(n_bins, variant, strategy)
-    label, prob, weight = labelled_links(y_true, y_prob, sample_weight)
-    confidence = event_probability(prob, variant)
-    happened = label if variant == "positive" else (label == (prob > 0.5)).astype(np.float64)
-    return happened, confidence, weight, assign_bins(confidence, weight, n_bins, strategy)
 
 
 def reliability_curve(
@@ -259,26 +236,21 @@ def reliability_curve(
     >>> curve.n_bins_used
     2
     """
-    happened, confidence, weight, bins = binned_events(
-        y_true, y_prob, n_bins, variant, strategy, sample_weight
-    )
-    total = np.bincount(bins.bin_of, weights=weight).astype(np.float64)
-    share = weight / weight.max()  # squares of very small or large weights leave the range of floats
+    links = binned_links(y_true, y_prob, n_bins, variant, strategy, sample_weight)
+    total = links.sums(links.weight)
+    share = links.weight / links.weight.max()  # squares of very small or large weights overflow
     return ReliabilityCurve(
-        mean_prob=np.bincount(bins.bin_of, weights=weight * confidence) / total,
-        frequency=np.bincount(bins.bin_of, weights=weight * happened) / total,
+        mean_prob=links.sums(links.weight * links.confidence) / total,
+        frequency=links.sums(links.weight * links.happened) / total,
         weight=total,
-        count=np.bincount(bins.bin_of).astype(np.int64),
-        n_effective=np.bincount(bins.bin_of, weights=share) ** 2 / np.bincount(bins.bin_of, weights=share**2),
-        lower=bins.lower,
-        upper=bins.upper,
+        count=np.bincount(links.bin_of).astype(np.int64),
+        n_effective=links.sums(share) ** 2 / links.sums(share**2),
+        lower=links.lower,
+        upper=links.upper,
         n_bins=n_bins,
         variant=variant,
         strategy=strategy,
     )
-
-
-# Calibration errors: how far predicted probabilities are from observed frequencies.
 
 
 def expected_calibration_error(
@@ -302,15 +274,9 @@ def expected_calibration_error(
         One class is enough.
     y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
         Link probability; two columns are ``(1 - p, p)``.
-    n_bins : int
-        B, at least 1.
-    variant : {"positive", "top-label"}
-        Compare p with the share of links, or ``max(p, 1 - p)`` with the share of right predictions.
-    strategy : {"uniform", "quantile"}
-        Bins of equal width (closed on the right, 0 in the first, 1 in the last) or of equal mass; see
-        :func:`reliability_curve`.
-    sample_weight : array-like (L,), >= 0, optional
-        Weight k counts a link k times; weight 0 leaves it out.
+    n_bins, variant, strategy, sample_weight
+        As in :func:`reliability_curve`: the number of bins; whether p is compared with the share of links, or
+        ``max(p, 1 - p)`` with the share of right predictions; bins of equal width or mass; link weights.
 
     Returns
     -------
@@ -361,20 +327,18 @@ def debiased_calibration_error(
 
     The plug-in squared error of a perfectly calibrated predictor is positive, the more so the fewer links a
     bin has. This estimate averages exactly zero there, so it can be compared between test sets of different
-    size. It can be negative; that means no more than "indistinguishable from zero".
+    size. A negative value means "indistinguishable from zero".
 
     Parameters
     ----------
     y_true : array-like (L,), values 0 and 1
     y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
-    n_bins : int
-    variant : {"positive", "top-label"}
-    strategy : {"uniform", "quantile"}
-        As in :func:`expected_calibration_error`.
+    n_bins, variant, strategy
+        As in :func:`reliability_curve`.
     sample_weight : array-like (L,), >= 0, optional
         Importance of each link, which still counts as ONE observation: unlike in the other metrics, weight k
-        is not the same as k copies, because copies are not independent and the noise of k copies is
-        larger than that of k links. The scale of the weights does not matter; weight 0 leaves a link out.
+        is not the same as k copies, because copies are not independent. The scale of the weights does not
+        matter; weight 0 leaves a link out.
 
     Returns
     -------
@@ -406,17 +370,15 @@ def debiased_calibration_error(
     >>> round(debiased_calibration_error([1, 1, 1, 0], [0.5] * 4), 12)  # (3/4 - 1/2)^2 - (3/4)(1/4) / 3
     0.0
     """
-    happened, confidence, weight, bins = binned_events(
-        y_true, y_prob, n_bins, variant, strategy, sample_weight
-    )
-    shares = weight / weight.max()  # the scale cancels; squares of very small weights would underflow
-    residual = shares * (happened - confidence)
-    total = np.bincount(bins.bin_of, weights=shares)
-    pairs = total**2 - np.bincount(bins.bin_of, weights=shares**2)
+    links = binned_links(y_true, y_prob, n_bins, variant, strategy, sample_weight)
+    share = links.weight / links.weight.max()  # the scale cancels; squares of small weights would underflow
+    residual = share * (links.happened - links.confidence)
+    total = links.sums(share)
+    pairs = total**2 - links.sums(share**2)
     # Zero for a single link; rounding noise where all other links of the bin weigh next to nothing.
     enough = pairs > 1e-12 * total**2
     if not enough.any():
         raise InputError("y_prob must put at least two links into one bin, got at most one link in each")
-    products = np.bincount(bins.bin_of, weights=residual) ** 2 - np.bincount(bins.bin_of, weights=residual**2)
+    products = links.sums(residual) ** 2 - links.sums(residual**2)
     mass = total[enough]
     return float(mass @ (products[enough] / pairs[enough]) / mass.sum())

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from linkcal._core.validation import check_fraction, check_positive_int
-from linkcal.metrics._inputs import check_generator, unlabelled_links
-from linkcal.metrics.calibration import Strategy, Variant, assign_bins, check_binning, event_probability
+from linkcal.exceptions import InputError
+from linkcal.metrics._inputs import FloatArray
+from linkcal.metrics.calibration import Strategy, Variant, binned_links
 
 __all__ = ["CalibrationFloor", "NullBand", "calibration_floor", "calibration_null_band"]
-
-
-FloatArray = NDArray[np.float64]
 
 # Random numbers per chunk: 1 MB of float64, which stays in a core's cache and bounds the memory.
 _CHUNK = 1 << 17
@@ -60,46 +57,45 @@ class NullBand(NamedTuple):
     upper: float
 
     def is_consistent(self, ece: float) -> bool:
-        """Whether an observed ECE gives no evidence against calibration: it is at most `upper`.
+        """Whether an observed ECE is at most `upper`: no evidence against calibration.
 
-        A value below `lower` is no sign of miscalibration either, but of labels that the probabilities were
-        fitted to.
+        A value below `lower` is a sign that the probabilities were fitted to these labels.
         """
         return bool(ece <= self.upper)
 
 
-def _null_errors(
-    y_prob: Any,
-    n_bins: int,
-    variant: str,
-    strategy: str,
-    sample_weight: Any,
-    n_resamples: int,
-    random_state: Any,
-) -> FloatArray:
+def _null_errors(y_prob: Any, n_resamples: int, random_state: Any, *binning: Any) -> FloatArray:
     """ECE (R,) of R label vectors drawn as y_i ~ Bernoulli(p_i), independently."""
-    n_bins = check_binning(n_bins, variant, strategy)
     n_resamples = check_positive_int(n_resamples, "n_resamples")
-    rng = check_generator(random_state)
-    _, prob, weight = unlabelled_links(y_prob, sample_weight)
-    # For the top label: if y ~ Bernoulli(p), the prediction is right with probability max(p, 1 - p).
-    confidence = event_probability(prob, variant)
-    bins = assign_bins(confidence, weight, n_bins, strategy)
-    order = np.argsort(bins.bin_of, kind="stable")
-    confidence, weight = confidence[order], weight[order]
-    starts = np.searchsorted(bins.bin_of[order], np.arange(bins.lower.size))
-    expected = np.add.reduceat(weight * confidence, starts)
-
+    rng = generator_of(random_state)
+    links = binned_links(None, y_prob, *binning)
+    order = np.argsort(links.bin_of, kind="stable")
+    # For the top label too: if y ~ Bernoulli(p), the prediction is right with probability max(p, 1 - p).
+    chance, weight = links.confidence[order], links.weight[order]
+    starts = np.searchsorted(links.bin_of[order], np.arange(links.lower.size))
+    expected = np.add.reduceat(weight * chance, starts)
     errors = np.empty(n_resamples)
-    rows = max(1, _CHUNK // confidence.size)
+    rows = max(1, _CHUNK // chance.size)
     for first in range(0, n_resamples, rows):
         last = min(first + rows, n_resamples)
         # A uniform number in [0, 1) is below p with probability p: exact also for p = 0 and p = 1.
-        happened = rng.random((last - first, confidence.size)) < confidence
+        happened = rng.random((last - first, chance.size)) < chance
         observed = np.add.reduceat(happened * weight, starts, axis=1)
         errors[first:last] = np.abs(observed - expected).sum(axis=1)
     errors /= weight.sum()
     return errors
+
+
+def generator_of(random_state: Any) -> np.random.Generator:
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is not None and (
+        isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)) or random_state < 0
+    ):
+        raise InputError(
+            f"random_state must be a whole number >= 0, a numpy Generator or None, got {random_state!r}"
+        )
+    return np.random.default_rng(random_state)
 
 
 def calibration_floor(
@@ -114,8 +110,8 @@ def calibration_floor(
 ) -> CalibrationFloor:
     """ECE that these probabilities would have if they were perfectly calibrated.
 
-    An ECE means something only beside this number. An ECE above `q95` is evidence of miscalibration at the 5
-    % level; one near `mean` cannot be told from calibrated with so few links.
+    Read every ECE beside it: an ECE above `q95` is evidence of miscalibration at the 5 % level; one near
+    `mean` is what a calibrated predictor has on as few links.
 
     Parameters
     ----------
@@ -155,7 +151,7 @@ def calibration_floor(
     >>> round(mean, 2), round(q95, 2)
     (0.09, 0.12)
     """
-    errors = _null_errors(y_prob, n_bins, variant, strategy, sample_weight, n_resamples, random_state)
+    errors = _null_errors(y_prob, n_resamples, random_state, n_bins, variant, strategy, sample_weight)
     return CalibrationFloor(float(errors.mean()), float(np.quantile(errors, 0.95)))
 
 
@@ -197,6 +193,6 @@ def calibration_null_band(
     (0.06, 0.12, True)
     """
     tail = (1.0 - check_fraction(level, "level")) / 2.0
-    errors = _null_errors(y_prob, n_bins, variant, strategy, sample_weight, n_resamples, random_state)
+    errors = _null_errors(y_prob, n_resamples, random_state, n_bins, variant, strategy, sample_weight)
     lower, upper = np.quantile(errors, [tail, 1.0 - tail])
     return NullBand(float(errors.mean()), float(lower), float(upper))

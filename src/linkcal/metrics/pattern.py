@@ -1,4 +1,4 @@
-"""The shape of a reliability curve in one word: in which predictions a predictor promises too much."""
+"""The shape of a reliability curve in one word."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from linkcal.metrics._inputs import labelled_links
+from linkcal.metrics._inputs import FloatArray, probability_links
 from linkcal.metrics.calibration import reliability_curve
 from linkcal.metrics.floor import calibration_floor
 
@@ -25,8 +25,8 @@ _SMALLEST_GROUP = 10
 class CalibrationPattern(IntEnum):
     """Shapes of reliability curves. The integer is what result tables store; it never changes its meaning.
 
-    Confidence is p in a positive prediction (p >= 0.5) and 1 - p in a negative one. See
-    :func:`calibration_pattern` for the rules.
+    Confidence is p in a positive prediction (p > 0.5) and 1 - p in a negative one; p = 0.5 is a negative
+    prediction, as in :func:`linkcal.metrics.accuracy`. See :func:`calibration_pattern` for the rules.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def calibration_pattern(
     y_true : array-like (L,), values 0 and 1
     y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
     floor_q95 : float in [0, 1], optional
-        ``calibration_floor(y_prob, n_bins=n_bins).q95`` if it is known already; drawn without it.
+        ``calibration_floor(y_prob, n_bins=n_bins).q95``; computed if not given.
     n_bins : int
         Bins of equal width.
     random_state : int
@@ -75,16 +75,15 @@ def calibration_pattern(
         The first that applies of
 
         CALIBRATED
-            The positive-class ECE is at most the 95 % quantile of what it is when the probabilities are
-            right.
+            The positive-class ECE is at most `floor_q95`.
         U_SHAPED
             The share of links falls and rises again as the predicted probability grows: the occupied bins can
             be cut into a left, a middle and a right group of neighbours, with at least 10 links each, such
             that left and right both have a higher share of links than the middle. Each difference is tested
             by the one-sided z test of two proportions at 5 % divided by the number of ways to cut.
         OVER_POSITIVE_UNDER_NEGATIVE
-            Positive predictions are overconfident (``mean y < mean p`` where p >= 0.5) and negative ones
-            underconfident (``mean y < mean p`` where p < 0.5): probabilities are too high on both sides.
+            Positive predictions are overconfident (``mean y < mean p`` where p > 0.5) and negative ones
+            underconfident (``mean y < mean p`` where p <= 0.5): probabilities are too high on both sides.
         UNDER_POSITIVE_OVER_NEGATIVE
             The reverse: probabilities are too low on both sides.
         OVERCONFIDENT
@@ -110,7 +109,7 @@ def calibration_pattern(
     >>> calibration_pattern(y, [0.4] * 100 + [0.05] * 100).label
     'calibrated'
     """
-    label, prob, _ = labelled_links(y_true, y_prob)
+    label, prob, _ = probability_links(y_true, y_prob)
     curve = reliability_curve(label, prob, n_bins=n_bins)
     if floor_q95 is None:
         floor_q95 = calibration_floor(prob, n_bins=n_bins, random_state=random_state).q95
@@ -118,10 +117,10 @@ def calibration_pattern(
         return CalibrationPattern.CALIBRATED
     if _is_u_shaped(curve.frequency * curve.count, curve.count.astype(np.float64)):
         return CalibrationPattern.U_SHAPED
-    return _by_sides(_excess(label, prob, prob >= 0.5), _excess(label, prob, prob < 0.5))
+    return _by_sides(_excess(label, prob, prob > 0.5), _excess(label, prob, prob <= 0.5))
 
 
-def _excess(label: NDArray[np.float64], prob: NDArray[np.float64], side: NDArray[np.bool_]) -> int:
+def _excess(label: FloatArray, prob: FloatArray, side: NDArray[np.bool_]) -> int:
     """1 if a side has more links than predicted, -1 if fewer, 0 within the 95 % band or without links."""
     gap = float((label[side] - prob[side]).sum())
     band = norm.isf(_ALPHA / 2) * float(np.sqrt((prob[side] * (1.0 - prob[side])).sum()))
@@ -132,18 +131,15 @@ def _by_sides(positive: int, negative: int) -> CalibrationPattern:
     """Pattern from the signs of ``y - p`` among positive and among negative predictions."""
     if positive == negative == 0:
         return CalibrationPattern.OTHER
+    if positive == negative < 0:
+        return CalibrationPattern.OVER_POSITIVE_UNDER_NEGATIVE
     if positive == negative:
-        too_high = positive < 0
-        return (
-            CalibrationPattern.OVER_POSITIVE_UNDER_NEGATIVE
-            if too_high
-            else CalibrationPattern.UNDER_POSITIVE_OVER_NEGATIVE
-        )
+        return CalibrationPattern.UNDER_POSITIVE_OVER_NEGATIVE
     # Too many links among negative predictions, or too few among positive ones, is overconfidence.
     return CalibrationPattern.OVERCONFIDENT if negative - positive > 0 else CalibrationPattern.UNDERCONFIDENT
 
 
-def _is_u_shaped(links: NDArray[np.float64], pairs: NDArray[np.float64]) -> bool:
+def _is_u_shaped(links: FloatArray, pairs: FloatArray) -> bool:
     """Whether bins (B,) with `links` of `pairs` fall and rise again beyond noise."""
     n_bins = pairs.size
     if n_bins < 3:
@@ -160,12 +156,7 @@ def _is_u_shaped(links: NDArray[np.float64], pairs: NDArray[np.float64]) -> bool
     return bool((enough & higher).any())
 
 
-def _z(
-    links_a: NDArray[np.float64],
-    pairs_a: NDArray[np.float64],
-    links_b: NDArray[np.float64],
-    pairs_b: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _z(links_a: FloatArray, pairs_a: FloatArray, links_b: FloatArray, pairs_b: FloatArray) -> FloatArray:
     """Pooled z statistic of ``share a - share b``; 0 where the pooled share is 0 or 1: the shares agree."""
     share = (links_a + links_b) / (pairs_a + pairs_b)
     variance = share * (1.0 - share) * (1.0 / pairs_a + 1.0 / pairs_b)

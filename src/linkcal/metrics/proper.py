@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.metrics import log_loss, mean_squared_error
 
 from linkcal._core.maths import clip_probability
-from linkcal.metrics._inputs import labelled_links
+from linkcal.metrics._inputs import probability_links
 
 __all__ = ["accuracy", "brier_score", "negative_log_likelihood"]
 
@@ -16,7 +16,7 @@ __all__ = ["accuracy", "brier_score", "negative_log_likelihood"]
 def negative_log_likelihood(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
     """Mean negative log-likelihood (log loss) of link probabilities, in nats.
 
-    A strictly proper score: it pays for calibration and for sharpness, and punishes certainty in the wrong.
+    A strictly proper score: it rewards calibration and sharpness, and punishes confident errors.
 
     Parameters
     ----------
@@ -40,15 +40,15 @@ def negative_log_likelihood(y_true: Any, y_prob: Any, *, sample_weight: Any = No
     Notes
     -----
     ``-sum_i w_i [y_i log p_i + (1 - y_i) log(1 - p_i)] / sum_i w_i`` by scikit-learn's ``log_loss``, with p
-    clipped to ``[eps, 1 - eps]``, eps = 2.2e-16: a wrong certainty (p = 0 for a link) costs 36.04, not
-    infinity. Isotonic regression and histogram binning give such zeros and ones.
+    clipped to ``[eps, 1 - eps]``, eps = 2.2e-16: p = 0 for a link costs 36.04, not infinity. Isotonic
+    regression and histogram binning give such zeros and ones.
 
     Examples
     --------
     >>> round(negative_log_likelihood([1, 0], [0.8, 0.4]), 4)  # -(log 0.8 + log 0.6) / 2
     0.367
     """
-    links = labelled_links(y_true, y_prob, sample_weight)
+    links = probability_links(y_true, y_prob, sample_weight)
     prob = clip_probability(links.value)
     return float(log_loss(links.label, prob, sample_weight=links.weight, labels=[0.0, 1.0]))
 
@@ -56,15 +56,12 @@ def negative_log_likelihood(y_true: Any, y_prob: Any, *, sample_weight: Any = No
 def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
     """Brier score: mean squared difference between probability and label.
 
-    A strictly proper score that, unlike the log loss, stays bounded for wrong certainties.
+    A strictly proper score that, unlike the log loss, stays bounded for confident errors.
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1
-        One class is enough.
-    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
-    sample_weight : array-like (L,), >= 0, optional
-        Weight k counts a link k times; weight 0 leaves it out.
+    y_true, y_prob, sample_weight
+        As in :func:`negative_log_likelihood`.
 
     Returns
     -------
@@ -74,7 +71,7 @@ def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float
     Raises
     ------
     InputError
-        If an argument has the wrong shape, range or content, or there is no link.
+        As :func:`negative_log_likelihood`.
 
     Notes
     -----
@@ -86,7 +83,7 @@ def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float
     >>> round(brier_score([1, 0], [0.8, 0.4]), 4)
     0.1
     """
-    links = labelled_links(y_true, y_prob, sample_weight)
+    links = probability_links(y_true, y_prob, sample_weight)
     return float(mean_squared_error(links.label, links.value, sample_weight=links.weight))
 
 
@@ -95,18 +92,15 @@ def accuracy(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1
-        One class is enough.
-    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
-    sample_weight : array-like (L,), >= 0, optional
-        Weight k counts a link k times; weight 0 leaves it out.
+    y_true, y_prob, sample_weight
+        As in :func:`negative_log_likelihood`.
 
     Returns
     -------
     float in [0, 1]
-        Larger is better. Not a proper score: it looks only at the side of 0.5. A probability of exactly 0.5
-        predicts no link, as ``predict`` of every calibrator (and of scikit-learn, where a tie goes to the
-        first class) does.
+        Larger is better. Not a proper score: only the side of 0.5 matters. A probability of exactly 0.5
+        predicts no link, as in :func:`linkcal.metrics.calibration_pattern`, ``predict`` of every calibrator
+        and scikit-learn, where a tie goes to the first class.
 
     Raises
     ------
@@ -118,6 +112,6 @@ def accuracy(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
     >>> accuracy([1, 0, 0], [0.7, 0.5, 0.6])
     0.6666666666666666
     """
-    links = labelled_links(y_true, y_prob, sample_weight)
+    links = probability_links(y_true, y_prob, sample_weight)
     right = (links.value > 0.5) == (links.label == 1.0)
     return float(np.sum(links.weight[right]) / np.sum(links.weight))

@@ -35,7 +35,7 @@ def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
     Returns
     -------
     float in [0, 1]
-        Larger is better; 0.5 for a score that knows nothing.
+        Larger is better; 0.5 for a score without information.
 
     Raises
     ------
@@ -65,12 +65,11 @@ def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> 
     y_true : array-like (L,), values 0 and 1, both present
     score : array-like (L,), finite
     sample_weight : array-like (L,), >= 0, optional
-        Weight k counts a link k times; weight 0 leaves it out.
 
     Returns
     -------
     float in (0, 1]
-        Larger is better; the share of links for a score that knows nothing.
+        Larger is better; the share of links for a score without information.
 
     Raises
     ------
@@ -111,8 +110,7 @@ def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> 
     Returns
     -------
     float in [0, 1]
-        Larger is better. 1.0 if there are fewer than K negatives (with a warning): all links are then above
-        a K-th negative that does not exist.
+        Larger is better. 1.0, with a warning, if there are fewer than K negatives.
 
     Raises
     ------
@@ -122,7 +120,7 @@ def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> 
     Warns
     -----
     FewNegativesWarning
-        If there are fewer than K negatives, so that the value says nothing.
+        If there are fewer than K negatives, so that the value carries no information.
 
     References
     ----------
@@ -137,17 +135,15 @@ def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> 
     k = check_positive_int(k, "k")
     links = ranked_links(y_true, score, sample_weight)
     negative = links.label == 0.0
-    positive_weight = links.weight[~negative]
     # Scores ascend; from the top down, the first negative at which the weight of negatives reaches K.
     reached = np.cumsum(links.weight[negative][::-1])
     if reached[-1] < k:
-        held = f"{reached[-1]:g}"
         warnings.warn(
-            f"Hits@{k} needs at least {k} negatives, got {held}; the value is 1.0 and says nothing",
+            f"Hits@{k} needs at least {k} negatives, got {reached[-1]:g}; the value 1.0 is meaningless",
             FewNegativesWarning,
             stacklevel=2,
         )
         return 1.0
     threshold = links.value[negative][::-1][np.searchsorted(reached, k)]
-    above = links.value[~negative] > threshold
-    return float(positive_weight[above].sum() / positive_weight.sum())
+    positive_weight = links.weight[~negative]
+    return float(positive_weight[links.value[~negative] > threshold].sum() / positive_weight.sum())

@@ -1,8 +1,9 @@
-"""The list of all metrics with their direction, and the set that every method is measured by."""
+"""One table of everything that result tables hold: name, label, unit, direction; and how to compute it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -12,109 +13,148 @@ import numpy as np
 
 from linkcal._core.validation import check_probabilities, check_scores
 from linkcal.exceptions import InputError
-from linkcal.metrics._inputs import labelled_links
+from linkcal.metrics._inputs import probability_links
 from linkcal.metrics.calibration import debiased_calibration_error, expected_calibration_error
 from linkcal.metrics.floor import calibration_floor
 from linkcal.metrics.pattern import calibration_pattern
 from linkcal.metrics.proper import accuracy, brier_score, negative_log_likelihood
 from linkcal.metrics.ranking import average_precision, hits_at_k, roc_auc
 
-__all__ = ["EVALUATION_KEYS", "EXTENDED_KEYS", "METRICS", "MetricSpec", "evaluate_links"]
+__all__ = [
+    "COLUMNS",
+    "EVALUATION_KEYS",
+    "EXTENDED_KEYS",
+    "METRICS",
+    "MetricSpec",
+    "ResultColumn",
+    "evaluate_links",
+]
 
 
 @dataclass(frozen=True)
-class MetricSpec:
-    """What a program needs to know about a metric to call it, compare by it and print it.
+class ResultColumn:
+    """How a value of a result table is named, compared and printed.
 
     Parameters
     ----------
-    name : str
-        Key in ``METRICS`` and in result tables.
-    function : callable
-        ``function(y_true, values, *, sample_weight=None) -> float``.
-    range : tuple of float
-        Smallest and largest possible value.
-    higher_is_better : bool
-    proper : bool
-        Whether the true probabilities are, in expectation, the only best ones.
-    input : {"probability", "score"}
-        What `values` are: probabilities in [0, 1], or scores of any scale of which only the order counts.
+    name, label : str
+        Key in result tables, and heading for readers.
+    unit : {"%", "nats", "s", ""}
+        Values are fractions, which ``%`` prints times 100.
+    digits : int
+        Printed decimal places.
+    higher_is_better : bool or None
+        None where neither is.
     description : str
         One line for tables and help texts.
+    """
+
+    name: str
+    label: str
+    unit: str
+    digits: int
+    higher_is_better: bool | None
+    description: str
+
+    def text(self, value: float | None) -> str:
+        """A value as printed, without its unit; ``n/a`` for None and NaN."""
+        if value is None or not math.isfinite(value):
+            return "n/a"
+        return f"{100 * value if self.unit == '%' else value:.{self.digits}f}"
+
+
+@dataclass(frozen=True)
+class MetricSpec(ResultColumn):
+    """A column that a function of labels and probabilities computes.
+
+    Parameters
+    ----------
+    name, label, unit, digits, higher_is_better, description
+        Names, unit (values are fractions, which ``%`` prints times 100) and direction in result tables.
+    function : callable
+        ``function(y_true, values, *, sample_weight=None) -> float``.
+    input : {"probability", "score"}
+        What `values` are: probabilities in [0, 1], or scores of any scale of which only the order counts.
+    range : tuple of float
+        Smallest and largest possible value.
+    proper : bool
+        Whether the true probabilities are, in expectation, the only best ones.
 
     Examples
     --------
     >>> spec = METRICS["brier"]
     >>> spec.function([1, 0], [0.5, 0.5]), spec.higher_is_better, spec.proper
     (0.25, False, True)
+    >>> spec.label, METRICS["ece"].text(0.0312), METRICS["ece"].unit
+    ('Brier', '3.12', '%')
     """
 
-    name: str
-    function: Callable[..., float]
-    range: tuple[float, float]
     higher_is_better: bool
-    proper: bool
-    input: Literal["probability", "score"]
-    description: str
+    function: Callable[..., float]
+    input: Literal["probability", "score"] = "probability"
+    range: tuple[float, float] = (0.0, 1.0)
+    proper: bool = False
 
 
-def _probability(
-    name: str, function: Callable[..., float], description: str, *, high: float = 1.0, proper: bool = False
-) -> MetricSpec:
-    return MetricSpec(name, function, (0.0, high), False, proper, "probability", description)
-
-
-def _ranking(name: str, function: Callable[..., float], description: str) -> MetricSpec:
-    return MetricSpec(name, function, (0.0, 1.0), True, False, "score", description)
-
-
-_SPECS = (
-    _probability("ece", expected_calibration_error, "ECE, positive class, equal-width bins"),
-    _probability(
-        "ece_top_label",
-        partial(expected_calibration_error, variant="top-label"),
-        "ECE of the predicted class, equal-width bins",
-    ),
-    _probability(
-        "ece_quantile",
-        partial(expected_calibration_error, strategy="quantile"),
-        "ECE, positive class, equal-mass bins",
-    ),
-    MetricSpec(
-        "ece_debiased",
-        debiased_calibration_error,
-        (-1.0, 1.0),
-        False,
-        False,
-        "probability",
-        "Squared calibration error without label-noise bias",
-    ),
-    # -log of the clipping distance 2.2e-16, a little more for 1 - (1 - eps).
-    _probability("nll", negative_log_likelihood, "Negative log-likelihood (nats)", high=36.05, proper=True),
-    _probability("brier", brier_score, "Brier score", proper=True),
-    _ranking("auc", roc_auc, "Area under the ROC curve"),
-    _ranking("ap", average_precision, "Average precision"),
-    _ranking("hits@20", partial(hits_at_k, k=20), "Share of links above the 20th highest negative"),
-    _ranking("hits@50", partial(hits_at_k, k=50), "Share of links above the 50th highest negative"),
-    MetricSpec("acc", accuracy, (0.0, 1.0), True, False, "probability", "Accuracy at p > 0.5"),
+_UP, _DOWN = True, False
+#: Name, label, unit, printed decimal places, direction, description; in the order in which tables show them.
+_COLUMNS: tuple[tuple[Any, ...], ...] = (
+    ("ece", "ECE", "%", 2, _DOWN, "expected calibration error of the link probability, equal-width bins"),
+    ("ece_floor", "ECE floor", "%", 2, None, "mean ECE if the probabilities were right"),
+    ("ece_floor_q95", "ECE floor 95 %", "%", 2, None, "95 % quantile of the ECE if they were right"),
+    ("ece_top_label", "ECE top-label", "%", 2, _DOWN, "ECE of the predicted class, link or not"),
+    ("ece_top_label_floor", "ECE top-label floor", "%", 2, None, "its mean if the probabilities were right"),
+    ("ece_top_label_floor_q95", "ECE top-label floor 95 %", "%", 2, None, "its 95 % quantile if they were"),
+    ("ece_quantile", "ECE equal-mass", "%", 2, _DOWN, "ECE of the link probability, equal-mass bins"),
+    ("ece_debiased", "Debiased ECE²", "", 4, _DOWN, "squared calibration error without label-noise bias"),
+    ("pattern", "Pattern", "", 0, None, "shape of the reliability curve, a CalibrationPattern"),
+    ("true_error", "True error", "%", 2, _DOWN, "mean distance to the true probability, where it is known"),
+    ("nll", "NLL", "nats", 4, _DOWN, "negative log-likelihood, a proper score"),
+    ("brier", "Brier", "", 4, _DOWN, "mean squared error of the probability, a proper score"),
+    ("auc", "AUC", "%", 2, _UP, "probability that a link scores above a negative"),
+    ("ap", "AP", "%", 2, _UP, "average precision"),
+    ("hits@20", "Hits@20", "%", 1, _UP, "share of links above the 20th highest negative"),
+    ("hits@50", "Hits@50", "%", 1, _UP, "share of links above the 50th highest negative"),
+    ("acc", "Accuracy", "%", 1, _UP, "share of correct predictions, where p > 0.5 predicts a link"),
+    ("seconds_fit", "Fit time", "s", 2, None, "seconds to fit the calibrator"),
 )
+#: The metrics among them.
+_METRICS: dict[str, dict[str, Any]] = {
+    "ece": {"function": expected_calibration_error},
+    "ece_top_label": {"function": partial(expected_calibration_error, variant="top-label")},
+    "ece_quantile": {"function": partial(expected_calibration_error, strategy="quantile")},
+    "ece_debiased": {"function": debiased_calibration_error, "range": (-1.0, 1.0)},
+    # -log of the clipping distance 2.2e-16, a little more for 1 - (1 - eps).
+    "nll": {"function": negative_log_likelihood, "range": (0.0, 36.05), "proper": True},
+    "brier": {"function": brier_score, "proper": True},
+    "auc": {"function": roc_auc, "input": "score"},
+    "ap": {"function": average_precision, "input": "score"},
+    "hits@20": {"function": partial(hits_at_k, k=20), "input": "score"},
+    "hits@50": {"function": partial(hits_at_k, k=50), "input": "score"},
+    "acc": {"function": accuracy},
+}
+
+
+def _columns() -> Iterator[ResultColumn]:
+    for row in _COLUMNS:
+        if row[0] in _METRICS:
+            yield MetricSpec(*row, **_METRICS[row[0]])
+        else:
+            yield ResultColumn(*row)
+
+
+#: Every column of result tables by name, read-only.
+COLUMNS: Mapping[str, ResultColumn] = MappingProxyType({column.name: column for column in _columns()})
 
 #: Every metric by name, read-only.
-METRICS: Mapping[str, MetricSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
+METRICS: Mapping[str, MetricSpec] = MappingProxyType(
+    {column.name: column for column in COLUMNS.values() if isinstance(column, MetricSpec)}
+)
 
 #: Keys of the result of :func:`evaluate_links`, in this order.
 EVALUATION_KEYS: tuple[str, ...] = (
-    "ece",
-    "ece_top_label",
-    "ece_floor",
-    "ece_floor_q95",
-    "nll",
-    "brier",
-    "auc",
-    "hits@20",
-    "hits@50",
-    "acc",
-)
+    "ece", "ece_top_label", "ece_floor", "ece_floor_q95", "nll", "brier", "auc", "hits@20", "hits@50", "acc",
+)  # fmt: skip
 
 #: What ``evaluate_links(extended=True)`` adds, in this order.
 EXTENDED_KEYS: tuple[str, ...] = ("ece_top_label_floor", "ece_top_label_floor_q95", "pattern")
@@ -142,7 +182,7 @@ def evaluate_links(
         Calibrated logit, for the ranking metrics; `y_prob` without it. Probabilities that round to 0 or 1
         make ties that the logits do not have.
     sample_weight : array-like (L,), >= 0, optional
-        Weight k counts a link k times; weight 0 leaves it out. ``ece_floor`` takes each link as one
+        Weight k counts a link k times; weight 0 leaves it out. ``ece_floor`` counts each link as one
         observation.
     n_bins : int
         Bins of both ECEs and of the floor.
@@ -150,15 +190,14 @@ def evaluate_links(
     random_state : int, Generator or None
         Draws and seed of the floor; see :func:`linkcal.metrics.calibration_floor`.
     extended : bool
-        Add what result tables need beside: the floor of the top-label ECE, and the integer of the
-        :class:`linkcal.metrics.CalibrationPattern`, which takes every link once, whatever its weight.
+        Add the floor of the top-label ECE and the integer of the
+        :class:`linkcal.metrics.CalibrationPattern`, which ignores weights.
 
     Returns
     -------
     dict of float
         Fractions, not percent, with the keys ``EVALUATION_KEYS`` (and ``EXTENDED_KEYS``). With a single class
-        ``auc`` and ``hits@K`` are NaN: they do not exist there, while the calibration of such links does, and
-        a table should keep the rest of the row. (The single metrics raise.)
+        ``auc`` and ``hits@K`` are NaN, where the single metrics raise: the rest of the row is still valid.
 
     Raises
     ------
@@ -168,7 +207,7 @@ def evaluate_links(
     Warns
     -----
     FewNegativesWarning
-        If there are fewer than 50 (20) negatives; the Hits are then 1.0 and say nothing.
+        If there are fewer than 50 (20) negatives; Hits@50 (Hits@20) is then 1.0 and meaningless.
 
     Examples
     --------
@@ -176,33 +215,27 @@ def evaluate_links(
     >>> round(result["ece"], 4), round(result["brier"], 4), round(result["auc"], 4)
     (0.0833, 0.1458, 0.8333)
     """
-    label = labelled_links(y_true, y_prob, sample_weight).label
+    label = probability_links(y_true, y_prob, sample_weight).label
     prob = check_probabilities(y_prob)
     ranking = prob if score is None else check_scores(score)
     if ranking.size != prob.size:
         raise InputError(f"score must have one value per link, {prob.size}, got {ranking.size}")
-    options: dict[str, Any] = {"n_bins": n_bins, "sample_weight": sample_weight}
-    floor = calibration_floor(y_prob, n_resamples=n_resamples, random_state=random_state, **options)
-    result = {
-        "ece": METRICS["ece"].function(y_true, y_prob, **options),
-        "ece_top_label": METRICS["ece_top_label"].function(y_true, y_prob, **options),
-        "ece_floor": floor.mean,
-        "ece_floor_q95": floor.q95,
-    }
     one_class = label.min() == label.max()
-    for key in EVALUATION_KEYS[len(result) :]:
+    options: dict[str, Any] = {"n_bins": n_bins, "sample_weight": sample_weight}
+    draws: dict[str, Any] = {"n_resamples": n_resamples, "random_state": random_state}
+    result = dict.fromkeys(EVALUATION_KEYS, math.nan)
+    floor = calibration_floor(y_prob, **draws, **options)
+    result["ece_floor"], result["ece_floor_q95"] = floor
+    for key in (key for key in EVALUATION_KEYS if key in METRICS):
         spec = METRICS[key]
         if spec.input == "probability":
-            result[key] = spec.function(y_true, y_prob, sample_weight=sample_weight)
-        else:
-            result[key] = (
-                float("nan") if one_class else spec.function(y_true, ranking, sample_weight=sample_weight)
-            )
+            bins = options if key.startswith("ece") else {"sample_weight": sample_weight}
+            result[key] = spec.function(y_true, y_prob, **bins)
+        elif not one_class:
+            result[key] = spec.function(y_true, ranking, sample_weight=sample_weight)
     if extended:
-        top = calibration_floor(
-            y_prob, n_resamples=n_resamples, random_state=random_state, variant="top-label", **options
-        )
+        top = calibration_floor(y_prob, variant="top-label", **draws, **options)
         known = floor.q95 if sample_weight is None else None
         pattern = calibration_pattern(y_true, y_prob, n_bins=n_bins, floor_q95=known)
-        result.update(zip(EXTENDED_KEYS, (top.mean, top.q95, float(pattern)), strict=True))
+        result.update(zip(EXTENDED_KEYS, (*top, float(pattern)), strict=True))
     return result

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from linkcal.models.adapter import AdaptedLinkPredictor, as_link_predictor, unwrap_link_predictor
-from linkcal.models.base import (
-    TARGET_LINK_STATES,
+from linkcal.models.adapter import (
+    AdaptedLinkPredictor,
     DecodeReturns,
-    GraphModel,
-    LinkPredictor,
-    PairPredictor,
-    TargetLinkState,
-    auxiliary_loss_of,
-    check_link_predictor,
+    as_link_predictor,
     link_embedding_of,
-    logits_of,
-    resolve_decode_returns,
+    unwrap_link_predictor,
 )
+from linkcal.models.base import GraphModel, LinkPredictor, PairPredictor, TargetLinkState
 from linkcal.models.gnn import GCN, GIN, SAGE, VGAE
 from linkcal.models.io import load_model, save_model
-from linkcal.models.peg import PEG, PEG_DECODERS, PEGConv
+from linkcal.models.peg import PEG, PEGConv
 from linkcal.models.registry import (
     MODELS,
     NODE_EMBEDDING_CHANNELS,
@@ -36,10 +30,8 @@ __all__ = [
     "MODELS",
     "NODE_EMBEDDING_CHANNELS",
     "PEG",
-    "PEG_DECODERS",
     "SAGE",
     "SEAL",
-    "TARGET_LINK_STATES",
     "VGAE",
     "AdaptedLinkPredictor",
     "DecodeReturns",
@@ -54,14 +46,10 @@ __all__ = [
     "TrainingConfig",
     "TrainingResult",
     "as_link_predictor",
-    "auxiliary_loss_of",
-    "check_link_predictor",
     "link_embedding_of",
     "load_model",
-    "logits_of",
     "make_model",
     "make_training_config",
-    "resolve_decode_returns",
     "save_model",
     "train_link_predictor",
     "unwrap_link_predictor",

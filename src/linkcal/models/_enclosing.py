@@ -7,8 +7,7 @@ labelling, DRNL).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +19,6 @@ from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.data.graph import neighbour_rows
 
-__all__ = ["MAX_LABEL", "EnclosingSubgraphs", "SubgraphBatch"]
-
-
 Array = Any
 IntArray = NDArray[np.int64]
 
@@ -30,49 +26,26 @@ IntArray = NDArray[np.int64]
 MAX_LABEL = 999
 
 
-@dataclass(frozen=True, eq=False)
-class SubgraphBatch:
-    """Disjoint enclosing subgraphs of P pairs; pair i's ends are subgraph nodes ``start[i]`` and the next.
+class SubgraphBatch(NamedTuple):
+    """Disjoint enclosing subgraphs of P pairs; pair i's ends are subgraph nodes ``start[i]`` and the next."""
 
-    Parameters
-    ----------
-    nodes : Tensor [M], int64
-        The graph's node behind each subgraph node.
-    label : Tensor [M], int64
-        DRNL in [0, MAX_LABEL]; 0 where one end is out of reach.
-    indptr : Tensor [M + 1], int64
-        Compressed rows of the symmetric adjacency with a self-loop at every node.
-    neighbors : Tensor [A], int64
-        Subgraph nodes, row by row, the node itself first.
-    start : Tensor [P + 1], int64
-    """
-
-    nodes: Tensor
-    label: Tensor
-    indptr: Tensor
-    neighbors: Tensor
-    start: Tensor
+    nodes: Tensor  # [M], the graph's node behind each subgraph node
+    label: Tensor  # [M], DRNL in [0, MAX_LABEL]; 0 where one end is out of reach
+    indptr: Tensor  # [M + 1], compressed rows of the symmetric adjacency with a self-loop at every node
+    neighbors: Tensor  # [A], subgraph nodes, row by row, the node itself first
+    start: Tensor  # [P + 1]
 
     def to(self, device: torch.device) -> SubgraphBatch:
         """Copy on `device`."""
-        tensors = (self.nodes, self.label, self.indptr, self.neighbors, self.start)
-        return SubgraphBatch(*(tensor.to(device) for tensor in tensors))
+        return SubgraphBatch(*(tensor.to(device) for tensor in self))
 
 
 class EnclosingSubgraphs:
-    """Subgraphs around pairs of one graph, extracted on demand.
+    """Subgraphs within `num_hops` of pairs of one graph, extracted on demand.
 
-    Parameters
-    ----------
-    edge_index : Tensor [2, E], int64
-        Direction, repeats and self-loops are ignored.
-    num_nodes : int
-    num_hops : int
-        h.
-    max_neighbors : int, optional
-        At most so many new nodes are taken in per hop: those with the smallest hash of node, pair and `seed`,
-        so that a pair's subgraph does not depend on what else is asked.
-    seed : int
+    Direction, repeats and self-loops of `edge_index` [2, E] are ignored. At most `max_neighbors` new nodes
+    are added per hop: those with the smallest hash of node, pair and `seed`, so that a pair's subgraph does
+    not depend on the other pairs. Threads may share it: `numba_threads` lets one call run at a time.
     """
 
     def __init__(
@@ -83,36 +56,29 @@ class EnclosingSubgraphs:
         max_neighbors: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.indptr, neighbors = neighbour_rows(edge_index, num_nodes)
-        self.neighbors = neighbors.astype(np.int32)
+        indptr, neighbors = neighbour_rows(edge_index, num_nodes)
         self.num_nodes = num_nodes
-        self.num_hops = num_hops
-        self.cap = num_nodes if max_neighbors is None else max_neighbors
-        self.seed = np.uint64(seed)
+        cap = num_nodes if max_neighbors is None else max_neighbors
+        self.graph = (num_hops, cap, np.uint64(seed), indptr, neighbors.astype(np.int32))
         # Per thread: local number of a node or -1, and two queues and two distances by local number.
         self.threads = max(1, torch.get_num_threads())
         self.workspace = np.full((5, self.threads, num_nodes), -1, dtype=np.int32)
 
     def sizes(self, pairs: IntArray) -> IntArray:
-        """Nodes and entries (arcs and self-loops, target link left out) of the pairs' subgraphs, (2, P)."""
+        """Nodes and entries (arcs and self-loops without the target link) of the pairs' subgraphs, (2, P)."""
         out = np.empty((2, pairs.shape[1]), dtype=np.int64)
         low, high = _ordered(pairs)
         with numba_threads(self.threads):
-            _count(
-                low, high, self.num_hops, self.cap, self.seed, self.indptr, self.neighbors,
-                *self.workspace, *out,
-            )  # fmt: skip
+            _count(low, high, *self.graph, self.workspace, *out)
         return out
 
     def extract(
         self, pairs: IntArray, sizes: IntArray | None = None, *, target_link: bool = False
     ) -> SubgraphBatch:
-        """Subgraphs of pairs (2, P), in their order; `sizes` if :meth:`sizes` has been asked already.
+        """Subgraphs of pairs (2, P), in their order; `sizes` if they are known from :meth:`sizes`.
 
-        With `target_link` each pair's target link is put in, whether or not the graph has it; the labels stay
-        those without it.
-
-        The end with the smaller number comes first, so (u, v) and (v, u) have one and the same subgraph.
+        With `target_link` each pair's target link is added, whether or not the graph has it; the labels stay
+        those without it. The end with the smaller number comes first: (u, v) and (v, u) have one subgraph.
         """
         num_nodes, num_entries = self.sizes(pairs) if sizes is None else sizes
         start = np.concatenate([[0], np.cumsum(num_nodes)])
@@ -124,8 +90,8 @@ class EnclosingSubgraphs:
         low, high = _ordered(pairs)
         with numba_threads(self.threads):
             _fill(
-                low, high, self.num_hops, self.cap, self.seed, self.indptr, self.neighbors, *self.workspace,
-                target_link, start, entry_start, nodes, label, indptr, entries,
+                low, high, *self.graph, self.workspace, target_link, start, entry_start, nodes, label, indptr,
+                entries,
             )  # fmt: skip
         return SubgraphBatch(*map(torch.from_numpy, (nodes, label, indptr, entries, start)))
 
@@ -203,7 +169,7 @@ def _distances(
     while first < stop:
         node = queue[first]
         first += 1
-        # The next pair's first row belongs to another thread, so the last row's end is told.
+        # The row after the last belongs to the next pair, which another thread fills.
         row_end = end if node == size - 1 else indptr[base + node + 1]
         for position in range(indptr[base + node], row_end):
             other = entries[position] - base
@@ -223,28 +189,15 @@ def _drnl(to_u: int, to_v: int) -> int:
     return min(1 + min(to_u, to_v) + half * (half + both % 2 - 1), MAX_LABEL)
 
 
-@compiled()
-def _label_nodes(
-    base: int, size: int, end: int, indptr: Array, entries: Array, to_u: Array, to_v: Array, search: Array,
-    label: Array,
-) -> None:  # fmt: skip
-    _distances(0, 1, base, size, end, indptr, entries, to_u, search)
-    _distances(1, 0, base, size, end, indptr, entries, to_v, search)
-    label[base], label[base + 1] = 1, 1
-    for i in range(2, size):
-        label[base + i] = _drnl(to_u[i], to_v[i])
-
-
 @compiled(parallel=True)
 def _count(
-    low: Array, high: Array, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array,
-    all_local: Array, queues: Array, _queues: Array, _to_u: Array, _to_v: Array,
+    low: Array, high: Array, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array, work: Array,
     num_nodes: Array, num_entries: Array,
 ) -> None:  # fmt: skip
     """Nodes and entries of each subgraph, int64 [P] each, written."""
-    threads = all_local.shape[0]
+    threads = work.shape[1]
     for thread in prange(threads):
-        local, queue = all_local[thread], queues[thread]
+        local, queue = work[0, thread], work[1, thread]
         for pair in range(thread, low.shape[0], threads):
             size = _collect(low[pair], high[pair], hops, cap, seed, indptr, neighbors, local, queue)
             entries = size
@@ -260,16 +213,15 @@ def _count(
 
 @compiled(parallel=True)
 def _fill(
-    low: Array, high: Array, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array,
-    all_local: Array, queues: Array, search_queues: Array, all_to_u: Array, all_to_v: Array,
-    target_link: bool, start: Array, entry_start: Array,
-    nodes: Array, label: Array, rows: Array, entries: Array,
+    low: Array, high: Array, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array, work: Array,
+    target_link: bool, start: Array, entry_start: Array, nodes: Array, label: Array, rows: Array,
+    entries: Array,
 ) -> None:  # fmt: skip
     """Nodes, labels and rows of each subgraph, written from ``start`` and ``entry_start`` on."""
-    threads = all_local.shape[0]
+    threads = work.shape[1]
     for thread in prange(threads):
-        local, queue, search = all_local[thread], queues[thread], search_queues[thread]
-        to_u, to_v = all_to_u[thread], all_to_v[thread]
+        local, queue, search = work[0, thread], work[1, thread], work[2, thread]
+        to_u, to_v = work[3, thread], work[4, thread]
         for pair in range(thread, low.shape[0], threads):
             size = _collect(low[pair], high[pair], hops, cap, seed, indptr, neighbors, local, queue)
             base, filled = start[pair], entry_start[pair]
@@ -285,7 +237,9 @@ def _fill(
                     if other >= 0 and i + other != 1:
                         entries[filled] = base + other
                         filled += 1
+            _distances(0, 1, base, size, filled, rows, entries, to_u, search)
+            _distances(1, 0, base, size, filled, rows, entries, to_v, search)
             for i in range(size):
+                label[base + i] = 1 if i < 2 else _drnl(to_u[i], to_v[i])
                 nodes[base + i] = queue[i]
                 local[queue[i]] = -1
-            _label_nodes(base, size, filled, rows, entries, to_u, to_v, search, label)

@@ -1,48 +1,56 @@
-"""Anyone's ``encode`` / ``decode`` module as a link predictor."""
+"""Anyone's ``encode`` / ``decode`` module as a link predictor whose outputs are checked logits.
+
+What ``decode`` returns is declared (argument or attribute ``decode_returns``) and never guessed from values:
+small logits lie in [0, 1] too.
+"""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
+import torch
 from torch import Tensor, nn
+from torch_geometric.nn.models import GAE, VGAE, InnerProductDecoder
 
-from linkcal.exceptions import UnsupportedModelError
-from linkcal.models.base import (
-    DecodeReturns,
-    GraphModel,
-    auxiliary_loss_of,
-    check_link_predictor,
-    describe_value,
-    link_embedding_of,
-    logits_of,
-    resolve_decode_returns,
-)
+from linkcal._core.validation import check_choice
+from linkcal.exceptions import InputError, UnsupportedModelError
+from linkcal.models.base import GraphModel, PairPredictor, product_of_ends
 
-__all__ = ["AdaptedLinkPredictor", "as_link_predictor", "unwrap_link_predictor"]
+__all__ = [
+    "AdaptedLinkPredictor",
+    "DecodeReturns",
+    "as_link_predictor",
+    "is_pyg_autoencoder",
+    "link_embedding_of",
+    "unwrap_link_predictor",
+]
+
+#: What a model's ``decode`` returns.
+DecodeReturns = Literal["logits", "probabilities"]
+
+_METHODS = {"encode": "encode(x, edge_index)", "decode": "decode(z, edge_label_index)"}
 
 
 class AdaptedLinkPredictor(nn.Module):
-    """A module from elsewhere behind linkcal's interface: ``decode`` returns logits [L].
-
-    Made by :func:`as_link_predictor`. The wrapped module is the attribute ``module`` and is not changed.
+    """A module from elsewhere behind linkcal's interface, made by :func:`as_link_predictor`.
 
     Parameters
     ----------
     module : nn.Module
+        Kept unchanged as attribute `module`.
     module_returns : {"logits", "probabilities"}
-        What the wrapped module's ``decode`` returns.
+        What its ``decode`` returns.
+
+    Notes
+    -----
+    Probabilities p become ``log(p / (1 - p))`` after clipping to ``[eps, 1 - eps]`` with the machine epsilon
+    of their dtype (float32: logits within +-15.9; float64: within +-36), so they are always finite. PyG's
+    inner-product autoencoders give their true logits instead, which do not saturate.
 
     Examples
     --------
-    >>> import torch
-    >>> class Halves(nn.Module):
-    ...     def encode(self, x, edge_index):
-    ...         return x
-    ...     def decode(self, z, edge_label_index):
-    ...         return torch.full((edge_label_index.size(1),), 0.5)
-    >>> pair = torch.tensor([[0], [1]])
-    >>> AdaptedLinkPredictor(Halves(), "probabilities")(torch.ones(3, 2), pair, pair)
-    tensor([0.])
+    >>> AdaptedLinkPredictor(GAE(nn.Identity()), "probabilities").decode_returns
+    'logits'
     """
 
     decode_returns = "logits"
@@ -54,13 +62,19 @@ class AdaptedLinkPredictor(nn.Module):
         self._num_nodes = 0
 
     def encode(self, x: Tensor, edge_index: Tensor, **options: Any) -> Tensor:
-        """Node embeddings z [N, d] of the wrapped module; `options` (``edge_weight=``) are handed on."""
-        z = cast("Any", self.module).encode(x, edge_index, **options)
+        """Node embeddings z [N, d] of the wrapped module; `options` (``edge_weight=``) are passed to it."""
+        try:
+            z = cast("Any", self.module).encode(x, edge_index, **options)
+        except RuntimeError as error:
+            weights = {weight.dtype for weight in self.module.parameters() if weight.is_floating_point()}
+            if x.is_floating_point() and weights and x.dtype not in weights:
+                expected = " or ".join(sorted(map(str, weights)))
+                raise InputError(
+                    f"x must have the dtype of the model's weights, {expected}, got {x.dtype}"
+                ) from error
+            raise
         if not isinstance(z, Tensor) or z.ndim != 2:
-            raise UnsupportedModelError(
-                f"{type(self.module).__name__}.encode must return a tensor of shape [N, d], "
-                f"got {describe_value(z)}"
-            )
+            raise self._wrong_output("encode", "tensor of shape [N, d]", z)
         self._num_nodes = z.size(0)
         return z
 
@@ -69,29 +83,53 @@ class AdaptedLinkPredictor(nn.Module):
         return link_embedding_of(self.module, z, edge_label_index)
 
     def decode(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
-        """Logits [L], see :func:`logits_of`."""
-        return logits_of(self.module, z, edge_label_index, self.module_returns)
+        """Logits [L] of pairs [2, L]."""
+        true_logits = {"sigmoid": False} if is_pyg_autoencoder(self.module) else {}
+        scores = cast("Any", self.module).decode(z, edge_label_index, **true_logits)
+        count = edge_label_index.size(1)
+        if not isinstance(scores, Tensor) or scores.shape != (count,) or not scores.is_floating_point():
+            raise self._wrong_output("decode", f"float tensor of shape [{count}]", scores)
+        if true_logits or self.module_returns == "logits":
+            return scores
+        outside = ~((scores >= 0) & (scores <= 1))  # also true for NaN
+        if bool(outside.any()):
+            raise InputError(
+                f"{type(self.module).__name__}.decode is declared to return probabilities, which must be in "
+                f"[0, 1], got {float(scores[outside][0].detach())!r}"
+            )
+        return torch.logit(scores, eps=torch.finfo(scores.dtype).eps)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
         """Logits [L] of pairs [2, L] on the graph `edge_index`."""
         return self.decode(self.encode(x, edge_index), edge_label_index)
 
     def auxiliary_loss(self) -> Tensor | None:
-        """See :func:`auxiliary_loss_of`."""
-        return auxiliary_loss_of(self.module, self._num_nodes)
+        """The module's own; for PyG's ``VGAE`` its KL divergence over N (arXiv 1611.07308)."""
+        if hasattr(self.module, "auxiliary_loss"):
+            loss: Tensor | None = cast("Any", self.module).auxiliary_loss()
+            return loss
+        if isinstance(self.module, VGAE):
+            return torch.as_tensor(self.module.kl_loss()) / self._num_nodes
+        return None
+
+    def _wrong_output(self, method: str, expected: str, came: object) -> UnsupportedModelError:
+        return UnsupportedModelError(
+            f"{type(self.module).__name__}.{method} must return a {expected}, got {_described(came)}"
+        )
 
 
 def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = None) -> nn.Module:
     """Return `model` behind linkcal's interface (``decode`` gives logits), checked.
 
-    A :class:`LinkPredictor`, a :class:`PairPredictor` or an already adapted model comes back as it is.
+    A :class:`LinkPredictor`, a :class:`PairPredictor` or an already adapted model is returned as it is.
 
     Parameters
     ----------
     model : nn.Module
         With ``encode(x, edge_index) -> z [N, d]`` and ``decode(z, edge_label_index) -> [L]``.
     decode_returns : {"logits", "probabilities"}, optional
-        What ``model.decode`` returns; None reads the model's attribute ``decode_returns``.
+        What ``model.decode`` returns; None reads the model's attribute ``decode_returns``. PyG's ``GAE`` and
+        ``VGAE`` with their inner-product decoder need no declaration.
 
     Returns
     -------
@@ -100,23 +138,99 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
     Raises
     ------
     UnsupportedModelError
-        If a method is missing.
+        If `model` is no module or lacks a method.
     InputError
-        If nothing is declared, or a wrong thing (see :func:`resolve_decode_returns`).
+        If nothing is declared, or argument, attribute and class contradict each other.
 
     Examples
     --------
-    >>> import torch
-    >>> from torch_geometric.nn import GAE
-    >>> model = as_link_predictor(GAE(torch.nn.Identity()))
+    >>> model = as_link_predictor(GAE(nn.Identity()))
     >>> model.decode(2 * torch.ones(2, 1), torch.tensor([[0], [1]]))
     tensor([4.])
     """
-    check_link_predictor(model)
-    returns = resolve_decode_returns(model, decode_returns)
-    if isinstance(model, (GraphModel, AdaptedLinkPredictor)):
-        return model
-    return AdaptedLinkPredictor(model, returns)
+    model = getattr(
+        model, "_orig_mod", model
+    )  # torch.compile wraps `forward` alone, which is not called here
+    name = type(model).__name__
+    if not isinstance(model, nn.Module):
+        raise UnsupportedModelError(f"model must be a torch.nn.Module with encode and decode, got {name}")
+    missing = [text for method, text in _METHODS.items() if not callable(getattr(model, method, None))]
+    if missing and not isinstance(model, PairPredictor):
+        raise UnsupportedModelError(
+            f"model must have {' and '.join(_METHODS.values())}, got {name} without {' and '.join(missing)}"
+        )
+    returns = _declared_returns(model, decode_returns)
+    return (
+        model
+        if isinstance(model, (GraphModel, AdaptedLinkPredictor))
+        else AdaptedLinkPredictor(model, returns)
+    )
+
+
+def _declared_returns(model: nn.Module, argument: DecodeReturns | None) -> DecodeReturns:
+    """What ``model.decode`` returns by the argument, the model's attribute and what is known of its class."""
+    options = get_args(DecodeReturns)
+    declared: dict[str, str] = {}
+    if argument is not None:
+        declared["the argument"] = check_choice(argument, "decode_returns", options)
+    attribute = getattr(model, "decode_returns", None)
+    if attribute is not None:
+        declared["the model's attribute"] = check_choice(attribute, "model.decode_returns", options)
+    if is_pyg_autoencoder(model):
+        declared["PyG's GAE.decode (its sigmoid is on by default)"] = "probabilities"
+    if not declared:
+        raise InputError(
+            f"decode_returns must be declared as 'logits' or 'probabilities' for {type(model).__name__} "
+            "(argument decode_returns, or an attribute of that name on the model), got None"
+        )
+    if len(set(declared.values())) > 1:
+        claims = ", ".join(f"{source} says {value!r}" for source, value in declared.items())
+        raise InputError(
+            f"decode_returns must not contradict what is known of {type(model).__name__}, got {claims}"
+        )
+    return cast("DecodeReturns", next(iter(declared.values())))
+
+
+def is_pyg_autoencoder(model: nn.Module) -> bool:
+    """Whether ``decode`` is PyG's own, ending in its inner-product decoder with a sigmoid by default."""
+    return (
+        isinstance(model, GAE)
+        and type(model).decode is GAE.decode
+        and type(model.decoder).forward is InnerProductDecoder.forward
+    )
+
+
+def link_embedding_of(model: nn.Module, z: Tensor, edge_label_index: Tensor) -> Tensor:
+    """Link embeddings h [L, d]: the model's own ``link_embedding``, else the pointwise product ``z_u * z_v``.
+
+    Parameters
+    ----------
+    model : nn.Module
+    z : Tensor [N, d]
+    edge_label_index : Tensor [2, L], int64
+
+    Returns
+    -------
+    Tensor [L, d]
+        Other shapes of a model's own raise UnsupportedModelError.
+
+    Examples
+    --------
+    >>> z = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> link_embedding_of(nn.Identity(), z, torch.tensor([[0], [1]]))
+    tensor([[3., 8.]])
+    """
+    own = getattr(model, "link_embedding", None)
+    if own is None:
+        return product_of_ends(z, edge_label_index)
+    h = own(z, edge_label_index)
+    count = edge_label_index.size(1)
+    if not isinstance(h, Tensor) or h.ndim != 2 or h.size(0) != count:
+        raise UnsupportedModelError(
+            f"{type(model).__name__}.link_embedding must return a tensor of shape [{count}, d], "
+            f"got {_described(h)}"
+        )
+    return h
 
 
 def unwrap_link_predictor(model: nn.Module) -> nn.Module:
@@ -132,9 +246,13 @@ def unwrap_link_predictor(model: nn.Module) -> nn.Module:
 
     Examples
     --------
-    >>> from torch_geometric.nn import GAE
     >>> model = GAE(nn.Identity())
     >>> unwrap_link_predictor(as_link_predictor(model)) is model
     True
     """
     return model.module if isinstance(model, AdaptedLinkPredictor) else model
+
+
+def _described(value: object) -> str:
+    """Type and shape of a value, for a message."""
+    return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

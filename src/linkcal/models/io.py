@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-from itertools import chain
+import reprlib
+import textwrap
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors import torch as safetensors
 
 from linkcal._core.files import written_whole
-from linkcal._core.random import torch_streams_forked
-from linkcal.exceptions import ArtifactError, InputError, UnsupportedModelError
+from linkcal.exceptions import ArtifactError, UnsupportedModelError
 from linkcal.models.base import GraphModel
 from linkcal.models.registry import MODELS
 
 __all__ = ["MODEL_FORMAT_VERSION", "load_model", "save_model"]
-
 
 #: Raised whenever files of an older version can no longer be read.
 MODEL_FORMAT_VERSION = 1
@@ -27,24 +28,21 @@ MODEL_FORMAT_VERSION = 1
 _FORMAT = "linkcal-model"
 _CONFIG_FILE = "model.json"
 _WEIGHTS_FILE = "model.safetensors"
+#: A description is a few hundred bytes; anything longer is not one.
+_LONGEST_DESCRIPTION = 1 << 16
+_WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def save_model(model: GraphModel, folder: str | os.PathLike[str]) -> None:
     """Write ``model.safetensors`` and ``model.json`` into `folder`, which is made if it is not there.
 
-    Each file is written whole or not at all, and the JSON file, written last, holds the weights' SHA-256: a
-    mixture of two savings does not load.
+    The JSON file, written last, holds the weights' SHA-256, so that a mixture of two savings does not load.
 
     Parameters
     ----------
     model : LinkPredictor or PairPredictor
-        One of the classes in ``MODELS``.
+        One of the classes in ``MODELS`` (else UnsupportedModelError), also compiled by ``torch.compile``.
     folder : path
-
-    Raises
-    ------
-    UnsupportedModelError
-        If the model is of another class: keep its ``state_dict()`` with your own code.
 
     Examples
     --------
@@ -56,6 +54,7 @@ def save_model(model: GraphModel, folder: str | os.PathLike[str]) -> None:
     ...     load_model(folder).config == model.config
     True
     """
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps; its keys begin with this name
     names = {spec.cls: name for name, spec in MODELS.items()}
     if type(model) not in names:
         raise UnsupportedModelError(
@@ -98,65 +97,78 @@ def load_model(folder: str | os.PathLike[str]) -> GraphModel:
 
     Examples
     --------
-    >>> import tempfile
-    >>> from linkcal.models import make_model
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_model(make_model("sage", 8), folder)
-    ...     type(load_model(folder)).__name__
-    'SAGE'
+    >>> load_model("nowhere")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    linkcal.exceptions.ArtifactError: nowhere/model.json must be a readable file, got [Errno 2] ...
     """
     source = Path(folder)
     description = _read_description(source / _CONFIG_FILE)
     weights = _read(source / _WEIGHTS_FILE)
-    digest = hashlib.sha256(weights).hexdigest()
-    if digest != description["weights_sha256"]:
+    if hashlib.sha256(weights).hexdigest() != description["weights_sha256"]:
         raise ArtifactError(
             f"{source / _WEIGHTS_FILE} must be the file that {_CONFIG_FILE} was written with, "
             f"got {len(weights)} bytes with another SHA-256 (truncated or altered)"
         )
     name = description["model"]
     if not isinstance(name, str) or name not in MODELS:
-        raise ArtifactError(f"{source / _CONFIG_FILE} must name a model of {', '.join(MODELS)}, got {name!r}")
+        raise ArtifactError(
+            f"{source / _CONFIG_FILE} must name a model of {', '.join(MODELS)}, got {reprlib.repr(name)}"
+        )
     try:
-        # The constructor draws weights that are overwritten; the caller's random state must not feel it.
-        with torch_streams_forked(0, "initialisation"):
-            model = MODELS[name].cls(**description["config"])
-        state = safetensors.load(weights)
-        # Layers are built in float32, into which float64 weights would be rounded; each has its own dtype.
-        for key, value in chain(model.named_parameters(), model.named_buffers()):
-            if key in state and state[key].is_floating_point():
-                value.data = value.data.to(state[key].dtype)
-        model.load_state_dict(state)
-    except (InputError, SafetensorError, TypeError, RuntimeError) as error:
+        return _build(MODELS[name].cls, description["config"], safetensors.load(weights))
+    except (SafetensorError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise ArtifactError(
             f"{source} must hold weights that fit the model {name} as {_CONFIG_FILE} describes it, "
             f"got {_one_line(error)}"
         ) from error
+
+
+def _build(cls: type[GraphModel], config: Any, state: dict[str, torch.Tensor]) -> GraphModel:
+    """Model of an untrusted description: no memory is allocated before the weights fit it."""
+    if not isinstance(config, dict):
+        raise TypeError(f"a configuration that is a {type(config).__name__}")
+    layers = config.get("num_layers")
+    if isinstance(layers, int) and layers > len(state):
+        raise ValueError(f"num_layers = {layers} with {len(state)} tensors")
+    with torch.device("meta"):  # shapes alone; draws no random numbers either
+        model = cls(**config)
+    for key, expected in model.state_dict().items():
+        allowed = _WEIGHT_DTYPES if expected.is_floating_point() else (expected.dtype,)
+        if key in state and state[key].dtype not in allowed:
+            raise ValueError(f"{key} of dtype {state[key].dtype}")
+    # Cloned: safetensors gives views of the file's bytes, at addresses where kernels may round otherwise.
+    model.load_state_dict({key: value.clone() for key, value in state.items()}, assign=True)
     return model.eval()
 
 
 def _read_description(path: Path) -> dict[str, Any]:
+    text = _read(path, _LONGEST_DESCRIPTION)
     try:
-        description = json.loads(_read(path))
+        description = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{path} must be a JSON file, got {_one_line(error)}") from error
     if not isinstance(description, dict) or description.get("format") != _FORMAT:
         raise ArtifactError(f'{path} must have "format": "{_FORMAT}", got another content')
     version = description.get("format_version")
     if version != MODEL_FORMAT_VERSION:
-        raise ArtifactError(f"{path} must have format_version {MODEL_FORMAT_VERSION}, got {version!r}")
-    missing = [key for key in ("model", "config", "weights_sha256") if key not in description]
-    if missing:
-        raise ArtifactError(f"{path} must have the key {missing[0]!r}, got {sorted(description)}")
+        raise ArtifactError(
+            f"{path} must have format_version {MODEL_FORMAT_VERSION}, got {reprlib.repr(version)}"
+        )
+    for key in ("model", "config", "weights_sha256"):
+        if key not in description:
+            raise ArtifactError(f"{path} must have the key {key!r}, got {sorted(description)}")
     return description
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, longest: float = math.inf) -> bytes:
     try:
+        size = path.stat().st_size
+        if size > longest:
+            raise ArtifactError(f"{path} must be at most {longest} bytes long, got {size}")
         return path.read_bytes()
     except OSError as error:
         raise ArtifactError(f"{path} must be a readable file, got {_one_line(error)}") from error
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return textwrap.shorten(str(error), 500)

@@ -11,20 +11,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.nn.inits import reset
 
 from linkcal._core.validation import check_choice, check_positive_int
-from linkcal.data import Graph, deepwalk_positions, laplacian_eigenmaps
+from linkcal.data.graph import Graph
+from linkcal.data.positions import laplacian_eigenmaps
 from linkcal.exceptions import InputError
-from linkcal.models.base import LinkPredictor
+from linkcal.models.base import LinkPredictor, product_of_ends
 
-__all__ = ["PEG", "PEG_DECODERS", "POSITION_ENCODINGS", "PEGConv", "arc_distance"]
-
+__all__ = ["PEG", "PEGConv", "arc_distance"]
 
 PEGDecoder = Literal["product", "product+distance"]
-PEG_DECODERS: tuple[str, ...] = get_args(PEGDecoder)
-
-PositionEncoding = Literal["laplacian", "deepwalk"]
-POSITION_ENCODINGS: tuple[str, ...] = get_args(PositionEncoding)
 
 #: Width of the hidden layer of phi, a function of one number.
 _PHI_CHANNELS = 16
@@ -61,9 +58,7 @@ class PEGConv(MessagePassing):
         """Draw the weights anew as GCNConv does: Glorot, bias 0."""
         nn.init.xavier_uniform_(self.lin.weight)
         nn.init.zeros_(self.bias)
-        for layer in self.phi:
-            if isinstance(layer, nn.Linear):
-                layer.reset_parameters()
+        reset(self.phi)
 
     def arc_factor(self, distance: Tensor) -> Tensor:
         """``phi`` of distances [A], in (0, 1)."""
@@ -84,55 +79,37 @@ class PEGConv(MessagePassing):
 class PEG(LinkPredictor):
     """Position- and permutation-equivariant GNN, linear layer on the product of the endpoints.
 
-    For graphs in which where a node sits says more than its features. The positions Z are Laplacian eigenmaps
-    of the message-passing graph (:func:`linkcal.data.laplacian_eigenmaps`) or come from random walks on it
-    (:func:`linkcal.data.deepwalk_positions`). They belong to the input, as features do:
-    :meth:`prepare` computes them once, on the training edges, and toggling a pair's edge does not move them.
+    For graphs in which the place of a node says more than its features. The positions Z are Laplacian
+    eigenmaps of the message-passing graph (:func:`linkcal.data.laplacian_eigenmaps`). They are part of the
+    input, as features are: :meth:`prepare` computes them once, on the training edges, and toggling a pair's
+    edge does not move them.
 
     Parameters
     ----------
-    in_channels : int
-        F, the number of node features, positions not counted; with `num_nodes`, the width of the learned
-        node embedding.
-    hidden_channels, out_channels : int
-        Widths of the hidden layers and of the nodes' part of z.
-    num_layers : int
-        Layers; ReLU between them, nothing after the last.
-    dropout : float in [0, 1)
-        Dropout after each hidden layer, in training mode.
+    in_channels, hidden_channels, out_channels, num_layers, dropout, num_nodes
+        As in :class:`~linkcal.models.gnn.GNN`; positions count neither in `in_channels` nor in
+        `out_channels`. With `num_nodes` the model keeps the positions in its buffer `positions`
+        [num_nodes, p].
     position_channels : int
         p, the dimension of the positions.
-    position_encoding : {"laplacian", "deepwalk"}
-        What :meth:`prepare` computes.
-    position_seed : int
-        Of the random walks.
     decoder : {"product", "product+distance"}
         What the final linear layer reads: ``z_u * z_v`` as in arXiv 2403.04605 (the default, so that a link's
-        embedding is made of what message passing gives, as for the other models), or with
-        ``||Z_u - Z_v||^2`` appended, as in PEG's own paper.
-    num_nodes : int, optional
-        For a graph without features: ``encode`` then takes node ids [N], and the model keeps the positions in
-        its buffer `positions` [num_nodes, p].
+        embedding is made of message passing alone, as for the other models), or with ``||Z_u - Z_v||^2``
+        appended, as in PEG's own paper.
 
     Raises
     ------
     InputError
-        If a width or `num_layers` is no positive whole number, `dropout` is outside [0, 1), or `decoder` or
-        `position_encoding` is unknown.
+        If an argument is out of range or unknown.
 
     Notes
     -----
-    ``x' = act((A^ * Xi) X W)`` with ``Xi_uv = phi(||Z_u - Z_v||)`` (:class:`PEGConv`). ``encode`` takes x
-    [N, F + p] whose last p columns are Z. Only distances enter, so signs and rotations of Z do not matter.
-
-    References
-    ----------
-    Wang, Yin, Zhang and Li, "Equivariant and stable positional encoding for more powerful graph neural
-    networks", ICLR 2022, arXiv 2203.00199, equation 8.
+    ``x' = act((A^ * Xi) X W)`` with ``Xi_uv = phi(||Z_u - Z_v||)`` (:class:`PEGConv`; Wang, Yin, Zhang, Li,
+    ICLR 2022, arXiv 2203.00199, equation 8). ``encode`` takes x [N, F + p] whose last p columns are Z. Only
+    distances enter, so signs and rotations of Z do not matter.
 
     Examples
     --------
-    >>> import torch
     >>> model = PEG(in_channels=3, hidden_channels=4, out_channels=2, position_channels=1)
     >>> x = torch.cat([torch.eye(3), torch.tensor([[1.2], [0.0], [-1.2]])], dim=1)
     >>> model(x, torch.tensor([[0, 1], [1, 0]]), torch.tensor([[0, 0], [1, 2]])).shape
@@ -151,17 +128,13 @@ class PEG(LinkPredictor):
         *,
         dropout: float = 0.0,
         position_channels: int = 32,
-        position_encoding: PositionEncoding = "laplacian",
-        position_seed: int = 0,
         decoder: PEGDecoder = "product",
         num_nodes: int | None = None,
     ) -> None:
         super().__init__(in_channels, num_nodes=num_nodes)
         self._set_layers(hidden_channels, out_channels, num_layers, dropout)
         self.position_channels = check_positive_int(position_channels, "position_channels")
-        self.position_encoding = check_choice(position_encoding, "position_encoding", POSITION_ENCODINGS)
-        self.position_seed = check_positive_int(position_seed, "position_seed", minimum=0)
-        self.decoder = check_choice(decoder, "decoder", PEG_DECODERS)
+        self.decoder = check_choice(decoder, "decoder", get_args(PEGDecoder))
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         self.convs = nn.ModuleList(PEGConv(a, b) for a, b in pairwise(widths))
         self.lin = nn.Linear(out_channels + (decoder == "product+distance"), 1)
@@ -181,7 +154,7 @@ class PEG(LinkPredictor):
                     f"got {graph.x.size(1)} features that do not follow from the edges"
                 )
             return graph
-        positions = self._compute_positions(graph)
+        positions = laplacian_eigenmaps(graph.edge_index, graph.num_nodes, self.position_channels)
         if self.positions is not None:
             if self.positions.size(0) != graph.num_nodes:
                 raise InputError(f"graph must have {self.positions.size(0)} nodes, got {graph.num_nodes}")
@@ -192,12 +165,6 @@ class PEG(LinkPredictor):
             raise InputError(f"graph must have {self.in_channels} features, got {came}")
         x = torch.cat([graph.x, positions.to(graph.x)], dim=1)
         return replace(graph, x=x, attributes=graph.given_features, features_from_edges=True)
-
-    def _compute_positions(self, graph: Graph) -> Tensor:
-        place = (graph.edge_index, graph.num_nodes, self.position_channels)
-        if self.position_encoding == "deepwalk":
-            return deepwalk_positions(*place, seed=self.position_seed)
-        return laplacian_eigenmaps(*place)
 
     def features_and_positions(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Features [N, F] and positions Z [N, p] of what ``encode`` takes."""
@@ -227,13 +194,12 @@ class PEG(LinkPredictor):
 
     def link_embedding(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
         """Link embeddings [L, out_channels], with the squared distance as one more column if asked for."""
-        u, v = functional.embedding(edge_label_index[0], z), functional.embedding(edge_label_index[1], z)
-        out = self.out_channels
-        product = u[:, :out] * v[:, :out]
         if self.decoder == "product":
-            return product
-        squared = (u[:, out:] - v[:, out:]).square().sum(dim=1, keepdim=True)
-        return torch.cat([product, squared], dim=1)
+            return product_of_ends(z, edge_label_index)
+        hidden, positions = z[:, : self.out_channels], z[:, self.out_channels :]
+        u, v = (functional.embedding(end, positions) for end in edge_label_index)
+        squared = (u - v).square().sum(dim=1, keepdim=True)
+        return torch.cat([product_of_ends(hidden, edge_label_index), squared], dim=1)
 
     def head(self, h: Tensor) -> Tensor:
         """Logits [L] of link embeddings."""

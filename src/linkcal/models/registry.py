@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib.resources import files
 from typing import Any
 
 from linkcal._core.random import torch_streams_forked
@@ -19,9 +17,19 @@ from linkcal.models.training import TrainingConfig
 
 __all__ = ["MODELS", "NODE_EMBEDDING_CHANNELS", "ModelSpec", "Preset", "make_model", "make_training_config"]
 
-
-#: Width of the learned node embedding of a graph without features, where nothing else is asked for.
+#: Default width of the learned node embedding of a graph without features.
 NODE_EMBEDDING_CHANNELS = 32
+
+# Appendix of the paper (arXiv 2403.04605); dropout and weight decay are not in its grid.
+_SEARCH: dict[str, list[Any]] = {
+    "hidden_channels": [16, 32, 64, 128],
+    "out_channels": [16, 32, 64, 128],
+    "num_layers": [1, 2, 3],
+    "dropout": [0.0, 0.25, 0.5],
+    "lr": [0.1, 0.01, 0.001],
+    "weight_decay": [0.0, 5e-4],
+    "epochs": [400, 600, 800, 1000],
+}
 
 
 @dataclass(frozen=True)
@@ -34,13 +42,14 @@ class Preset:
         Arguments of the model's constructor.
     training : TrainingConfig
     reduced : mapping of str to mapping
-        By data set: arguments of the model and training settings that replace these there, so that a training
-        ends within minutes. A concession to time: they were not chosen for quality.
+        By data set: arguments and training settings that replace these there, so that a training ends within
+        minutes. They save time and were not chosen for quality.
 
     Examples
     --------
-    >>> MODELS["gcn"].presets["default"].model
-    {'hidden_channels': 32}
+    >>> preset = Preset({"num_hops": 2}, TrainingConfig(epochs=30), {"large": {"epochs": 5}})
+    >>> preset.on("large").training.epochs, preset.on("cora").training.epochs
+    (5, 30)
     """
 
     model: dict[str, Any]
@@ -48,14 +57,7 @@ class Preset:
     reduced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def on(self, dataset: str) -> Preset:
-        """Preset for a data set, its reduced settings in place.
-
-        Examples
-        --------
-        >>> preset = Preset({"num_hops": 2}, TrainingConfig(epochs=30), {"large": {"epochs": 5}})
-        >>> preset.on("large").training.epochs, preset.on("cora").training.epochs
-        (5, 30)
-        """
+        """Preset for a data set, with its reduced settings."""
         values = self.reduced.get(dataset, {})
         settings = TrainingConfig.__dataclass_fields__
         training = {name: value for name, value in values.items() if name in settings}
@@ -72,67 +74,33 @@ class ModelSpec:
     cls : type of GraphModel
     description : str
     presets : dict of str to Preset
-        ``"default"``: chosen by validation AUC on Cora. ``"paper"``: the paper's table, no early stopping. A
-        model may have more, named after what they change.
-    search : dict of str to list
-        Values of constructor arguments and of :class:`TrainingConfig` fields: the paper's grid.
+        ``"default"``: chosen by validation AUC on Cora. ``"paper"``: the paper's table, no early stopping.
+    search : mapping of str to list
+        Values of constructor arguments and of :class:`TrainingConfig` fields: by default the paper's grid.
 
     Examples
     --------
     >>> spec = MODELS["peg"]
     >>> sorted(spec.presets), spec.search["num_layers"]
-    (['deepwalk', 'default', 'paper'], [1, 2, 3])
+    (['default', 'paper'], [1, 2, 3])
     """
 
     cls: type[GraphModel]
     description: str
     presets: dict[str, Preset]
-    search: dict[str, list[Any]] = field(default_factory=dict)
+    search: Mapping[str, list[Any]] = field(default_factory=lambda: _SEARCH)
 
 
-# Appendix of the paper; dropout and weight decay are not in its grid.
-_SEARCH: dict[str, list[Any]] = {
-    "hidden_channels": [16, 32, 64, 128],
-    "out_channels": [16, 32, 64, 128],
-    "num_layers": [1, 2, 3],
-    "dropout": [0.0, 0.25, 0.5],
-    "lr": [0.1, 0.01, 0.001],
-    "weight_decay": [0.0, 5e-4],
-    "epochs": [400, 600, 800, 1000],
-}
+def _paper(
+    hidden: int, out: int, layers: int, lr: float, epochs: int, batch_size: int | None = None
+) -> Preset:
+    """Row of the table of best hyper-parameters in the paper's appendix."""
+    model = {"hidden_channels": hidden, "out_channels": out, "num_layers": layers}
+    return Preset(model, TrainingConfig(epochs=epochs, lr=lr, patience=None, batch_size=batch_size))
 
 
-#: Not in the paper's table: SEAL's own code takes 32 pairs per step, which are 16 links and 16 negatives.
-_PAPER_BATCH_SIZE = {"seal": 16}
-
-
-def _paper_presets() -> dict[str, Preset]:
-    """Read the paper's hyper-parameters, by lower-case model name."""
-    text = (files("linkcal.models") / "paper_hyperparameters.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    return {
-        row["model"]: Preset(
-            model={
-                "hidden_channels": int(row["hidden"]),
-                "out_channels": int(row["out"]),
-                "num_layers": int(row["layers"]),
-            },
-            training=TrainingConfig(
-                epochs=int(row["epochs"]),
-                lr=float(row["lr"]),
-                patience=None,
-                batch_size=_PAPER_BATCH_SIZE.get(row["model"]),
-            ),
-        )
-        for row in rows
-    }
-
-
-_PAPER = _paper_presets()
-
-
-def _spec(name: str, cls: type[GraphModel], description: str, default: Preset, **more: Preset) -> ModelSpec:
-    return ModelSpec(cls, description, {"default": default, "paper": _PAPER[name], **more}, _SEARCH)
+def _spec(cls: type[GraphModel], description: str, *, default: Preset, paper: Preset) -> ModelSpec:
+    return ModelSpec(cls, description, {"default": default, "paper": paper})
 
 
 # Narrow layers, smaller subgraphs of dense graphs and fewer epochs keep a training within minutes of one
@@ -145,66 +113,58 @@ _SEAL_REDUCED: dict[str, dict[str, Any]] = {
     "twitch-pt": {"hidden_channels": 32, "feature_dropout": 0.8, "max_neighbors": 20, "epochs": 8},
     "pubmed": {"hidden_channels": 32, "feature_dropout": 0.3, "max_neighbors": 20, "epochs": 8},
 }
+_DROPOUT = TrainingConfig(epochs=150, weight_decay=5e-4, patience=40)
 
 #: All models in the order in which tables show them.
 MODELS: dict[str, ModelSpec] = {
     "gcn": _spec(
-        "gcn",
         GCN,
         "graph convolutional network, inner product",
-        Preset({"hidden_channels": 32}, TrainingConfig(epochs=200, weight_decay=5e-4, patience=50)),
+        default=Preset({"hidden_channels": 32}, TrainingConfig(epochs=200, weight_decay=5e-4, patience=50)),
+        paper=_paper(32, 16, 2, 0.001, 400),
     ),
     "sage": _spec(
-        "sage",
         SAGE,
         "GraphSAGE with mean aggregation, linear layer on the endpoints' product",
-        Preset(
-            {"hidden_channels": 32, "dropout": 0.5},
-            TrainingConfig(epochs=150, weight_decay=5e-4, patience=40),
-        ),
+        default=Preset({"hidden_channels": 32, "dropout": 0.5}, _DROPOUT),
+        paper=_paper(128, 64, 2, 0.01, 1000),
     ),
     "gin": _spec(
-        "gin",
         GIN,
         "graph isomorphism network with batch normalisation, inner product",
-        Preset(
-            {"hidden_channels": 64, "dropout": 0.5},
-            TrainingConfig(epochs=150, weight_decay=5e-4, patience=40),
-        ),
+        default=Preset({"hidden_channels": 64, "dropout": 0.5}, _DROPOUT),
+        paper=_paper(64, 16, 2, 0.01, 1000),
     ),
     "vgae": _spec(
-        "vgae",
         VGAE,
         "variational graph auto-encoder, inner product",
-        Preset({"hidden_channels": 16}, TrainingConfig(epochs=200, patience=50)),
+        default=Preset({"hidden_channels": 16}, TrainingConfig(epochs=200, patience=50)),
+        paper=_paper(32, 16, 2, 0.001, 400),
     ),
     "peg": _spec(
-        "peg",
         PEG,
         "GCN damped by positional distance, linear layer on the endpoints' product",
         # Weight decay pulls the product decoder into its saddle at zero (AUC 67 on one of two seeds).
-        Preset({"hidden_channels": 20}, TrainingConfig(epochs=200, patience=50)),
-        deepwalk=Preset(
-            {"hidden_channels": 20, "position_encoding": "deepwalk"},
-            TrainingConfig(epochs=200, patience=50),
-        ),
+        default=Preset({"hidden_channels": 20}, TrainingConfig(epochs=200, patience=50)),
+        paper=_paper(20, 16, 2, 0.01, 400),
     ),
     "seal": _spec(
-        "seal",
         SEAL,
         "graph network over each pair's enclosing subgraph, target link hidden; slow",
-        # Most coordinates are hidden at each step: a few thousand pairs are else learned by heart.
-        Preset(
+        default=Preset(
             {
                 "hidden_channels": 128,
                 "num_hops": 2,
                 "max_neighbors": 50,
                 "feature_channels": 128,
+                # Without it the model memorises the features of a few thousand training pairs.
                 "feature_dropout": 0.6,
             },
-            TrainingConfig(epochs=30, lr=3e-4, weight_decay=1e-3, patience=12, eval_every=1, batch_size=32),
+            TrainingConfig(30, 3e-4, weight_decay=1e-3, patience=12, eval_every=1, batch_size=32),
             reduced=_SEAL_REDUCED,
         ),
+        # The batch is not in the paper's table: SEAL's own code has 16 links and 16 negatives in a step.
+        paper=_paper(32, 32, 3, 0.0001, 50, batch_size=16),
     ),
 }
 
@@ -218,45 +178,37 @@ def make_model(
     seed: int = 0,
     **overrides: Any,
 ) -> GraphModel:
-    """Untrained model of a name in ``MODELS``, its weights drawn from a stream of their own.
+    """Untrained model of a name in ``MODELS``, with seeded weights.
 
     Parameters
     ----------
     name : str
-    in_channels : int
-        F, the number of node features; with `num_nodes`, the width of the learned node embedding.
-    num_nodes : int, optional
-        For a graph without features.
+    in_channels, num_nodes : int
+        F, the number of node features; for a graph without features, with `num_nodes`, the width of the
+        learned node embedding.
     preset : str
         In ``MODELS[name].presets``.
     seed : int
-        The weights follow the stream ``"initialisation"`` of this seed; torch's global generators are left as
-        they were.
+        Of the weights; torch's global generators stay as they were.
     **overrides
-        Constructor arguments that replace the preset's (`hidden_channels`, `dropout`, ...).
+        Constructor arguments that replace the preset's (`dropout`, ...); an unknown one is an InputError.
 
     Returns
     -------
     LinkPredictor or PairPredictor
-
-    Raises
-    ------
-    InputError
-        If a name is unknown (the message names the nearest one) or a value is out of range.
 
     Examples
     --------
     >>> make_model("gcn", 8, hidden_channels=4).config["hidden_channels"]
     4
     """
-    spec = MODELS[check_choice(name, "model", MODELS)]
-    arguments = {**_preset(spec, preset).model, **overrides}
-    known = [key for key in inspect.signature(spec.cls).parameters if key not in ("in_channels", "num_nodes")]
+    arguments = {**_preset(name, preset).model, **overrides}
+    cls = MODELS[name].cls
+    known = [key for key in inspect.signature(cls).parameters if key not in ("in_channels", "num_nodes")]
     for key in arguments:
         check_choice(key, f"argument of {name}", known)
-    seed = check_positive_int(seed, "seed", minimum=0)
-    with torch_streams_forked(seed, "initialisation"):
-        return spec.cls(in_channels, num_nodes=num_nodes, **arguments)
+    with torch_streams_forked(check_positive_int(seed, "seed", minimum=0), "initialisation"):
+        return cls(in_channels, num_nodes=num_nodes, **arguments)
 
 
 def make_training_config(name: str, *, preset: str = "default", **overrides: Any) -> TrainingConfig:
@@ -264,33 +216,26 @@ def make_training_config(name: str, *, preset: str = "default", **overrides: Any
 
     Parameters
     ----------
-    name : str
-        In ``MODELS``.
-    preset : str
-        In ``MODELS[name].presets``.
+    name, preset : str
+        In ``MODELS`` and in ``MODELS[name].presets``.
     **overrides
-        Fields that replace the preset's (`epochs`, `lr`, ...).
+        Fields that replace the preset's (`epochs`, `lr`, ...); an unknown one is an InputError.
 
     Returns
     -------
     TrainingConfig
-
-    Raises
-    ------
-    InputError
-        If a name is unknown or a value is out of range.
 
     Examples
     --------
     >>> make_training_config("vgae", epochs=10).epochs
     10
     """
-    training = _preset(MODELS[check_choice(name, "model", MODELS)], preset).training
-    settings = asdict(training)
+    settings = asdict(_preset(name, preset).training)
     for key in overrides:
         check_choice(key, "training setting", settings)
     return TrainingConfig(**{**settings, **overrides})
 
 
-def _preset(spec: ModelSpec, preset: str) -> Preset:
-    return spec.presets[check_choice(preset, "preset", spec.presets)]
+def _preset(name: str, preset: str) -> Preset:
+    presets = MODELS[check_choice(name, "model", MODELS)].presets
+    return presets[check_choice(preset, "preset", presets)]

@@ -1,4 +1,4 @@
-"""Training a link predictor: settings, the loop, what it returns."""
+"""Training a link predictor: settings, the loop over epochs, and its outcome."""
 
 from __future__ import annotations
 
@@ -13,55 +13,38 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from linkcal._core.random import numpy_stream, torch_streams_forked
-from linkcal._core.threads import kept_pages
 from linkcal._core.validation import check_device, check_positive_float, check_positive_int, to_numpy
-from linkcal.data.graph import Graph
 from linkcal.data.negatives import NegativeSampler
-from linkcal.data.pairs import LinkPairs, LinkSplit
+from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError, ShortageError, TrainingDivergedError
-from linkcal.models.adapter import as_link_predictor
-from linkcal.models.base import DecodeReturns, auxiliary_loss_of
+from linkcal.models.adapter import DecodeReturns, as_link_predictor
 
-__all__ = ["EpochReport", "TrainingConfig", "TrainingResult", "TrainingRun", "train_link_predictor"]
-
-
-# Settings of a training, what is told after each epoch, and the outcome.
+__all__ = ["EpochReport", "TrainingConfig", "TrainingResult", "train_link_predictor"]
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How a link predictor is trained.
+    """How a link predictor is trained; values out of range are an InputError.
 
     Parameters
     ----------
     epochs : int
         Passes over the training positives, at most.
-    lr : float > 0
-        Adam's learning rate.
-    weight_decay : float >= 0
-        Adam's L2 term.
+    lr, weight_decay : float > 0, float >= 0
+        Adam's learning rate and L2 term.
     patience : int, optional
         Stop after so many epochs without a better validation AUC; None never stops early.
     eval_every : int
-        Epochs between two looks at the validation links.
+        Epochs between two measurements of the validation AUC.
     batch_size : int, optional
-        Training positives per optimiser step, each step encoding the graph anew; None takes them all at once.
+        Training positives per optimiser step, each step encoding the graph anew; None uses them all at once.
     keep_best : bool
-        Leave the model with the weights of the best validation AUC; False leaves it with the last epoch's,
-        as where the number of epochs itself was searched. Needs ``patience=None`` then.
-
-    Raises
-    ------
-    InputError
-        If a value is out of range, or the two last settings do not go together.
+        Keep the weights of the best validation AUC; False keeps the last epoch's and needs ``patience=None``.
 
     Examples
     --------
     >>> TrainingConfig(epochs=50, patience=None).lr
     0.01
-    >>> TrainingConfig(epochs=0)
-    Traceback (most recent call last):
-    linkcal.exceptions.InputError: epochs must be a whole number >= 1, got 0
     """
 
     epochs: int = 400
@@ -73,12 +56,10 @@ class TrainingConfig:
     keep_best: bool = True
 
     def __post_init__(self) -> None:
-        check_positive_int(self.epochs, "epochs")
         check_positive_float(self.lr, "lr")
         check_positive_float(self.weight_decay, "weight_decay", zero=True)
-        check_positive_int(self.eval_every, "eval_every")
-        for name in ("patience", "batch_size"):
-            if getattr(self, name) is not None:
+        for name in ("epochs", "eval_every", "patience", "batch_size"):
+            if name in ("epochs", "eval_every") or getattr(self, name) is not None:
                 check_positive_int(getattr(self, name), name)
         if not isinstance(self.keep_best, bool):
             raise InputError(f"keep_best must be True or False, got {self.keep_best!r}")
@@ -88,16 +69,14 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What a progress callback is told after each epoch.
+    """Argument of a progress callback after each epoch.
 
     Parameters
     ----------
     epoch, epochs : int
-        The epoch just done, from 1, and how many there are at most.
-    loss : float
-        Mean training loss of the epoch.
-    val_auc : float, optional
-        Validation AUC, at the epochs where it is measured.
+        The finished epoch, from 1, and the largest number of epochs.
+    loss, val_auc : float
+        Mean training loss of the epoch; validation AUC, None at epochs where it is not measured.
 
     Examples
     --------
@@ -117,27 +96,20 @@ class TrainingResult:
 
     Parameters
     ----------
-    best_epoch : int
-        Epoch whose weights the model now has: the best one, or with ``keep_best=False`` the last.
-    best_val_auc : float
-        Validation AUC of these weights.
+    best_epoch, best_val_auc : int, float
+        Epoch whose weights the model now has (with ``keep_best=False`` the last), and their validation AUC.
     val_auc : tuple of (int, float)
         Validation AUC at each epoch where it was measured.
-    epochs_run : int
-    stopped_early : bool
-    final_loss : float
-        Training loss of the last epoch run.
+    epochs_run, stopped_early, final_loss : int, bool, float
+        Of the whole training; the loss is the last epoch's.
     seconds : float
         Wall-clock time; the only field that differs between two runs with one seed.
 
     Examples
     --------
-    >>> from linkcal.data import simulate_graph, split_links
-    >>> from linkcal.models import GCN, train_link_predictor
-    >>> split = split_links(simulate_graph(60, num_edges=150, num_features=5, seed=0), seed=0)
-    >>> result = train_link_predictor(GCN(5), split, TrainingConfig(epochs=10, eval_every=5))
-    >>> [epoch for epoch, auc in result.val_auc], result.stopped_early
-    ([5, 10], False)
+    >>> curve = ((5, 0.71), (10, 0.75))
+    >>> TrainingResult(10, 0.75, curve, 10, stopped_early=False, final_loss=0.6, seconds=1.0).best_epoch
+    10
     """
 
     best_epoch: int
@@ -149,39 +121,112 @@ class TrainingResult:
     seconds: float = field(compare=False)
 
 
-# The loop of a training: epochs, steps, validation, and the weights to keep.
+def train_link_predictor(
+    model: nn.Module,
+    split: LinkSplit,
+    config: TrainingConfig | None = None,
+    *,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    decode_returns: DecodeReturns | None = None,
+    progress: Callable[[EpochReport], None] | None = None,
+) -> TrainingResult:
+    """Train `model` in place on the training links of `split`, and keep its best weights.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``. Afterwards it is on
+        `device` and in evaluation mode.
+    split : LinkSplit
+        Its test pairs are never read; its validation pairs choose the epoch.
+    config : TrainingConfig, optional
+    seed : int
+        Of dropout, sampled embeddings and negatives; torch's global generators stay as they were.
+    device : torch.device or str
+        ``"auto"``: CUDA if there is one.
+    decode_returns : {"logits", "probabilities"}, optional
+        What ``model.decode`` returns; None reads the model's attribute.
+    progress : callable, optional
+        Called with an :class:`EpochReport` after each epoch.
+
+    Returns
+    -------
+    TrainingResult
+
+    Raises
+    ------
+    InputError
+        If there is no training link, or validation links have one class; ShortageError if the graph is
+        complete, so that there are no negatives; TrainingDivergedError if the loss or a logit is not finite.
+    UnsupportedModelError
+        If the model lacks ``encode`` or ``decode``.
+
+    Notes
+    -----
+    Loss of an epoch: binary cross-entropy of the training positives and as many distinct negatives (fewer in
+    a graph that has fewer), sampled anew among the non-edges of the MESSAGE-PASSING graph, plus the model's
+    auxiliary loss. The sampler does not avoid validation and test links, which it must not know.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph, split_links
+    >>> from linkcal.models import GCN
+    >>> split = split_links(simulate_graph(60, num_edges=150, num_features=5, seed=0), seed=0)
+    >>> result = train_link_predictor(GCN(5), split, TrainingConfig(epochs=10, eval_every=5))
+    >>> [epoch for epoch, auc in result.val_auc], result.stopped_early
+    ([5, 10], False)
+    """
+    config = TrainingConfig() if config is None else config
+    predictor = as_link_predictor(model, decode_returns)
+    seed = check_positive_int(seed, "seed", minimum=0)
+    device = check_device(device)
+    started = time.perf_counter()
+    training = _Training(predictor.to(device), split, config, seed, device)
+    with torch_streams_forked(seed, "training"):
+        for report in training.epochs():
+            if progress is not None:
+                progress(report)
+    predictor.load_state_dict(training.best_state)
+    predictor.eval()
+    return TrainingResult(
+        best_epoch=training.best_epoch,
+        best_val_auc=training.best_auc,
+        val_auc=tuple(training.curve),
+        epochs_run=training.epoch,
+        stopped_early=training.epoch < config.epochs,
+        final_loss=training.loss,
+        seconds=time.perf_counter() - started,
+    )
 
 
-class TrainingRun:
+class _Training:
     """State of one training."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        graph: Graph,
-        train: LinkPairs,
-        val: LinkPairs,
-        config: TrainingConfig,
-        seed: int,
+        self, model: nn.Module, split: LinkSplit, config: TrainingConfig, seed: int, device: torch.device
     ) -> None:
-        self.model = model
-        self.graph = graph
-        self.config = config
-        self.val = val
+        self.model, self.config = model, config
+        self.graph, train, self.val = split.graph.to(device), split.train.to(device), split.val.to(device)
+        if train.num_positives == 0:
+            raise InputError("split.train must hold at least one link, got 0")
+        if self.val.num_positives == 0 or self.val.num_negatives == 0:
+            raise InputError(
+                "split.val must hold links and negatives to choose the epoch by, got "
+                f"{self.val.num_positives} links and {self.val.num_negatives} negatives"
+            )
         self.positives = train.edge_label_index[:, train.edge_label == 1]
-        self.sampler = NegativeSampler(graph)
+        self.sampler = NegativeSampler(self.graph)
         self.num_negatives = min(self.positives.size(1), self.sampler.num_available)
         if self.num_negatives == 0:
             raise ShortageError(
-                f"split.graph must have non-edges to train on, got all pairs of {graph.num_nodes} nodes"
+                f"split.graph must have non-edges to train on, got all pairs of {self.graph.num_nodes} nodes"
             )
         self.generator = numpy_stream(seed, "training")
         self.optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
-        self.epoch = 0
-        self.loss = float("nan")
+        self.epoch, self.loss = 0, math.nan
         self.curve: list[tuple[int, float]] = []
-        self.best_epoch = 0
-        self.best_auc = -1.0
+        self.best_epoch, self.best_auc = 0, -1.0
         self.best_state: dict[str, Tensor] = {}
 
     def epochs(self) -> Iterator[EpochReport]:
@@ -189,43 +234,33 @@ class TrainingRun:
         config = self.config
         for self.epoch in range(1, config.epochs + 1):
             self.loss = self._train_epoch()
-            val_auc = None
-            if self.epoch % config.eval_every == 0 or self.epoch == config.epochs:
-                val_auc = self._validate()
+            measured = self.epoch % config.eval_every == 0 or self.epoch == config.epochs
+            val_auc = self._validate() if measured else None
             yield EpochReport(self.epoch, config.epochs, self.loss, val_auc)
-            waited = self.epoch - self.best_epoch
-            if val_auc is not None and config.patience is not None and waited >= config.patience:
+            if measured and config.patience is not None and self.epoch - self.best_epoch >= config.patience:
                 return
 
     def _train_epoch(self) -> float:
+        """One pass over the positives and as many fresh negatives; every step has equal shares of both."""
         self.model.train()
+        positives, size = self.positives, self.config.batch_size
         negatives = self.sampler.sample(self.num_negatives, self.generator)
-        total, count = 0.0, 0
-        for pairs, label in self._batches(negatives):
-            total += self._step(pairs, label) * label.numel()
-            count += label.numel()
-        return total / count
-
-    def _batches(self, negatives: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Pairs and labels of each step, positives and negatives in equal shares."""
-        positives = self.positives
-        size = self.config.batch_size
         steps = 1 if size is None else -(-positives.size(1) // size)
         if steps > 1:
-            order = torch.randperm(positives.size(1), device=positives.device)
-            positives = positives[:, order]
-        for positive, negative in zip(
-            positives.tensor_split(steps, dim=1), negatives.tensor_split(steps, dim=1), strict=True
-        ):
-            label = torch.zeros(positive.size(1) + negative.size(1), device=positive.device)
-            label[: positive.size(1)] = 1.0
-            yield torch.cat([positive, negative], dim=1), label
+            positives = positives[:, torch.randperm(positives.size(1), device=positives.device)]
+        total = 0.0
+        parts = (pairs.tensor_split(steps, dim=1) for pairs in (positives, negatives))
+        for positive, negative in zip(*parts, strict=True):
+            pairs = torch.cat([positive, negative], dim=1)
+            label = (torch.arange(pairs.size(1), device=pairs.device) < positive.size(1)).float()
+            total += self._step(pairs, label) * label.numel()
+        return total / (positives.size(1) + negatives.size(1))
 
     def _step(self, pairs: Tensor, label: Tensor) -> float:
         self.optimizer.zero_grad()
         logit = self.model(self.graph.node_input, self.graph.edge_index, pairs)
         loss = binary_cross_entropy_with_logits(logit, label.to(logit.dtype))
-        auxiliary = auxiliary_loss_of(self.model, self.graph.num_nodes)
+        auxiliary = self.model.auxiliary_loss()  # type: ignore[operator]
         if auxiliary is not None:
             loss = loss + auxiliary
         value = loss.item()
@@ -236,7 +271,7 @@ class TrainingRun:
         return value
 
     def _validate(self) -> float:
-        """Measure the validation AUC; keep a copy of the weights if they are wanted so far."""
+        """Measure the validation AUC; copy the weights if they are the best so far or the last are wanted."""
         self.model.eval()
         with torch.no_grad():
             logit = self.model(self.graph.node_input, self.graph.edge_index, self.val.edge_label_index)
@@ -254,105 +289,4 @@ class TrainingRun:
         return TrainingDivergedError(
             f"{what} must stay finite, got {value} in epoch {self.epoch} of training with "
             f"lr = {self.config.lr} (try a smaller lr, and check the size of the features)"
-        )
-
-
-# Training of a link predictor: fresh negatives each epoch, model selection on validation links.
-
-
-def train_link_predictor(
-    model: nn.Module,
-    split: LinkSplit,
-    config: TrainingConfig | None = None,
-    *,
-    seed: int = 0,
-    device: torch.device | str = "cpu",
-    decode_returns: DecodeReturns | None = None,
-    progress: Callable[[EpochReport], None] | None = None,
-) -> TrainingResult:
-    """Train `model` in place on the training links of `split`, and leave it with its best weights.
-
-    Parameters
-    ----------
-    model : nn.Module
-        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``. It is left on
-        `device` and in evaluation mode.
-    split : LinkSplit
-        Its test pairs are never read; its validation pairs choose the epoch.
-    config : TrainingConfig, optional
-    seed : int
-        Dropout, sampled embeddings and negatives draw from the stream ``"training"`` of this seed; torch's
-        global generators are left as they were.
-    device : torch.device or str
-        ``"auto"`` takes CUDA if there is one.
-    decode_returns : {"logits", "probabilities"}, optional
-        What ``model.decode`` returns; None reads the model's attribute.
-    progress : callable, optional
-        Called with an :class:`EpochReport` after each epoch.
-
-    Returns
-    -------
-    TrainingResult
-
-    Raises
-    ------
-    InputError
-        If there is no training link, or validation links have one class.
-    TrainingDivergedError
-        If the loss or a validation logit is not finite.
-    ShortageError
-        If the message-passing graph is complete: there is no non-edge to learn from.
-    UnsupportedModelError
-        If the model lacks ``encode`` or ``decode``.
-
-    Notes
-    -----
-    Loss of an epoch: binary cross-entropy of the training positives and as many distinct non-edges of the
-    MESSAGE graph, drawn anew (fewer in a graph that has fewer), plus the model's auxiliary loss. The
-    sampler does not avoid validation and test links, for it may not know them.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from linkcal.data import Graph, split_links
-    >>> from linkcal.models import GCN
-    >>> ring = Graph.from_edges(torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30]), 30)
-    >>> split = split_links(ring, seed=0)
-    >>> model = GCN(in_channels=8, num_nodes=30)
-    >>> train_link_predictor(model, split, TrainingConfig(epochs=10)).epochs_run
-    10
-    """
-    config = TrainingConfig() if config is None else config
-    predictor = as_link_predictor(model, decode_returns)
-    seed = check_positive_int(seed, "seed", minimum=0)
-    device = check_device(device)
-    graph, train, val = split.graph.to(device), split.train.to(device), split.val.to(device)
-    _check_parts(train, val)
-    predictor.to(device)
-    started = time.perf_counter()
-    with torch_streams_forked(seed, "training"), kept_pages(device, graph.edge_index.size(1)):
-        run = TrainingRun(predictor, graph, train, val, config, seed)
-        for report in run.epochs():
-            if progress is not None:
-                progress(report)
-    predictor.load_state_dict(run.best_state)
-    predictor.eval()
-    return TrainingResult(
-        best_epoch=run.best_epoch,
-        best_val_auc=run.best_auc,
-        val_auc=tuple(run.curve),
-        epochs_run=run.epoch,
-        stopped_early=run.epoch < config.epochs,
-        final_loss=run.loss,
-        seconds=time.perf_counter() - started,
-    )
-
-
-def _check_parts(train: LinkPairs, val: LinkPairs) -> None:
-    if train.num_positives == 0:
-        raise InputError("split.train must hold at least one link, got 0")
-    if val.num_positives == 0 or val.num_negatives == 0:
-        raise InputError(
-            "split.val must hold links and negatives to choose the epoch by, got "
-            f"{val.num_positives} links and {val.num_negatives} negatives"
         )

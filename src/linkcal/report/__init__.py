@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from linkcal.report.page import write_report
+from linkcal.report._page import write_report
 
 __all__ = ["write_report"]

@@ -534,7 +534,7 @@ class RunConfig:
             check_positive_int(self.max_network_links, "max_network_links", minimum=2)
         check_fraction(self.val_fraction, "val_fraction")
         check_fraction(self.test_fraction, "test_fraction")
-        check_positive_float(self.negatives_per_positive, "negatives_per_positive")
+        check_positive_float(self.negatives_per_positive, "negatives_per_positive", maximum=1e9)
         check_choice(self.negatives, "negatives", NEGATIVE_KINDS)
         if self.base_rate is not None:
             check_base_rate(self.base_rate, self.negatives)

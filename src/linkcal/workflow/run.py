@@ -19,8 +19,15 @@ from linkcal._core.maths import bernoulli_nll, sigmoid
 from linkcal._core.random import numpy_stream
 from linkcal._core.threads import blas_threads
 from linkcal._core.validation import check_device
-from linkcal._scoring import FitLinks, base_rate_origin, fit_calibrator, graph_density, score_fit_links
-from linkcal.artifact import Artifact, gather_evidence
+from linkcal._scoring import (
+    FitLinks,
+    base_rate_origin,
+    fit_calibrator,
+    gather_evidence,
+    graph_density,
+    score_fit_links,
+)
+from linkcal.artifact import Artifact
 from linkcal.calibrators import Calibrator, base_rate_offset, shift_base_rate
 from linkcal.data import Graph, LinkSplit, NodeIds
 from linkcal.exceptions import LinkcalWarning, RareClassWarning

@@ -1,0 +1,178 @@
+"""`linkcal run` and `linkcal fit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from linkcal.cli._console import (
+    BatchSize,
+    Device,
+    Epochs,
+    FitOnOption,
+    Json,
+    Model,
+    Negatives,
+    NegativesPerPositive,
+    Out,
+    Preset,
+    Protocol,
+    RunBaseRate,
+    Seed,
+    Source,
+    Target,
+    as_base_rate,
+    log,
+    print_results,
+    step_progress,
+)
+
+if TYPE_CHECKING:
+    from linkcal.data import Graph, LinkSplit, NodeIds
+    from linkcal.workflow import RunConfig
+
+
+def run(
+    dataset: Annotated[str, typer.Option("--dataset", help="Data set; see `linkcal list datasets`.")],
+    model: Model = "vgae",
+    seed: Seed = 0,
+    fit_on: FitOnOption = None,
+    data_root: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-root", help="Folder with raw data sets; default: $LINKCAL_DATA_ROOT, else the cache."
+        ),
+    ] = None,
+    out: Out = None,
+    device: Device = "auto",
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
+    preset: Preset = None,
+    protocol: Protocol = "default",
+    negatives_per_positive: NegativesPerPositive = 1.0,
+    negatives: Negatives = "uniform",
+    base_rate: RunBaseRate = None,
+    json: Json = False,
+) -> None:
+    """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
+    from linkcal.workflow import load_graph
+
+    config = _config(
+        dataset, fit_on, preset, base_rate,
+        model=model, seed=seed, protocol=protocol, epochs=epochs, batch_size=batch_size,
+        negatives_per_positive=negatives_per_positive, negatives=negatives,
+    )  # fmt: skip
+    graph = load_graph(config, data_root=data_root)
+    kind = "" if negatives == "uniform" else f"-{negatives}"
+    suffix = "" if protocol == "default" else f"-{protocol}"
+    folder = out or Path("runs") / f"{dataset}-{model}-{config.fit_on}{kind}-seed{seed}{suffix}"
+    source = {"dataset": dataset, "data_root": None if data_root is None else str(data_root.resolve())}
+    _run_on_graph(config, graph, folder, device, json, {**source, **_preset_source(preset)})
+
+
+def fit(
+    edges: Annotated[Path, typer.Argument(help="Edge list: .csv, .tsv, .parquet or .npz.", metavar="EDGES")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results.")],
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            "--features",
+            help="Node features: .csv or .parquet with the node id in the first column, or .npy or .npz with "
+            "a row for each of the nodes 0, 1, ...; default: learned embeddings.",
+        ),
+    ] = None,
+    model: Model = "sage",
+    directed: Annotated[
+        bool, typer.Option("--directed", help="Treat (u, v) and (v, u) as different links.")
+    ] = False,
+    source: Source = "source",
+    target: Target = "target",
+    seed: Seed = 0,
+    fit_on: FitOnOption = None,
+    device: Device = "auto",
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
+    preset: Preset = None,
+    negatives_per_positive: NegativesPerPositive = 1.0,
+    negatives: Negatives = "uniform",
+    base_rate: RunBaseRate = None,
+    json: Json = False,
+) -> None:
+    """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
+    from linkcal.data import DATASETS, read_edges
+    from linkcal.workflow import check_output_folder, file_record
+
+    name = edges.name.split(".")[0]
+    config = _config(
+        # Not the name of a known data set, whose reduced preset settings are not meant for this graph.
+        f"{name}-file" if name in DATASETS else name, fit_on, preset, base_rate,
+        model=model, seed=seed, epochs=epochs, batch_size=batch_size,
+        negatives_per_positive=negatives_per_positive, negatives=negatives,
+    )  # fmt: skip
+    check_output_folder(out)
+    named = read_edges(edges, features=features, source=source, target=target, directed=directed)
+    record = {
+        "edges": file_record(edges),
+        "features": None if features is None else file_record(features),
+        "columns": [source, target],
+        "directed": directed,
+        **_preset_source(preset),
+    }
+    _run_on_graph(config, named.graph, out, device, json, record, node_ids=named.node_ids)
+
+
+def _config(
+    dataset: str, fit_on: str | None, preset: str | None, base_rate: str | None, **options: Any
+) -> RunConfig:
+    from linkcal.workflow import OF_PROTOCOL, RunConfig, preset_options
+
+    return RunConfig(
+        dataset=dataset,
+        fit_on=OF_PROTOCOL if fit_on is None else fit_on,
+        base_rate=as_base_rate(base_rate),
+        **({} if preset is None else preset_options(preset, options["model"])),
+        **options,
+    )
+
+
+def _preset_source(preset: str | None) -> dict[str, Any]:
+    """Path and checksum of a preset file, for ``config.json``; its values are in the configuration."""
+    from linkcal.workflow import file_record
+
+    is_file = preset is not None and Path(preset).suffix == ".json"
+    return {"preset_file": file_record(str(preset))} if is_file else {}
+
+
+def _run_on_graph(
+    config: RunConfig,
+    graph: Graph | LinkSplit,
+    folder: Path,
+    device: str,
+    json: bool,
+    source: dict[str, Any],
+    node_ids: NodeIds | None = None,
+) -> None:
+    """Run, write the folder, and print the table (or the JSON) and the paths of the files."""
+    from linkcal.models import MODELS
+    from linkcal.workflow import check_output_folder, run_experiment, to_json, write_outputs
+
+    check_output_folder(folder)
+    reduced = MODELS[config.model].presets[config.preset].reduced.get(config.dataset, {})
+    if reduced:
+        values = ", ".join(f"{name} {value}" for name, value in reduced.items())
+        log(f"{config.model} on {config.dataset}: preset {config.preset} reduced to end in minutes: {values}")
+    with step_progress() as progress:
+        outcome = run_experiment(config, graph, device=device, node_ids=node_ids, progress=progress)
+    for name, (expected, used) in config.departures().items():
+        if config.protocol != "default":
+            log(f"protocol {config.protocol} departed from: {name} is {used}, not {expected}")
+    log(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in outcome.metrics["counts"].items()))
+    paths = write_outputs(outcome, folder, source=source)
+    if json:
+        typer.echo(to_json(outcome.metrics))
+    else:
+        print_results(outcome.metrics)
+    for name, path in paths.items():
+        log(f"{name:>9}: {path}")

@@ -1,0 +1,353 @@
+"""`linkcal score`, `linkcal select` and `linkcal top` on a fitted folder."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from linkcal.cli._console import (
+    BaseRateOption,
+    CalibratorOption,
+    ChunkSize,
+    Folder,
+    OutFile,
+    Pairs,
+    Source,
+    Target,
+    as_base_rate,
+    check_output_file,
+    log,
+    ratio_in_words,
+    with_counter,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from linkcal.all_pairs import RankedPairs
+    from linkcal.data import NodeIds, PairChunk
+    from linkcal.features import LinkScorer
+    from linkcal.predictor import CalibratedLinkPredictor
+
+# Results for stdout that are longer than this wait in a file.
+_SPOOL_BYTES = 1 << 26
+
+
+def _load(folder: Path, calibrator: str | None) -> tuple[CalibratedLinkPredictor, NodeIds]:
+    from linkcal.data import NodeIds
+    from linkcal.predictor import CalibratedLinkPredictor
+
+    predictor = CalibratedLinkPredictor.load(folder, calibrator=calibrator)
+    return predictor, predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
+
+
+@contextmanager
+def _csv_rows(out: Path | None, *header: str) -> Iterator[Any]:
+    """A CSV writer to a file, or to stdout. Both are written at the end of the block: whole or not at all."""
+    from linkcal._core.files import written_whole
+
+    if out is None:
+        with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, "w+", newline="", encoding="utf-8") as spool:
+            writer = csv.writer(spool, lineterminator="\n")
+            writer.writerow(header)
+            yield writer
+            spool.seek(0)
+            shutil.copyfileobj(spool, sys.stdout)
+        return
+    with written_whole(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        yield writer
+
+
+def score(
+    folder: Folder,
+    pairs: Pairs,
+    out: OutFile = None,
+    calibrator: CalibratorOption = None,
+    base_rate: BaseRateOption = None,
+    interval: Annotated[
+        float | None,
+        typer.Option("--interval", help="Level in (0, 1) of an interval for each probability."),
+    ] = None,
+    source: Source = "source",
+    target: Target = "target",
+    chunk_size: ChunkSize = 100_000,
+) -> None:
+    """Calibrated probability of each query pair, in the order of the file.
+
+    `logit` is the model's uncalibrated score. A pair that is already a known edge (also one that was held out
+    for validation or test) is scored with that edge removed and flagged in `in_graph`. Scores are computed on
+    the message-passing graph that the calibrator was fitted with. `--interval 0.9` adds the columns `p_low`
+    and `p_high`: how precisely the calibration links determine each probability.
+    """
+    from linkcal._core.files import written_whole
+    from linkcal._core.validation import check_fraction
+    from linkcal.data import read_pairs
+
+    check_output_file(out, pairs)
+    predictor, node_ids = _load(folder, calibrator)
+    chunks = read_pairs(pairs, node_ids, source=source, target=target, chunk_size=chunk_size)
+    rate = None if base_rate is None else predictor.resolve_base_rate(as_base_rate(base_rate))
+    if interval is not None:
+        check_fraction(interval, "interval")
+    note = _provenance(predictor, base_rate, rate, interval)
+    ends = () if interval is None else ("p_low", "p_high")
+    total, scorer = 0, predictor.scorer()
+    with _csv_rows(out, "source", "target", "logit", "probability", "in_graph", *ends) as writer:
+        for chunk in with_counter(chunks, "pairs scored"):
+            writer.writerows(_scored_rows(predictor, scorer, chunk, rate, interval))
+            total += len(chunk)
+    if out is None:
+        log(note["statement"])
+        return
+    side = out.with_name(out.name + ".meta.json")
+    with written_whole(side) as temporary:
+        temporary.write_text(json.dumps({"pairs": total, **note}, indent=2) + "\n", encoding="utf-8")
+    log(f"{total:,} pairs: {out}; how they were scored: {side}")
+
+
+def _scored_rows(
+    predictor: CalibratedLinkPredictor,
+    scorer: LinkScorer,
+    chunk: PairChunk,
+    rate: float | None,
+    interval: float | None,
+) -> Iterable[tuple[Any, ...]]:
+    scores = scorer.score(chunk.edge_label_index)
+    ends: list[list[float]] = []
+    if interval is not None:
+        ends = predictor.interval_of(scores, level=interval, base_rate=rate).T.tolist()
+    return zip(
+        chunk.source.to_pylist(),
+        chunk.target.to_pylist(),
+        scores.logit.tolist(),
+        predictor.probability_of(scores, base_rate=rate).tolist(),
+        ("true" if known else "false" for known in predictor.known_edges(chunk.edge_label_index).tolist()),
+        *ends,
+        strict=True,
+    )
+
+
+def _provenance(
+    predictor: CalibratedLinkPredictor, wanted: str | None, rate: float | None, interval: float | None
+) -> dict[str, Any]:
+    """What a reader must know to use the probabilities."""
+    graph, info = predictor.graph_, predictor.info_
+    ratio = ratio_in_words(info["negatives_per_positive"], info.get("negatives"))
+    if wanted is not None:
+        origin = "density of the message-passing graph" if wanted == "density" else "given"
+    elif "base_rate" in info:
+        origin = info.get("base_rate_origin", "given")
+    else:
+        origin = "labels of the refresh" if "refresh" in info else "calibration links"
+    moved = wanted is not None or "base_rate" in info
+    rate = predictor.base_rate if rate is None else rate
+    valid = (
+        f"are for a base rate of {rate:.6g} ({origin}), moved there from {ratio}"
+        if moved
+        else f"hold for {ratio}"
+    )
+    if interval is not None:
+        valid += (
+            f"; with probability {interval:g}, p_low and p_high enclose the share of links among pairs of "
+            "the same score"
+        )
+    # A graph prepared with positions reports computed node features whatever it came with; the run's note of
+    # the original features is used there.
+    positions = bool(getattr(predictor.model, "features_from_edges", False))
+    features = bool(info.get("features_from_edges")) if positions else graph.features_from_edges
+    return {
+        "statement": (
+            f"Scored on the calibrator's message-passing graph ({graph.num_nodes:,} nodes, "
+            f"{graph.num_pairs:,} edges: the training edges only), each pair without its target link. "
+            f"Probabilities {valid}.{_edge_trace(features, positions, type(predictor.model).__name__)}"
+        ),
+        **info,
+        "base_rate": rate,
+        "base_rate_origin": origin,
+        "interval_level": interval,
+        "calibrator": type(predictor.calibrator_).__name__,
+        "message_graph": {"nodes": graph.num_nodes, "edges": graph.num_pairs, "directed": graph.directed},
+        "features_from_edges": features,
+        "positions_from_edges": positions,
+    }
+
+
+def _edge_trace(features: bool, positions: bool, model: str) -> str:
+    """Which inputs of the model were computed from the edges, the scored pair's own edge included."""
+    computed = ["node features"] * features + [f"the nodes' positions that {model} reads"] * positions
+    if not computed:
+        return ""
+    what = " and ".join(computed)
+    return (
+        f" {what[0].upper()}{what[1:]} were computed from the edges and keep a trace of a known edge "
+        "that is scored."
+    )
+
+
+def select(
+    folder: Folder,
+    pairs: Pairs,
+    fdr: Annotated[
+        float,
+        typer.Option("--fdr", help="Bound on the expected share of negatives among the selected pairs."),
+    ] = 0.1,
+    null: Annotated[
+        Path | None,
+        typer.Option(
+            "--null",
+            help="Negatives that were chosen in the same way as the query pairs; default: those of the "
+            "folder, of the kind of its calibration negatives.",
+            metavar="PAIRS",
+        ),
+    ] = None,
+    out: OutFile = None,
+    calibrator: CalibratorOption = None,
+    base_rate: BaseRateOption = None,
+    source: Source = "source",
+    target: Target = "target",
+) -> None:
+    """Select query pairs as links; the expected share of negatives among them is at most `--fdr`.
+
+    The method is conformal p-values against negatives that were not used for fitting, and Benjamini-Hochberg.
+    The bound holds if the negatives among the query pairs are like these null pairs. By default they are of
+    the same kind as the folder's calibration negatives (uniform unless it was made with `--negatives`); give
+    `--null` for query pairs chosen otherwise. Known edges are left out. The order is that of the file; all
+    query pairs are held in memory.
+    """
+    import torch
+
+    from linkcal.data import read_pairs
+
+    check_output_file(out, pairs)
+    predictor, node_ids = _load(folder, calibrator)
+    wanted = as_base_rate(base_rate)
+    rate = predictor.base_rate if wanted is None else predictor.resolve_base_rate(wanted)
+    chunks = list(read_pairs(pairs, node_ids, source=source, target=target))
+    queries = _joined(chunks)
+    null_pairs = None
+    if null is not None:
+        null_pairs = _joined(read_pairs(null, node_ids, source=source, target=target))
+        null_pairs = null_pairs[:, ~predictor.known_edges(null_pairs)]
+    found = predictor.select(queries, fdr=fdr, null_pairs=null_pairs)
+    rows = torch.nonzero(found.selected).flatten()
+    p = predictor.predict_proba(queries[:, rows], base_rate=wanted)
+    values = zip(p.tolist(), found.p_value[rows].tolist(), strict=True)
+    with _csv_rows(out, "source", "target", "probability", "p_value") as writer:
+        for chunk in chunks:
+            chosen = found.selected[chunk.first_row : chunk.first_row + len(chunk)].tolist()
+            names = zip(chunk.source.to_pylist(), chunk.target.to_pylist(), chosen, strict=True)
+            writer.writerows((u, v, *next(values)) for u, v, is_selected in names if is_selected)
+    kind = "given" if null is not None else predictor.info_.get("negatives") or "uniform"
+    known = int(found.known.sum())
+    log(
+        f"{rows.numel():,} of {queries.size(1) - known:,} pairs selected at a false discovery rate of "
+        f"{fdr:g} ({known:,} known edges left out). Null pairs: {found.num_null:,}, {kind}; the bound holds "
+        "if the negatives among the query pairs are like them. Probabilities hold for a base rate of "
+        f"{rate:.4g}."
+    )
+    if found.num_tested and not rows.numel():
+        smallest, step = float(found.p_value[~found.known].min()), fdr / found.num_tested
+        log(
+            f"No pair is selected: the smallest p-value is {smallest:.4g}. Of {found.num_tested:,} different "
+            f"pairs, k are selected if k p-values are at most k times {step:.4g}; no p-value can be below "
+            f"1 / (null pairs + 1) = {1 / (found.num_null + 1):.4g}."
+        )
+
+
+def _joined(chunks: Iterable[PairChunk]) -> torch.Tensor:
+    import torch
+
+    return torch.cat(
+        [torch.empty(2, 0, dtype=torch.int64), *(chunk.edge_label_index for chunk in chunks)], dim=1
+    )
+
+
+def top(
+    folder: Folder,
+    k: Annotated[int, typer.Option("-k", help="Number of pairs to list.")] = 100,
+    out: OutFile = None,
+    calibrator: CalibratorOption = None,
+    base_rate: BaseRateOption = None,
+    rerank: Annotated[
+        int | None,
+        typer.Option(
+            "--rerank",
+            help="Re-order the N highest-scoring pairs by calibrated probability and list the first K.",
+            metavar="N",
+            show_default=False,
+        ),
+    ] = None,
+    chunk_size: ChunkSize = 1 << 18,
+) -> None:
+    """List the most probable missing pairs of the whole graph, with calibrated probabilities.
+
+    All missing pairs are ranked, in bounded memory; known edges, also those held out for validation and test,
+    are left out. Pairs are ordered by the model's score, ties by node number; `--rerank N` orders the N
+    highest-scoring pairs by calibrated probability. SEAL ranks only pairs at distance 2.
+    """
+    from linkcal.all_pairs import AT_DISTANCE_2, most_probable_pairs
+
+    check_output_file(out)
+    predictor, node_ids = _load(folder, calibrator)
+    ranked = most_probable_pairs(
+        predictor, k, chunk_size=chunk_size, base_rate=as_base_rate(base_rate), rerank=rerank
+    )
+    ends = [node_ids.decode(row).to_pylist() for row in ranked.edge_label_index]
+    with _csv_rows(out, "source", "target", "logit", "probability") as writer:
+        writer.writerows(zip(*ends, ranked.logit.tolist(), ranked.probability.tolist(), strict=True))
+    number = ranked.logit.numel()
+    two_hop = ranked.candidates == AT_DISTANCE_2
+    if not number:
+        log(
+            "No pair to list: SEAL ranks pairs with a common neighbour in the message-passing graph, and all "
+            "of these are known edges."
+            if two_hop
+            else "No pair to list: all pairs are known edges."
+        )
+        return
+    best = (
+        f"most probable of the {ranked.reranked:,} highest-scoring" if ranked.reranked else "highest-scoring"
+    )
+    log(
+        f"{number:,} {best} of {ranked.candidates}. Probabilities hold for "
+        f"{ratio_in_words(ranked.negatives_per_positive)} (base rate {ranked.base_rate:.4g})."
+    )
+    has_rate = base_rate is not None or "base_rate" in predictor.info_
+    _warn(ranked, predictor.info_.get("negatives") or "uniform", two_hop=two_hop, has_rate=has_rate)
+
+
+def _warn(ranked: RankedPairs, kind: str, *, two_hop: bool, has_rate: bool) -> None:
+    """Warn where the calibration links have another base rate, or other negatives, than the ranked pairs."""
+    from linkcal.exceptions import BaseRateWarning
+
+    if not has_rate:
+        # The density is a share among all pairs, and refused for other kinds.
+        density = "density, or --base-rate with " if kind == "uniform" and not two_hop else "with "
+        among = "the missing pairs at distance 2, which are ranked here," if two_hop else "all pairs"
+        warnings.warn(
+            f"among {among} links are far rarer than the {ranked.base_rate:.3g} that these probabilities "
+            f"hold for, so the probabilities are too high; use --base-rate {density}your own rate",
+            BaseRateWarning,
+            stacklevel=3,
+        )
+    right = "two-hop" if two_hop else "uniform"
+    if kind != right:
+        pairs = "the pairs at distance 2 that" if two_hop else "all pairs, which"
+        warnings.warn(
+            f"these probabilities were fitted with {kind} negatives and hold for pairs like those, not for "
+            f"{pairs} are ranked here; make the folder with --negatives {right}",
+            BaseRateWarning,
+            stacklevel=3,
+        )

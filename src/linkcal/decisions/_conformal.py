@@ -1,0 +1,101 @@
+"""Which pairs to call links, with a bound on the share of false ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import false_discovery_control
+
+from linkcal._core.validation import check_fraction, check_scores
+from linkcal.exceptions import InputError
+
+FloatArray = NDArray[np.float64]
+
+
+def conformal_p_values(score: Any, null_score: Any) -> FloatArray:
+    """Rank of each pair's score among the scores of known negatives.
+
+    Parameters
+    ----------
+    score : array-like of shape (n,)
+        Calibrated or raw logits (any score that is higher for links) of the query pairs; n may be 0.
+    null_score : array-like of shape (m,)
+        Scores of negatives drawn as the negatives among the query pairs are. Nothing may have been fitted on
+        them: neither the predictor nor the calibrator.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        ``(1 + number of null scores >= s) / (m + 1)``, in (0, 1].
+
+    Raises
+    ------
+    InputError
+        If a score is not finite or there is no null score.
+
+    Notes
+    -----
+    If a negative's score is exchangeable with the null scores, its p-value is at most t with probability at
+    most t, whatever the predictor. With m null scores no p-value is below ``1 / (m + 1)``.
+
+    References
+    ----------
+    Marandon: Conformal link prediction for false discovery rate control, arXiv 2306.14693.
+
+    Examples
+    --------
+    >>> conformal_p_values([0.0, 2.5, 9.0], [1.0, 2.0, 3.0])
+    array([1.  , 0.5 , 0.25])
+    """
+    query, null = check_scores(score), np.sort(check_scores(null_score, "null_score"))
+    if not null.size:
+        raise InputError("null_score must hold at least one score of a negative, got none")
+    at_least = null.size - np.searchsorted(null, query, side="left")
+    return np.asarray((1.0 + at_least) / (null.size + 1.0))
+
+
+def select_links(score: Any, null_score: Any, *, fdr: float = 0.1) -> NDArray[np.bool_]:
+    """Pairs to call links, so that on average at most a share `fdr` of them are none.
+
+    Parameters
+    ----------
+    score : array-like of shape (n,)
+    null_score : array-like of shape (m,)
+        As in :func:`conformal_p_values`.
+    fdr : float in (0, 1)
+        Bound on the false discovery rate: the expected share of negatives among the selected pairs (0 where
+        nothing is selected).
+
+    Returns
+    -------
+    ndarray of shape (n,), bool
+        A selected pair's score is higher than that of any pair that is not.
+
+    Raises
+    ------
+    InputError
+        If a score is not finite, there is no null score, or `fdr` is not in (0, 1).
+
+    Notes
+    -----
+    Benjamini-Hochberg on the conformal p-values. Their dependence through the shared null scores is positive,
+    and the rate stays below `fdr` times the share of negatives among the query pairs.
+
+    References
+    ----------
+    Marandon: Conformal link prediction for false discovery rate control, arXiv 2306.14693. Bates, Candes,
+    Lei, Romano, Sesia: Testing for outliers with conformal p-values, arXiv 2104.08279.
+
+    Examples
+    --------
+    >>> select_links([5.0, 0.5, 7.0], range(1, 5), fdr=0.3).tolist()
+    [True, False, True]
+    """
+    level = check_fraction(fdr, "fdr")
+    p = conformal_p_values(score, null_score)
+    if not p.size:
+        return np.zeros(0, dtype=np.bool_)
+    # Rounding must not undo an equality such as 2 / 10 <= 0.2.
+    return np.asarray(false_discovery_control(p, method="bh") <= level * (1.0 + 1e-12))

@@ -1,0 +1,290 @@
+"""How well a probability is known: intervals from the calibration links, exact binomial bounds."""
+
+from __future__ import annotations
+
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta, norm
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import Tags
+
+from linkcal._core.maths import sigmoid
+from linkcal._core.validation import check_binary_labels, check_fraction, check_scores, to_float64, to_numpy
+from linkcal.calibrators.base import Calibrator, unchanged_if_refused
+from linkcal.exceptions import InputError, NotFittedError
+
+FloatArray = NDArray[np.float64]
+
+# Lengths of the windows in units of n^(2/3), the rate at which the width of a window and the slope of the
+# curve across it cost the same. Chosen on simulated curves, before any graph was looked at.
+_WINDOWS = (0.5, 1.0, 2.0)
+
+
+def clopper_pearson(successes: Any, trials: Any, tail: float) -> tuple[FloatArray, FloatArray]:
+    """One-sided exact bounds of a binomial probability, each missed with probability at most `tail`.
+
+    Of whole numbers `successes` among `trials` (arrays of one shape; with no trial the bounds are 0 and 1).
+    Clopper, Pearson: The use of confidence or fiducial limits, Biometrika 26, 1934.
+
+    >>> lower, upper = clopper_pearson([0, 29], [29, 29], 0.05)
+    >>> lower.round(3).tolist(), upper.round(3).tolist()
+    ([0.0, 0.902], [0.098, 1.0])
+    """
+    k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    # Where a parameter would be 0 the bound is known; 1 only keeps the quantile defined.
+    lower = np.where(k > 0, beta.ppf(tail, np.maximum(k, 1), n - k + 1), 0.0)
+    upper = np.where(k < n, beta.ppf(1.0 - tail, k + 1, np.maximum(n - k, 1)), 1.0)
+    return np.asarray(lower), np.asarray(upper)
+
+
+def monotone_interval(
+    score: Any, label: Any, query: Any, *, level: float = 0.9
+) -> tuple[FloatArray, FloatArray]:
+    """Interval for the probability of a link at a score, if that does not fall with the score.
+
+    Parameters
+    ----------
+    score : array-like of shape (m,)
+        Of the calibration links.
+    label : array-like of shape (m,), values 0 and 1
+    query : array-like of shape (n,)
+        Scores at which the probability is wanted.
+    level : float in (0, 1)
+
+    Returns
+    -------
+    low, high : ndarray of shape (n,)
+        In [0, 1].
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong shape or content, or there is no calibration link.
+
+    Notes
+    -----
+    Let ``r(s) = P(link | score = s)`` be non-decreasing and the labels independent given the scores. Links of
+    a window that ends at s have probabilities of at most r(s), so the links counted in it are stochastically
+    fewer than a binomial number with r(s), and the exact lower bound of Clopper and Pearson stays below r(s)
+    with its nominal probability; likewise above. Three windows on each side, of ``n^(2/3)`` times 1/2, 1 and
+    2 links, share the error by Bonferroni. So for every sample size the interval of each query score covers
+    r(s) with probability at least `level`: for one score, not for all at once. It is widened to the bounds of
+    a window around the score, which changes little where r rises and saves most of the coverage where it does
+    not.
+
+    Examples
+    --------
+    >>> low, high = monotone_interval(range(100), [0] * 50 + [1] * 50, [10, 90], level=0.9)
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([0.0, 0.82], [0.17, 1.0])
+    """
+    s, q = check_scores(score), check_scores(query, "query")
+    y = check_binary_labels(label, len(s), "label")
+    if not len(s):
+        raise InputError("score must hold at least one calibration link, got none")
+    tail = (1.0 - check_fraction(level, "level")) / (2 * len(_WINDOWS))
+    order = np.argsort(s, kind="stable")
+    s, upto = s[order], np.concatenate(([0.0], np.cumsum(y[order])))
+    # Windows end where groups of equal scores do: the order of the links then means nothing.
+    group, after = np.searchsorted(s, s, side="left"), np.searchsorted(s, s, side="right")
+    # Links at the very score belong to both sides.
+    end, start = np.searchsorted(s, q, side="right"), np.searchsorted(s, q, side="left")
+    low, high = np.zeros(len(q)), np.ones(len(q))
+    for factor in _WINDOWS:
+        width = max(1, round(factor * len(s) ** (2.0 / 3.0)))
+        first, last = group[np.maximum(end - width, 0)], after[np.minimum(start + width, len(s)) - 1]
+        low = np.maximum(low, clopper_pearson(upto[end] - upto[first], end - first, tail)[0])
+        high = np.minimum(high, clopper_pearson(upto[last] - upto[start], last - start, tail)[1])
+    # Where the curve falls after all, windows on one side lie beyond it; one around the score does not.
+    half = max(1, round(len(s) ** (2.0 / 3.0) / 2.0))
+    first, last = group[np.maximum(start - half, 0)], after[np.minimum(end + half, len(s)) - 1]
+    around = clopper_pearson(upto[last] - upto[first], last - first, tail)
+    return np.minimum(low, around[0]), np.maximum(high, around[1])
+
+
+_FOLDS = 5
+
+
+def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
+    """Scores of calibration links that their own labels had no part in, (m,).
+
+    The raw logit for calibrators of the logit alone. For those that read link features the calibrated logit,
+    from clones fitted on the other four of five folds: a link's own label would otherwise pull its score
+    towards itself.
+    """
+    array, label = to_float64(X), to_numpy(y)
+    if calibrator.link_features == "none":
+        return array[:, 0].copy()
+    rarest = int(np.unique(label, return_counts=True)[1].min())
+    if rarest < 2:
+        raise InputError(f"y must hold at least 2 links of each class for an interval, got {rarest}")
+    scores = np.empty(len(label))
+    folds = StratifiedKFold(min(_FOLDS, rarest), shuffle=True, random_state=0)
+    for train, held_out in folds.split(array, label):
+        part = calibrator.refitted(array[train], label[train])
+        scores[held_out] = part.decision_function(array[held_out])
+    return scores
+
+
+@final
+class IntervalCalibrator(ClassifierMixin, BaseEstimator):
+    """A calibrator that also says how well each probability is known.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+        Unfitted; it is cloned.
+
+    Attributes
+    ----------
+    calibrator_ : Calibrator
+        The fitted clone; ``predict_proba`` and ``decision_function`` are its own.
+    score_ : ndarray of shape (m,)
+        Of the calibration links: raw logits, or cross-fitted calibrated logits.
+    label_ : ndarray of shape (m,)
+        0 or 1.
+    classes_ : ndarray of shape (2,)
+    n_features_in_ : int
+
+    Notes
+    -----
+    What is covered: the share of links among pairs like the calibration links that have the query pair's
+    SCORE (its raw logit, or its calibrated logit where the calibrator reads features), with probability at
+    least `level` over the draw of the calibration links; see :func:`monotone_interval`. It is no interval for
+    the label, nor for the probability given other features than the score. Intervals are widened to hold the
+    calibrator's own probability. Links have no weights here. After ``calibrator_.refresh`` half of the error
+    pays for the interval of the offset (normal, by its standard error). With feature calibrators the scores
+    come from cross-fitting, whose coverage is measured, not proved (docs/decisions.md).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from linkcal.calibrators import Platt
+    >>> rng = np.random.default_rng(0)
+    >>> s = rng.normal(size=(2000, 1))
+    >>> y = rng.random(2000) < 1 / (1 + np.exp(-s[:, 0]))
+    >>> low, high = IntervalCalibrator(Platt()).fit(s, y).predict_interval([[0.0]], level=0.9)[0]
+    >>> bool(low < 0.5 < high < low + 0.3)
+    True
+    """
+
+    calibrator_: Calibrator
+    score_: FloatArray
+    label_: FloatArray
+    classes_: NDArray[Any]
+    n_features_in_: int
+
+    def __init__(self, calibrator: Calibrator) -> None:
+        self.calibrator = calibrator
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the calibrator and keep its calibration links.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, 1 + k)
+        y : array-like of shape (m,)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            As the calibrator, or if `calibrator` is none. A fit that raises changes nothing.
+        """
+        if not isinstance(self.calibrator, Calibrator):
+            raise InputError(f"calibrator must be a Calibrator, got {type(self.calibrator).__name__}")
+        with unchanged_if_refused(self):
+            self.calibrator_ = clone(self.calibrator).fit(X, y)
+            self.classes_, self.n_features_in_ = self.calibrator_.classes_, self.calibrator_.n_features_in_
+            self.score_ = ranking_scores(self.calibrator_, X, y)
+            self.label_ = np.asarray(to_numpy(y) == self.classes_[1], dtype=np.float64)
+        return self
+
+    def predict_interval(self, X: Any, *, level: float = 0.9) -> FloatArray:
+        """Ends of the interval for each link's probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1 + k)
+        level : float in (0, 1)
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper end, in [0, 1]; the calibrated probability lies between them.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        InputError
+            If X does not fit or `level` is not in (0, 1).
+        """
+        self._require_fitted()
+        return calibrated_interval(self.calibrator_, X, self.score_, self.label_, level=level)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities (n, 2) of the fitted calibrator."""
+        self._require_fitted()
+        return self.calibrator_.predict_proba(X)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Calibrated logits (n,) of the fitted calibrator."""
+        self._require_fitted()
+        return self.calibrator_.decision_function(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Classes (n,) of the fitted calibrator."""
+        self._require_fitted()
+        return self.calibrator_.predict(X)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "label_"):
+            raise NotFittedError("IntervalCalibrator must be fitted first, call fit")
+
+
+def calibrated_interval(
+    calibrator: Calibrator,
+    X: Any,
+    score: FloatArray,
+    label: FloatArray,
+    *,
+    level: float,
+    shift: float = 0.0,
+) -> FloatArray:
+    """Ends (n, 2) of the intervals of a fitted calibrator's probabilities, which lie between them.
+
+    For X (n, 1 + k), from the :func:`ranking_scores` and labels of the calibration links; `shift`, a change
+    of the base rate, is added to all logits.
+    """
+    level = check_fraction(level, "level")
+    z = calibrator.decision_function(X)
+    offset, margin = 0.0, 0.0
+    if hasattr(calibrator, "offset_"):
+        # Half of the error for the doubt about the offset.
+        level, tail = 1.0 - (1.0 - level) / 2.0, (1.0 - level) / 4.0
+        offset, margin = calibrator.offset_, float(norm.isf(tail)) * calibrator.offset_standard_error_
+    low, high = monotone_interval(score, label, query_scores(calibrator, X), level=level)
+    with np.errstate(divide="ignore"):
+        below, above = (np.log(end) - np.log1p(-end) + offset + shift for end in (low, high))
+    p = sigmoid(z + shift)
+    return np.column_stack((np.minimum(sigmoid(below - margin), p), np.maximum(sigmoid(above + margin), p)))
+
+
+def query_scores(calibrator: Calibrator, X: Any) -> FloatArray:
+    """Scores (n,) of query pairs on the scale of :func:`ranking_scores`, without an offset of ``refresh``."""
+    if calibrator.link_features == "none":
+        return to_float64(X)[:, 0]
+    return calibrator.decision_function(X) - getattr(calibrator, "offset_", 0.0)

@@ -1,0 +1,337 @@
+"""Scored links, the seam between graphs and calibrators: the record, the scorer, which links to fit on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from linkcal._core.columns import STRUCTURAL_COLUMNS
+from linkcal._core.validation import (
+    check_choice,
+    check_edge_index,
+    check_flag,
+    check_no_self_pairs,
+    to_float64,
+)
+from linkcal.data import Graph, LinkPairs, LinkSplit
+from linkcal.exceptions import InputError
+from linkcal.features._attributes import AttributeSimilarity
+from linkcal.features._structure import PairStructure, structural_features
+from linkcal.toggle import ToggledEmbeddings
+from linkcal.toggle._engine import ToggleEngine
+from linkcal.toggle.api import BLOCK_SIZE, PairwiseToggle, toggle_engine, toggle_in_blocks
+
+#: State of a pair's target link when its logit is computed: ``"absent"`` removes it first (leave-one-out for
+#: edges of the graph), ``"as-given"`` scores on the graph as it is.
+TargetLink = Literal["absent", "as-given"]
+
+
+@dataclass(frozen=True, eq=False)
+class LinkScores:
+    """Logits, toggled embeddings and labels of L links; converts to the arrays that calibrators read.
+
+    Parameters
+    ----------
+    toggled : ToggledEmbeddings
+    target_link : {"absent", "as-given"}
+        Which logit is the one to calibrate.
+    label : Tensor [L], optional
+        1 for a link, 0 for a negative.
+    structure : Tensor [L, 3], int64, optional
+        Degrees and common neighbours, see :func:`linkcal.features.pair_structure`.
+    attributes : Tensor [L, 2], float32, optional
+        Feature similarity of the endpoints, see :func:`linkcal.features.attribute_similarity`.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph
+    >>> from linkcal.features import score_links
+    >>> from linkcal.models import make_model
+    >>> graph = simulate_graph(50, num_edges=100, num_features=5, seed=0)
+    >>> scores = score_links(make_model("gcn", 5, out_channels=4), graph, graph.pairs[:, :10])
+    >>> scores.to_matrix("difference").shape  # the logit and h - h+
+    (10, 5)
+    """
+
+    toggled: ToggledEmbeddings
+    target_link: TargetLink = "absent"
+    label: Tensor | None = None
+    structure: Tensor | None = None
+    attributes: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.toggled)
+
+    @property
+    def logit(self) -> Tensor:
+        """Uncalibrated logits [L]."""
+        toggled = self.toggled
+        if self.target_link == "absent":
+            return toggled.logit_absent
+        return torch.where(toggled.in_graph, toggled.logit_present, toggled.logit_absent)
+
+    def features(self, kind: str) -> Tensor:
+        """Link features [L, k] of a kind in ``FEATURE_KINDS``.
+
+        Raises
+        ------
+        InputError
+            If `kind` is unknown, or is ``"structural"`` for links without `structure` or `attributes`.
+        """
+        return FEATURE_KINDS[check_choice(kind, "kind", FEATURE_KINDS)](self)
+
+    def take(self, rows: Any) -> LinkScores:
+        """The links at the given positions, [n], int."""
+        index = torch.as_tensor(rows, device=self.logit.device)
+        rest = (self.label, self.structure, self.attributes)
+        chosen = (None if part is None else part[index] for part in rest)
+        return LinkScores(self.toggled.take(index), self.target_link, *chosen)
+
+    def to_matrix(self, kind: str = "none") -> NDArray[np.float64]:
+        """X (L, 1 + k), float64: the logit in column 0, then the features of `kind`."""
+        return to_float64(torch.cat([self.logit[:, None], self.features(kind)], dim=1))
+
+    def to_arrays(self, kind: str = "none") -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """X (L, 1 + k) and labels y (L,), int64.
+
+        Raises
+        ------
+        InputError
+            If the links have no labels.
+        """
+        if self.label is None:
+            raise InputError("label must be given to make (X, y), got None")
+        return self.to_matrix(kind), self.label.detach().cpu().numpy().astype(np.int64)
+
+
+def _structural(scores: LinkScores) -> Tensor:
+    if scores.structure is None or scores.attributes is None:
+        missing = "structure" if scores.structure is None else "attributes"
+        raise InputError(f"{missing} must be given to make structural features, got None; see score_links")
+    return structural_features(scores.toggled, scores.structure, scores.attributes)
+
+
+#: Link features by name: what a calibrator may read beside the logit (its ``link_features``).
+FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
+    "none": lambda scores: scores.toggled.absent[:, :0],
+    # The paper's ablation: temperature from the link embedding alone.
+    "embedding": lambda scores: scores.toggled.absent,
+    # gamma = h - h+ of the paper; its norm is the distance form, which calibrators derive themselves.
+    "difference": lambda scores: scores.toggled.absent - scores.toggled.present,
+    # What the target link does, and how similar the ends are: linkcal.features.STRUCTURAL_COLUMNS.
+    "structural": _structural,
+}
+
+#: Names of the columns of :meth:`LinkScores.features`, for the kinds whose columns have one each.
+COLUMN_NAMES: dict[str, tuple[str, ...]] = {"structural": STRUCTURAL_COLUMNS}
+
+
+def score_links(
+    model: nn.Module,
+    graph: Graph,
+    pairs: LinkPairs | Tensor,
+    *,
+    target_link: TargetLink = "absent",
+    features: str = "structural",
+    **options: Any,
+) -> LinkScores:
+    """Score links on `graph`: logits, toggled embeddings and their place in the graph.
+
+    Runs in evaluation mode and without gradients; the model's own mode is not touched.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
+    graph : Graph
+        The message-passing graph.
+    pairs : LinkPairs or Tensor [2, L]
+    target_link : {"absent", "as-given"}
+    features : {"structural", "none", "embedding", "difference"}, default="structural"
+        Link features that will be read; for other kinds than the default `structure` and `attributes` stay
+        None, which saves the search for directions of a large feature matrix.
+    **options
+        ``symmetrise=True`` averages the logits and embeddings of (u, v) and (v, u). Others are passed to
+        :func:`linkcal.toggle_edges` (`method`, `decode_returns`, ...).
+
+    Returns
+    -------
+    LinkScores
+
+    Raises
+    ------
+    InputError
+        If an option is unknown, an index is out of range, or a pair joins a node to itself.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph, split_links
+    >>> from linkcal.models import make_model
+    >>> split = split_links(simulate_graph(100, num_edges=300, num_features=5, seed=0), seed=0)
+    >>> scores = score_links(make_model("gcn", 5), split.graph, split.val)
+    >>> X, y = scores.to_arrays()
+    >>> X.shape == (len(split.val), 1), y.tolist() == split.val.edge_label.tolist()
+    (True, True)
+    """
+    return LinkScorer(model, graph, features=features, **options).score(pairs, target_link=target_link)
+
+
+class LinkScorer:
+    """Scores links of one model on one graph, call after call; the graph is encoded once.
+
+    For pairs that come in chunks. Neither the model nor the graph may change between the calls. Several
+    threads may call it; they score one after another.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
+    graph : Graph
+        The message-passing graph.
+    features, symmetrise, **toggle_options
+        As in :func:`score_links`.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph
+    >>> from linkcal.models import make_model
+    >>> graph = simulate_graph(50, num_edges=100, num_features=5, seed=0)
+    >>> scorer = LinkScorer(make_model("gcn", 5), graph)
+    >>> [len(scorer.score(graph.pairs[:, rows])) for rows in (slice(0, 10), slice(10, 13))]
+    [10, 3]
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        graph: Graph,
+        *,
+        features: str = "structural",
+        symmetrise: bool = False,
+        **toggle_options: Any,
+    ) -> None:
+        self._model, self._graph = model, graph
+        self._structural = check_choice(features, "features", FEATURE_KINDS) == "structural"
+        self._symmetrise = check_flag(symmetrise, "symmetrise")
+        self._in_blocks = {
+            "block_size": toggle_options.pop("block_size", BLOCK_SIZE),
+            "out": toggle_options.pop("out", None),
+        }
+        self._options = toggle_options
+        self._engine: ToggleEngine | PairwiseToggle | None = None
+        self._around: tuple[PairStructure, AttributeSimilarity] | None = None
+        self._lock = threading.Lock()  # the engine writes into a workspace of its own
+
+    def score(self, pairs: LinkPairs | Tensor, *, target_link: TargetLink = "absent") -> LinkScores:
+        """Score links; see :func:`score_links`."""
+        check_choice(target_link, "target_link", ("absent", "as-given"))
+        query, label = (
+            (pairs.edge_label_index, pairs.edge_label) if isinstance(pairs, LinkPairs) else (pairs, None)
+        )
+        index = check_edge_index(query, self._graph.num_nodes, "edge_label_index")
+        check_no_self_pairs(index)
+        with self._lock:
+            near: tuple[Tensor, ...] = ()
+            if self._structural:
+                if self._around is None:
+                    self._around = PairStructure(self._graph), AttributeSimilarity(self._graph)
+                near = tuple(part(index) for part in self._around)
+            toggled = self._toggled(index)
+            if self._symmetrise:
+                toggled = _mean(toggled, self._toggled(index.flip(0)))
+        return LinkScores(toggled, target_link, label, *near)
+
+    def _toggled(self, index: Tensor) -> ToggledEmbeddings:
+        engine = self._engine
+        if engine is None:
+            engine = toggle_engine(
+                self._model,
+                self._graph.node_input,
+                self._graph.edge_index,
+                sample=index,
+                undirected=not self._graph.directed,
+                **self._options,
+            )
+        if index.size(1):  # without pairs nothing was verified
+            self._engine = engine
+        return toggle_in_blocks(engine, index, **self._in_blocks)
+
+
+def _mean(one: ToggledEmbeddings, other: ToggledEmbeddings) -> ToggledEmbeddings:
+    names = [field.name for field in fields(one) if field.name not in ("in_graph", "method")]
+    return replace(one, **{name: (getattr(one, name) + getattr(other, name)) / 2 for name in names})
+
+
+# Which links of a split a calibrator is fitted on.
+
+#: Links that a calibrator is fitted on, and the state of their target link; see :func:`calibration_links`.
+FitOn = Literal["val", "stacked", "train-loo", "train"]
+FIT_ON: tuple[str, ...] = get_args(FitOn)
+
+
+def calibration_part(fit_on: str) -> Literal["val", "train"]:
+    """Part of the split that holds the calibration links of a `fit_on`.
+
+    Parameters
+    ----------
+    fit_on : {"val", "stacked", "train-loo", "train"}
+
+    Returns
+    -------
+    str
+        ``"val"`` or ``"train"``.
+
+    Raises
+    ------
+    InputError
+        If it is unknown.
+
+    Examples
+    --------
+    >>> calibration_part("stacked"), calibration_part("train-loo")
+    ('val', 'train')
+    """
+    check_choice(fit_on, "fit_on", FIT_ON)
+    return "val" if fit_on in ("val", "stacked") else "train"
+
+
+def scored_state(fit_on: str) -> TargetLink:
+    """State of the target links of the calibration links of a `fit_on`."""
+    return "as-given" if fit_on == "train" else "absent"
+
+
+def calibration_links(
+    model: nn.Module, split: LinkSplit, fit_on: FitOn = "val", **options: Any
+) -> LinkScores:
+    """Score the links that a calibrator is to be fitted on, on the split's message-passing graph.
+
+    Parameters
+    ----------
+    model : nn.Module
+    split : LinkSplit
+    fit_on : {"val", "stacked", "train-loo", "train"}
+        ``"val"`` and ``"stacked"``: validation links, which are no edges of the message-passing graph (with
+        ``"stacked"`` some calibrators read training links beside them). ``"train-loo"``: training links, each
+        scored with its target link removed (leave-one-out). ``"train"``: training links on the graph as
+        given, so that the model sees the edge it scores (the protocol of arXiv 2403.04605).
+    **options
+        As in :func:`linkcal.features.score_links`.
+
+    Returns
+    -------
+    LinkScores
+
+    Raises
+    ------
+    InputError
+        If `fit_on` is unknown.
+    """
+    part = split.part(calibration_part(fit_on))
+    return score_links(model, split.graph, part, target_link=scored_state(fit_on), **options)

@@ -1,0 +1,242 @@
+"""A run as one self-contained HTML page."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+from collections.abc import Mapping
+from numbers import Real
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from linkcal._core.files import written_whole
+from linkcal.exceptions import InputError
+from linkcal.metrics.registry import COLUMNS, ResultColumn
+
+Results = Mapping[str, Mapping[str, Any]]
+
+
+class Cell(NamedTuple):
+    """A printed value; `best` if no other row has a better one, `in_noise` for an ECE within its noise."""
+
+    text: str
+    best: bool = False
+    in_noise: bool = False
+
+
+class Row(NamedTuple):
+    """One predictor's cells, in the order of the columns."""
+
+    name: str
+    cells: tuple[Cell, ...]
+
+
+def build_table(results: Results) -> tuple[list[ResultColumn], list[Row]]:
+    """Columns that occur in any result (unknown keys last, as plain numbers) and one row for each result."""
+    present = {key for result in results.values() for key in result}
+    columns = [column for name, column in COLUMNS.items() if name in present]
+    columns += [ResultColumn(key, key, "", 4, None, "") for key in sorted(present.difference(COLUMNS))]
+    best = {c.name: _best_text(c, [r.get(c.name) for r in results.values()]) for c in columns}
+    rows = []
+    for name, result in results.items():
+        texts = {c.name: c.text(result.get(c.name)) for c in columns}
+        ece, noise = result.get("ece"), result.get("ece_floor_q95")
+        in_noise = ece is not None and noise is not None and bool(ece <= noise)
+        cells = (Cell(text, text == best[key], key == "ece" and in_noise) for key, text in texts.items())
+        rows.append(Row(name, tuple(cells)))
+    return columns, rows
+
+
+def _best_text(column: ResultColumn, values: list[Any]) -> str | None:
+    """Text of the best value as printed; None if there is no direction or nothing to choose between."""
+    known = [v for v in values if v is not None and math.isfinite(v)]
+    # Compared as printed: a difference that the table does not show must not decide what it marks.
+    if column.higher_is_better is None or len({column.text(v) for v in known}) < 2:
+        return None
+    return column.text(max(known) if column.higher_is_better else min(known))
+
+
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+_VAL = "the validation pairs. No validation or test edge is in the message-passing graph."
+_LEAVE_ONE_OUT = (
+    "the training pairs, each training edge scored with itself removed from the message-passing graph."
+)
+#: Links that the calibrators were fitted on, by the run's ``fit_on``.
+_FIT_ON = {
+    "val": _VAL,
+    "stacked": f"{_VAL} in-n-out-plus builds on a fit to {_LEAVE_ONE_OUT}",
+    "train-loo": _LEAVE_ONE_OUT,
+    "train": (
+        "the training pairs, each training edge scored while it is in the message-passing graph. Test edges "
+        "are never in it, so the calibrators were fitted to easier scores than those they are tested on (the "
+        "protocol of arXiv 2403.04605)."
+    ),
+}
+_FACTS = {
+    "dataset": "Data set",
+    "model": "Model",
+    "seed": "Seed",
+    "fit_on": "Fitted on",
+    "selected": "Selected calibrator",
+    "negatives": "Kind of negatives",
+}
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    metrics: Mapping[str, Any],
+    config: Mapping[str, Any],
+    figure_png: bytes | str | os.PathLike[str] | None = None,
+) -> Path:
+    """Write the report of one run.
+
+    The page holds the table of all calibrators by all metrics, the reliability figure, what the calibrators
+    were fitted on, the base rate that the probabilities are valid for, the noise floor, limits, and the
+    configuration. Equal arguments give equal files.
+
+    Parameters
+    ----------
+    path : path-like
+        File to write; its folder must exist. Written whole or not at all.
+    title : str
+    metrics : dict
+        The content of ``metrics.json``: ``results`` (name of a calibrator -> metric -> fraction, None or NaN
+        where a metric does not exist) and, as far as known, `dataset`, `model`, `seed`, `fit_on`,
+        `selected` (the calibrator that scores later pairs), `negatives` (the kind of negatives),
+        `negatives_per_positive`, `base_rate` (if probabilities were moved to one) and `counts` (the keys of
+        ``LinkSplit.counts()``).
+    config : dict
+        JSON values, printed as they are.
+    figure_png : bytes or path-like, optional
+        The reliability figure, a PNG file or its bytes.
+
+    Returns
+    -------
+    Path
+        `path`.
+
+    Raises
+    ------
+    InputError
+        If `metrics`, `config` or `figure_png` is not what it should be; nothing is written then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> metrics = {"dataset": "toy", "results": {"uncalibrated": {"ece": 0.152, "nll": 0.61}}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = write_report(f"{folder}/report.html", title="Toy", metrics=metrics, config={}).read_text()
+    >>> "15.20" in page, "http" in page.replace("http-equiv", "")
+    (True, False)
+    """
+    results = _check_results(metrics)
+    columns, rows = build_table(results)
+    counts = metrics.get("counts") or {}
+    has_test_counts = "test_positives" in counts and "test_negatives" in counts
+    environment = Environment(
+        loader=PackageLoader("linkcal.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("report.html.jinja").render(
+        title=title,
+        facts=[(label, metrics[key]) for key, label in _FACTS.items() if metrics.get(key) is not None],
+        n_test=counts["test_positives"] + counts["test_negatives"] if has_test_counts else None,
+        fit_on=_FIT_ON.get(str(metrics.get("fit_on")), metrics.get("fit_on")),
+        base_rate=_base_rate(metrics, counts),
+        selected=metrics.get("selected"),
+        negatives=metrics.get("negatives") or "uniform",
+        findings=_findings(results),
+        columns=columns,
+        rows=rows,
+        has_missing=any(cell.text == "n/a" for row in rows for cell in row.cells),
+        figure=None if figure_png is None else _inline_png(figure_png),
+        counts=counts,
+        config=_to_json(config),
+    )
+    with written_whole(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return Path(path)
+
+
+def _check_results(metrics: Any) -> Results:
+    results = metrics.get("results") if isinstance(metrics, Mapping) else None
+    if not isinstance(results, Mapping) or not results:
+        raise InputError("metrics must hold 'results' with at least one calibrator, got none")
+    for name, result in results.items():
+        where = f"metrics['results'][{name!r}]"
+        if not isinstance(result, Mapping):
+            raise InputError(f"{where} must be a dict of numbers, got {type(result).__name__}")
+        for key, value in result.items():
+            if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
+                raise InputError(f"{where}[{key!r}] must be a number or None, got {value!r}")
+    return results
+
+
+def _base_rate(metrics: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Base rate that the probabilities are valid for, and that of all pairs where it is known."""
+    fitted, wanted = metrics.get("negatives_per_positive"), metrics.get("base_rate")
+    if fitted is None:
+        return None
+    ratio = fitted if wanted is None else (1.0 - wanted) / wanted
+    of_all = None
+    if "edges" in counts and "non_edges" in counts:
+        of_all = f"{100 * counts['edges'] / (counts['edges'] + counts['non_edges']):.2g}"
+    return {
+        "negatives": f"{ratio:g}",
+        "percent": f"{100 / (1 + ratio):.3g}",
+        "moved_from": None if wanted is None else f"{fitted:g}",
+        "all_pairs_percent": of_all,
+    }
+
+
+def _findings(results: Results) -> list[str]:
+    """Sentences about the ECE and the NLL, as far as the numbers support them."""
+    ece, noise, nll = (
+        {n: float(r[key]) for n, r in results.items() if r.get(key) is not None and math.isfinite(r[key])}
+        for key in ("ece", "ece_floor_q95", "nll")
+    )
+    findings = []
+    if "uncalibrated" in ece and len(ece) > 1:
+        best = min(ece, key=ece.__getitem__)
+        lowest = f"the lowest is {100 * ece[best]:.1f} % ({best})."
+        findings.append(
+            f"The ECE is {100 * ece['uncalibrated']:.1f} % uncalibrated; "
+            + ("no calibrator has a lower one." if best == "uncalibrated" else lowest)
+        )
+    tested = [name for name in ece if name in noise]
+    inside = [name for name in tested if ece[name] <= noise[name]]
+    if inside:
+        findings.append(
+            f"Within the noise of perfect calibration: {', '.join(inside)}. "
+            "With this many test pairs, their ECEs are no evidence of miscalibration."
+        )
+    elif tested:
+        findings.append("No ECE is within the noise of perfect calibration: all are miscalibrated.")
+    if len(nll) > 1:
+        best = min(nll, key=nll.__getitem__)
+        findings.append(f"The lowest negative log-likelihood, a proper score, is {nll[best]:.4f} ({best}).")
+    return findings
+
+
+def _inline_png(figure: bytes | str | os.PathLike[str]) -> str:
+    data = figure if isinstance(figure, bytes) else Path(figure).read_bytes()
+    if not data.startswith(_PNG_SIGNATURE):
+        raise InputError("figure_png must be a PNG file or its bytes, got something else")
+    return base64.b64encode(data).decode("ascii")
+
+
+def _to_json(config: Any) -> str:
+    try:
+        return json.dumps(config, indent=2, ensure_ascii=False)
+    except TypeError as error:
+        raise InputError(f"config must hold JSON values only, got: {error}") from error
