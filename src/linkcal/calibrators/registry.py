@@ -26,6 +26,14 @@ CALIBRATORS: dict[str, type[Calibrator]] = {cls.name: cls for cls in _CLASSES}
 def calibrator_name(calibrator: Calibrator) -> str:
     """Name in ``CALIBRATORS`` of a calibrator's class; UnsupportedModelError if it is not linkcal's own.
 
+    Parameters
+    ----------
+    calibrator : Calibrator
+
+    Returns
+    -------
+    str
+
     Examples
     --------
     >>> calibrator_name(Platt())
@@ -40,6 +48,15 @@ def calibrator_name(calibrator: Calibrator) -> str:
 
 def make_calibrator(name: str, **params: Any) -> Calibrator:
     """Unfitted calibrator of a name in ``CALIBRATORS`` with these hyper-parameters.
+
+    Parameters
+    ----------
+    name : str
+    **params
+
+    Returns
+    -------
+    Calibrator
 
     Raises
     ------
