@@ -281,10 +281,12 @@ def predictor_on(graph, name, folder, *, negatives="uniform", **options):
     """A folder of an untrained model: the messages about its pairs do not depend on training."""
     every = torch.triu_indices(graph.num_nodes, graph.num_nodes, 1)[:, :40]
     links = LinkPairs(every, (torch.arange(every.size(1)) % 2).float())
+    held_out = Graph.from_edges(every[:, links.edge_label == 1], graph.num_nodes)
+    graph = replace(graph, edge_index=graph.edge_index[:, ~held_out.has_pairs(graph.edge_index)])
+    nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
     model = make_model(name, graph.x.size(1), **options)
-    predictor = CalibratedLinkPredictor(model, Identity()).fit(
-        LinkSplit(model.prepare(graph), links, links, links)
-    )
+    split = LinkSplit(model.prepare(graph), nothing, links, nothing)
+    predictor = CalibratedLinkPredictor(model, Identity()).fit(split)
     predictor.info_ |= {"negatives": negatives}
     predictor.save(folder)
     return folder

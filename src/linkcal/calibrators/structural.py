@@ -218,29 +218,16 @@ class StructuralCalibrator(Calibrator):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, X_base: Any = None, y_base: Any = None
     ) -> Self:
-        """Fit on calibration links.
+        """Fit on calibration links, as :meth:`Calibrator.fit` states.
 
         Parameters
         ----------
-        X : array-like of shape (n, 1 + k)
-            Uncalibrated logit in column 0, link features after it. The columns of a DataFrame are names.
-        y : array-like of shape (n,)
-            Exactly two different labels; the larger one is the positive class.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative counts.
+        X, y, sample_weight : array-like
+            Calibration links. InputError if `feature_names` do not fit X.
         X_base, y_base : array-like, optional
             Base links: many, but of another kind, such as training links scored leave-one-out. The logit
-            fitted on them becomes an input of the fit on (X, y).
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            As for the other calibrators; also if `feature_names` do not fit X, if only one of `X_base` and
-            `y_base` is given, or `y_base` has not both labels of `y`. A fit that raises changes nothing.
+            fitted on them becomes an input of the fit on (X, y). InputError if only one is given, or `y_base`
+            has not both labels of `y`.
         """
         with unchanged_if_refused(self):
             X, y, weight = self._check_fit(X, y, sample_weight)
@@ -258,11 +245,7 @@ class StructuralCalibrator(Calibrator):
         return fresh
 
     def contributions(self, X: Any) -> dict[str, FloatArray]:
-        """Why each link has its probability: terms of its calibrated logit, by name.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, 1 + k)
+        """Why each link of X (n, 1 + k) has its probability: terms of its calibrated logit, by name.
 
         Returns
         -------
@@ -270,13 +253,6 @@ class StructuralCalibrator(Calibrator):
             ``intercept`` (with the offset of ``refresh``); a term for each column used (``terms_``), of mean
             0 over the calibration links, where a product of two columns counts half for each; and ``limit``,
             what the limits take off at the ends of the ranking. They add up to :meth:`decision_function`.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If X has another number of columns than in ``fit`` or is not finite.
         """
         X = self._check_predict(X)
         columns = self._model().contributions(self._inputs(X))
