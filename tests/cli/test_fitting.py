@@ -1,7 +1,6 @@
 """``linkcal run`` on a named data set and ``linkcal fit`` on a user's files."""
 
 import json
-import warnings
 from dataclasses import replace
 
 import pytest
@@ -9,11 +8,10 @@ import pytest
 from linkcal.calibrators import CALIBRATORS
 from linkcal.cli._console import print_results
 from linkcal.data import simulate_graph
-from linkcal.exceptions import LinkcalWarning
 from linkcal.models import MODELS
 from linkcal.predictor import CalibratedLinkPredictor
 
-pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
+pytestmark = pytest.mark.filterwarnings("always::linkcal.exceptions.LinkcalWarning")
 
 #: Each of 40 nodes points at the next three.
 RING = [(f"n{i:02d}", f"n{(i + step) % 40:02d}") for i in range(40) for step in (1, 2, 3)]
@@ -56,9 +54,7 @@ def test_json_goes_to_stdout_alone(run, tmp_path):
 
 def test_a_warning_is_printed_once_and_names_what_the_user_sees(run, tmp_path):
     """Fewer than 20 test negatives: Hits@20 and Hits@50 are meaningless, with each of ten calibrators."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", LinkcalWarning)
-        answer = run("--out", tmp_path, nodes=60, edges=150)
+    answer = run("--out", tmp_path, nodes=60, edges=150)
     assert answer.code == 0
     lines = [line for line in answer.err.splitlines() if "warning:" in line]
     for k in (20, 50):
@@ -133,14 +129,14 @@ def test_fit_writes_a_whole_folder(fitted, capsys):
     ("edges", "features", "parts"),
     [
         ("a,b\n1,2\n", None, ("'source', 'target'", "'a', 'b'")),
-        (None, "id,a\nuser-000,nan\n", ("nan",)),
+        (None, "id,a\nuser-000,nan\n", ("got 1 NaN",)),
         (None, "id,a\nuser-000,1.0\n", ("user-001",)),
         (
             "source,target\n" + "".join(f"{u},{v}\n" for u in range(15) for v in range(u)),
             None,
             ("complete graph", "no non-edge"),
         ),
-        (f"{'x' * 5_000_000}\n", None, ("'source', 'target'", "characters left out")),
+        (f"{'x,' * 2_500_000}\n", None, ("'source', 'target'",)),
     ],
     ids=["missing column", "NaN", "too few rows", "complete graph", "a header of 5 MB"],
 )
@@ -182,7 +178,6 @@ def test_unwritable_output_folder_is_refused_before_the_work(fails, files, tmp_p
     assert not out.exists()
 
 
-@pytest.mark.filterwarnings("always::linkcal.exceptions.LinkcalWarning")
 @pytest.mark.parametrize("options", [(), ("--directed",)])
 def test_direction_is_kept_in_splitting_scoring_and_ranking(cli, write_pairs, tmp_path, options):
     edges, out = write_pairs("ring.csv", RING), tmp_path / "out"

@@ -105,11 +105,12 @@ def test_base_rate_moves_the_odds_everywhere(cli, fitted, queries, loaded, tmp_p
 def test_impossible_base_rates_leave_no_output(fails, fitted, queries, tmp_path, command, rate):
     pairs = () if command == "top" else (queries[0],)
     options = ("--base-rate", rate, "--out", tmp_path / "out.csv")
-    fails(command, fitted, *pairs, *options, parts=("base_rate must be ", f"got {rate!r}"[:5]))
+    fails(command, fitted, *pairs, *options, parts=("base_rate must be ",))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_base_rate_of_a_refresh_is_that_of_its_labels(cli, fitted, queries, loaded, tmp_path):
+def test_base_rate_of_a_refresh_is_that_of_its_labels(cli, fitted, queries, tmp_path):
+    loaded = CalibratedLinkPredictor.load(fitted / "artifact")
     loaded.refresh(queries[2][:, 2:102], np.arange(100) % 10 == 0).save(tmp_path / "fresh")
     assert cli("score", tmp_path / "fresh", queries[0], "--out", tmp_path / "scores.csv").code == 0
     side = json.loads((tmp_path / "scores.csv.meta.json").read_text())
