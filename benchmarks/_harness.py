@@ -43,7 +43,7 @@ USAGE = ("wall_s", "processor_s", "peak_gib", "load")
 #: Versions that pages name; the JSON has all of them.
 _VERSIONS = ("torch", "torch-geometric", "numpy", "scikit-learn", "numba")
 _PATHS = {
-    "store": "store of `linkcal-lab sweep`; trainings that it lacks are added to it",
+    "store": "store of `linkcal-lab sweep`, which lacking trainings are added to; of `mutation`: any folder",
     "records": "stores or exported records of `linkcal-lab sweep`",
 }
 

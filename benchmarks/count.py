@@ -1,6 +1,8 @@
 """Files and lines of the library, the laboratory, the benchmarks and the tests, beside their limits.
 
-python benchmarks/count.py      # ends with 1 where a limit is passed
+    python benchmarks/count.py
+
+It ends with 1 where a limit is passed.
 """
 
 from __future__ import annotations

@@ -410,8 +410,8 @@ class Runs(Case):
             raise SystemExit("probabilities of the loaded predictor must be in [0, 1]")
         shared = {
             "toggled by": outcome.toggle_method,
-            "validation AUC": outcome.training.best_val_auc,
-            "best epoch": outcome.training.best_epoch,
+            "validation AUC": outcome.trained.result.best_val_auc,
+            "best epoch": outcome.trained.result.best_epoch,
         }
         results = outcome.metrics["results"]
         return [{"calibrator": n, **{m: r[m] for m in METRICS}, **shared} for n, r in results.items()]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from _harness import Case, main
 from fits import CalibratorSpeed, NetworkSpeed
+from mutation import Mutation
 from quality import Negatives, RareLinks, Runs, TopOrder
 from scale import Scale
 from seal import SealSpeed
@@ -30,6 +31,7 @@ CASES: tuple[Case, ...] = (
     TopOrder(),
     Decisions(),
     Runs(),
+    Mutation(),
     Targets(),
     Stacked(),
 )

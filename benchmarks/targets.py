@@ -75,7 +75,7 @@ class Targets(Case):
             values = rows[name]
             if name == "excess":
                 measured, reached = (
-                    f"{values.mean():.3f} ± {float(values.std() / len(values) ** 0.5):.3f}",
+                    f"{values.mean():.3f} ± {values.std(ddof=1) / len(values) ** 0.5:.3f}",
                     values.mean() <= target,
                 )
             else:
@@ -136,7 +136,7 @@ class Stacked(Case):
             plain, stacked = (factor * rows[f"{name} {form}"] for form in ("plain", "stacked"))
             change = stacked - plain
             better = int(((change < 0) if less else (change > 0)).sum())
-            mean = f"{change.mean():+.{digits}f} +- {float(change.std() / len(change) ** 0.5):.{digits}f}"
+            mean = f"{change.mean():+.{digits}f} +- {change.std(ddof=1) / len(change) ** 0.5:.{digits}f}"
             both = (f"{form.mean():.{digits}f}" for form in (plain, stacked))
             lines.append([name, *both, mean, f"{better} of {len(rows)}"])
         inside = [rows[f"ece {form}"] <= rows[f"ece_floor_q95 {form}"] for form in ("plain", "stacked")]

@@ -14,7 +14,7 @@ from tests.benchmarks.documented import ROOT, commands_in, documents
 DOCUMENTED = [(where, *command) for where, text in documents() for command in commands_in(text)]
 SLOW = {"scale", "seal-speed", "runs", "negatives", "decisions", "in-n-out-speed"}
 #: Cases that the small graph is no part of.
-OTHERS = {"targets", "stacked"}
+OTHERS = {"targets", "stacked", "mutation"}
 
 
 @pytest.fixture(scope="session")
@@ -201,6 +201,80 @@ def test_plain_labels(benchmarks):
     labels = benchmarks["seal"].plain_labels(0, 1, 2, edge_index, 5)
     # Distances to 0 and 1, each without the other end: 2 has (1, 2), 3 has (2, 1), 4 has (3, 2).
     assert labels == {0: 1, 1: 1, 2: 3, 3: 3, 4: 7}
+
+
+TOY = """\
+def is_adult(age: int = 18) -> bool:
+    if not age >= 18:
+        raise ValueError(f"{age + 1}")
+    return True
+
+
+def half(x):
+    return x / 2
+"""
+TOY_TEST = """\
+import pytest, toy
+
+
+def test_is_adult():
+    assert toy.is_adult(18)
+    with pytest.raises(ValueError):
+        toy.is_adult(17)
+"""
+
+
+def test_mutants(benchmarks):
+    """Every mutant, by hand: none in annotations or in the error's message."""
+    source = TOY.encode()
+    made = [
+        source[:a] + text.encode() + source[b:] for a, b, text in benchmarks["mutation"].mutants_of(source)
+    ]
+    lines = TOY.splitlines()
+    changed = [
+        new.strip()
+        for text in made
+        for old, new in zip(lines, text.decode().splitlines(), strict=True)
+        if old != new
+    ]
+    assert sorted(changed) == sorted(
+        [
+            "def is_adult(age: int = (19)) -> bool:",
+            "if (age >= 18):",
+            "if not (age > 18):",
+            "if not age >= (19):",
+            "return (None)",
+            "return (False)",
+            "return (None)",
+            "return (x * 2)",
+            "return x / (3)",
+        ]
+    )
+
+
+@pytest.mark.slow
+def test_mutation(run, benchmarks, tmp_path, monkeypatch):
+    for name, text in (("src/toy/__init__.py", TOY), ("tests/test_toy.py", TOY_TEST)):
+        path = tmp_path / "toy" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    words = (
+        "--root",
+        tmp_path / "toy",
+        "--targets",
+        "src/toy=tests/test_toy.py",
+        "--store",
+        tmp_path / "store",
+    )
+    result, page = run("mutation", *words)
+    outcomes = sorted(row["outcome"] for row in rows_of(result))
+    # The default argument is never used by a test, and nothing tests half.
+    assert outcomes == ["killed"] * 5 + ["survived"] * 4
+    assert "| all | 9 | 5 | 0 | 4 | 56 % |" in page
+    assert "+    return (x * 2)" in page
+    monkeypatch.setattr(benchmarks["mutation"], "judge", None)  # nothing is run again
+    again, _ = run("mutation", *words, "--again")
+    assert rows_of(again) == rows_of(result)
 
 
 @pytest.mark.parametrize(
