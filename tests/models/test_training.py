@@ -11,7 +11,7 @@ from torch_geometric.nn import GAE
 from torch_geometric.nn import GCN as PygGCN
 
 from linkcal.data import Graph, LinkPairs, LinkSplit, split_links
-from linkcal.exceptions import InputError, ShortageError, TrainingDivergedError
+from linkcal.exceptions import InputError, TrainingDivergedError
 from linkcal.models import MODELS, TrainingConfig, make_model, train_link_predictor
 
 NAMES = list(MODELS)
@@ -244,13 +244,6 @@ def test_parts_of_one_class(split):
         train_link_predictor(small("gcn"), replace(split, val=only(split.val, 1)))
     with pytest.raises(InputError, match=r"split.train must hold at least one link, got 0"):
         train_link_predictor(small("gcn"), replace(split, train=only(split.train, 0)))
-
-
-def test_complete_message_graph(split):
-    complete = Graph.from_edges(torch.triu_indices(5, 5, offset=1), 5, x=torch.rand(5, 2))
-    pairs = LinkPairs(complete.pairs, torch.ones(10))
-    with pytest.raises(ShortageError, match=r"split.graph must have non-edges .*, got all pairs of 5"):
-        train_link_predictor(small("gcn"), replace(split, graph=complete, train=pairs))
 
 
 def test_dense_graph_trains_with_the_non_edges_that_there_are():
