@@ -3,8 +3,8 @@
     python benchmarks/fallback.py --out benchmarks/results/fallback.md
 
 Random edges and non-edges of each graph are toggled with two GCN layers by the model itself on subgraphs: on
-whole ones with all messages; without the messages that no endpoint depends on; with a shared rim too; with
-pages that are kept too, which is the fallback. They take turns in one process, with equal bounds on batches.
+whole ones with all messages, and with a shared rim, without the messages that no endpoint depends on. Both
+take turns in one process, with equal bounds on batches.
 """
 
 from __future__ import annotations
@@ -12,28 +12,22 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
-from typing import Any
-from unittest import mock
 
 import torch
 from _pages import write_page
 from torch import Tensor
 
 from linkcal._core.random import torch_stream
-from linkcal.toggle import _khop as khop
 from linkcal.toggle._graph import ToggleGraph
-from linkcal.toggle._khop import MessageTrimmer
-from linkcal.toggle._recognise import watching_messages
-from linkcal.toggle._shared_rim import SharedRimExtractor
-from linkcal.toggle._subgraphs import FAR, SubgraphExtractor, batch_nodes
+from linkcal.toggle._khop import KHop, Messages
+from linkcal.toggle._subgraphs import FAR, Subgraphs, batch_nodes
 from toggle import LAYERS, THREADS, all_pairs, build_model, load, timed
 
 #: How many pairs are toggled: few where one costs as much as a pass over the graph.
 SAMPLES = {"cora": 10_000, "pubmed": 10_000, "ogbl-ddi": 12}
-WAYS = ("whole subgraphs", "messages left out", "rim shared", "pages kept")
+WAYS = ("whole subgraphs", "rim shared, messages left out")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,7 +63,7 @@ def main() -> None:
             "",
             *sizes,
             "",
-            f"Microseconds a pair, medians of {options.repeats}; each column adds a saving to the last one.",
+            f"Microseconds a pair, medians of {options.repeats}.",
             "",
             *times,
         ]
@@ -86,35 +80,23 @@ def measure(name: str, root: Path | None, repeats: int) -> tuple[str, str]:
     pairs = pairs[:, order[: SAMPLES[name]]]
     rows = ToggleGraph.from_edge_index(graph.edge_index, graph.num_nodes, undirected=True)
     insert = ~rows.contains(pairs)
+    subgraphs = [Subgraphs(rows, LAYERS, batch_nodes(rows), shared=shared) for shared in (False, True)]
+    messages = Messages(model)
+    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     with torch.no_grad():
-        with watching_messages(model, graph.num_nodes) as watched:
-            model.encode(graph.node_input, graph.edge_index)
-        trimmer = MessageTrimmer(model, watched.rounds)
-        whole = SubgraphExtractor(rows, LAYERS, batch_nodes(rows))
-        shared = SharedRimExtractor(rows, LAYERS, batch_nodes(rows))
-        ways: dict[str, tuple[Any, ...]] = {
-            WAYS[0]: (whole, None, False),
-            WAYS[1]: (whole, trimmer, False),
-            WAYS[2]: (shared, trimmer, False),
-            WAYS[3]: (shared, trimmer, True),
-        }
-
-        def run(extractor: Any, leaving_out: MessageTrimmer | None, kept: bool) -> None:
-            usual = mock.patch.object(khop, "kept_pages", return_value=nullcontext())
-            with nullcontext() if kept else usual:
-                khop.khop_endpoints(model, graph.node_input, extractor, pairs, insert, trimmer=leaving_out)
-
-        seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+        messages.record(graph.num_nodes)
+        model.encode(graph.node_input, graph.edge_index)
         for number in range(repeats + 1):
-            for way, arguments in ways.items():
-                spent = timed(lambda: run(*arguments))  # noqa: B023
+            for way, each in zip(WAYS, subgraphs, strict=True):
+                khop = KHop(model, graph.node_input, each, messages, counted=True)
+                spent = timed(lambda: khop.endpoints(pairs, insert))  # noqa: B023
                 if number:  # the first round compiles
                     seconds[way].append(spent)
     took = " | ".join(f"{1e6 * median(seconds[way]) / pairs.size(1):,.0f}" for way in WAYS)
-    return f"| {name} | {sizes_of(whole, shared, pairs, insert)} |", f"| {name} | {took} |"
+    return f"| {name} | {sizes_of(subgraphs[0], subgraphs[1], pairs, insert)} |", f"| {name} | {took} |"
 
 
-def sizes_of(whole: SubgraphExtractor, shared: SharedRimExtractor, pairs: Tensor, insert: Tensor) -> str:
+def sizes_of(whole: Subgraphs, shared: Subgraphs, pairs: Tensor, insert: Tensor) -> str:
     """Numbers per pair of whole subgraphs and of those with a shared rim; dummies are left out."""
     number = pairs.size(1)
     nodes = rim = arcs = 0

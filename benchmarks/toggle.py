@@ -32,6 +32,7 @@ from linkcal._core.random import numpy_stream, torch_stream, torch_streams_forke
 from linkcal.data import Graph, load_dataset, sample_negatives, simulate_graph
 from linkcal.models import MODELS, GraphModel, LinkPredictor
 from linkcal.toggle import iter_toggled, toggle_edges
+from linkcal.toggle._engine import Method
 from linkcal.toggle._naive import toggle_edge_index
 from linkcal.toggle.api import toggle_engine
 
@@ -217,13 +218,13 @@ def measure(name: str, model_name: str, graph: Graph, pairs: torch.Tensor, repea
     small = number < 10**5
     whole, sample = repeats if small else min(repeats, 3), min(repeats, 3) if small else 1
 
-    def warm(method: str, some: torch.Tensor) -> Turn:
+    def warm(method: Method, some: torch.Tensor) -> Turn:
         """An engine that is made once and toggles the sample."""
         return Turn(
             lambda engine: engine.toggle(some),
             sample,
             some.size(1),
-            lambda: toggle_engine(model, x, edges, sample=pairs, method=method),
+            lambda: toggle_engine(model, x, edges, method=method),
         )
 
     with torch.no_grad():

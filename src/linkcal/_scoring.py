@@ -17,7 +17,7 @@ from linkcal.data import Graph, LinkSplit, pair_keys
 from linkcal.exceptions import NotFittedError, UnsupportedModelError
 from linkcal.features import FitOn, LinkScorer, LinkScores, calibration_links, calibration_part, score_links
 from linkcal.models import unwrap_link_predictor
-from linkcal.toggle._recognise import evaluating
+from linkcal.models._view import evaluation_view
 
 __all__ = [
     "BaseRate",
@@ -175,11 +175,11 @@ class ScoringMethods:
             If the model embeds pairs, not nodes.
         """
         self._require_fitted()
-        encode = getattr(self.predictor, "encode", None)
+        encode = getattr(evaluation_view(self.predictor), "encode", None)
         if encode is None:
             name = type(unwrap_link_predictor(self.predictor)).__name__
             raise UnsupportedModelError(f"model must embed nodes (encode), got {name}, which embeds pairs")
-        with torch.no_grad(), evaluating(self.predictor):
+        with torch.no_grad():
             z: Tensor = encode(self.graph_.node_input, self.graph_.edge_index)
         return z
 

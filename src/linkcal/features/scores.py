@@ -17,8 +17,8 @@ from linkcal.exceptions import InputError
 from linkcal.features.attributes import AttributeSimilarity
 from linkcal.features.structure import PairStructure, structural_features
 from linkcal.toggle import ToggledEmbeddings
-from linkcal.toggle._engine import ToggleEngine
-from linkcal.toggle.api import BLOCK_SIZE, PairwiseToggle, toggle_engine, toggle_in_blocks
+from linkcal.toggle._engine import PairwiseToggle, ToggleEngine
+from linkcal.toggle.api import BLOCK_SIZE, toggle_engine, toggle_in_blocks
 
 __all__ = [
     "FEATURE_KINDS",
@@ -241,19 +241,15 @@ class LinkScorer:
             if self._around is None:
                 self._around = PairStructure(self._graph), AttributeSimilarity(self._graph)
             near = tuple(part(index) for part in self._around)
-        engine = self._engine
-        if engine is None:
-            engine = toggle_engine(
+        if self._engine is None:
+            self._engine = toggle_engine(
                 self._model,
                 self._graph.node_input,
                 self._graph.edge_index,
-                sample=index,
                 undirected=not self._graph.directed,
                 **self._options,
             )
-        if index.size(1):  # without pairs nothing was verified
-            self._engine = engine
-        toggled = toggle_in_blocks(engine, index, **self._in_blocks)
+        toggled = toggle_in_blocks(self._engine, index, **self._in_blocks)
         return LinkScores(toggled, target_link, label, *near)
 
 

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from linkcal._core.random import numpy_stream, torch_streams_forked
-from linkcal._core.threads import kept_pages
 from linkcal._core.validation import check_device, check_positive_float, check_positive_int, to_numpy
 from linkcal.data.graph import Graph
 from linkcal.data.negatives import NegativeSampler
@@ -330,7 +329,7 @@ def train_link_predictor(
     _check_parts(train, val)
     predictor.to(device)
     started = time.perf_counter()
-    with torch_streams_forked(seed, "training"), kept_pages(device, graph.edge_index.size(1)):
+    with torch_streams_forked(seed, "training"):
         run = TrainingRun(predictor, graph, train, val, config, seed)
         for report in run.epochs():
             if progress is not None:
