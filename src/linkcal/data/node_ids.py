@@ -92,8 +92,14 @@ class NodeIds:
         ids = parse_ids(values)
         if self.are_integers and pa.types.is_string(ids.type):  # some are no numbers
             ids = pc.if_else(pc.match_substring_regex(ids, _INTEGER), ids, None)
-        index = pc.index_in(pc.cast(ids, self._ids.type), value_set=self._ids)
-        return np.asarray(pc.fill_null(index, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+        ids = pc.cast(ids, self._ids.type)
+        if self.are_integers and len(self):  # sorted: no table of all ids for each batch of pairs
+            known, numbers = self._ids.to_numpy(), pc.fill_null(ids, 0).to_numpy()
+            index = np.minimum(np.searchsorted(known, numbers), len(self) - 1)
+            found = pc.is_valid(ids).to_numpy(zero_copy_only=False) & (known[index] == numbers)
+            return np.where(found, index, -1)
+        index = pc.fill_null(pc.index_in(ids, value_set=self._ids), -1)
+        return np.asarray(index.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def encode(self, values: Any) -> IntArray:
         """Index of each id, int64 (n,); InputError names the first five that are unknown or missing."""
