@@ -42,12 +42,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
 
-# Speed of fitting the calibrators with networks; needs Cora under LINKCAL_DATA_ROOT.
-.PHONY: bench-calibrators
-bench-calibrators: $(VENV)/.package
-	$(BIN)/python benchmarks/calibrators.py $(BENCH_ARGS)
-
-# Speed of toggling; needs the raw data sets under LINKCAL_DATA_ROOT.
-.PHONY: bench-toggle
-bench-toggle: $(VENV)/.package
-	$(BIN)/python benchmarks/toggle.py $(BENCH_ARGS)
+# One benchmark: make bench BENCH="toggle --datasets cora"; BENCH="--list" names them and what they need.
+.PHONY: bench
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/run.py $(BENCH)

@@ -1,62 +1,93 @@
-"""Scored links of one trained predictor (a cell), from the store of a sweep."""
+"""Graphs by name, and trained models from the store of a sweep."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from _harness import SMALL, Point
 from numpy.typing import NDArray
 
-from linkcal.calibrators import CALIBRATORS, Calibrator
-from linkcal.features import LinkScores
-from linkcal.workflow.steps import load_graph
+from linkcal.calibrators import Calibrator
+from linkcal.data import Graph, LinkSplit, NegativeKind, load_dataset, load_official_split, simulate_graph
+from linkcal.exceptions import LinkcalWarning
+from linkcal.features import LinkScorer, LinkScores
+from linkcal.models import GraphModel, load_model
+from linkcal.workflow import split_graph
 from linkcal_lab.cells import SweepPlan, TrainingJob
-from linkcal_lab.stages import load_training, train_and_store
+from linkcal_lab.stages import train_and_store
 from linkcal_lab.store import Store
-
-__all__ = ["Cell", "job_for", "load_cell", "training_of"]
 
 Arrays = tuple[NDArray[np.float64], NDArray[np.int64]]
 
-
-@dataclass(frozen=True)
-class Cell:
-    """Scores of one data set, model and seed by part (``train``, ``val``, ``test``), target links absent."""
-
-    dataset: str
-    model: str
-    seed: int
-    scores: dict[str, LinkScores]
-
-    @property
-    def name(self) -> str:
-        return f"{self.dataset}-{self.model}-{self.seed}"
-
-    def links_for(self, calibrator: Calibrator | str, part: str) -> Arrays:
-        """X and y as a calibrator (or a registered name) wants them."""
-        cls = CALIBRATORS[calibrator].cls if isinstance(calibrator, str) else type(calibrator)
-        return self.scores[part].to_arrays(cls.link_features)
+#: Nodes, edges drawn (repeats collapse) and features of the simulated graphs.
+SIMULATED: Mapping[str, tuple[int, int, int]] = {
+    SMALL: (300, 1500, 24),
+    "simulated-1m": (236_000, 1_240_000, 128),
+    "simulated-10m": (1_967_000, 10_330_000, 128),
+}
 
 
-def job_for(dataset: str, model: str, seed: int) -> TrainingJob:
-    """Training of a model on its default preset, as a sweep makes it."""
-    return SweepPlan([dataset], [model], [seed], [0], ["val"]).jobs()[0]
+def load_graph(name: str, seed: int = 0) -> Graph:
+    """A graph with node features, by the name of a data set or of a simulated graph."""
+    if name in SIMULATED:
+        nodes, edges, features = SIMULATED[name]
+        return simulate_graph(nodes, num_edges=edges, num_features=features, seed=seed)
+    if name == "ogbl-ddi":
+        graph = load_official_split(name).graph
+        x = torch.randn(graph.num_nodes, 64, generator=torch.Generator().manual_seed(0))
+        return replace(graph, x=x)
+    return load_dataset(name, seed=seed) if name == "simulated" else load_dataset(name)
 
 
-def training_of(job: TrainingJob, store: Path) -> Path:
-    """Folder of a training in the store of a sweep, which is trained there if it is missing."""
-    place = Store(store)
-    if not place.has_training(job):
-        with place.locked(job, wait=True):
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """One trained model with the graph that its links were split from."""
+
+    job: TrainingJob
+    graph: Graph
+    model: GraphModel
+
+    @cached_property
+    def scorer(self) -> LinkScorer:
+        """Scores pairs on the message-passing graph, target links absent."""
+        return LinkScorer(self.model, self.model.prepare(self.split().graph))
+
+    def split(self, negatives: NegativeKind = "uniform") -> LinkSplit:
+        """The division of links that the model was trained on, with negatives of one kind in every part."""
+        return split_graph(replace(self.job.config, negatives=negatives), self.graph)
+
+    def scores(self, part: str, negatives: NegativeKind = "uniform") -> LinkScores:
+        """Scores of the links of ``train``, ``val`` or ``test``."""
+        return self.scorer.score(self.split(negatives).part(part))
+
+
+def trained(point: Point, folder: Path) -> Trained:
+    """The model of a point's data set, model and seed: from `point.store`, or trained and put there.
+
+    `folder` is the store where the point names none (``--quick``).
+    """
+    store = Store(folder if point.store is None else point.store)
+    settings: dict[str, Any] = {"epochs": 20} if point.quick else {}
+    dataset = "simulated" if point.dataset == SMALL else point.dataset
+    job = SweepPlan([dataset], [point.model], [point.seed], [0], ["val"], settings).jobs()[0]
+    # The sweep's graph of the name "simulated" is the same for all seeds.
+    graph = load_graph(point.dataset)
+    if not store.has_training(job):
+        with store.locked(job, wait=True):
             resources: dict[str, Any] = {"engine": "local", "jobs": 1, "threads": 1}
-            train_and_store(place, job, partial(load_graph, job.config), resources=resources)
-    return place.training_folder(job)
+            train_and_store(store, job, lambda: graph, resources=resources)
+    return Trained(job, graph, load_model(store.training_folder(job)))
 
 
-def load_cell(dataset: str, model: str, seed: int, store: Path) -> Cell:
-    """The cell from the store of a sweep."""
-    folder = training_of(job_for(dataset, model, seed), store)
-    return Cell(dataset, model, seed, load_training(folder).scores)
+def fitted(calibrator: Calibrator, scores: LinkScores) -> Calibrator:
+    """The calibrator, fitted to scored links; its warnings are for users."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinkcalWarning)
+        return calibrator.fit(*scores.to_arrays(calibrator.link_features))

@@ -41,40 +41,65 @@ def package(tmp_path):
     return tmp_path
 
 
-def ask(package: Path, **environment: str) -> str:
-    """`twice()` in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from linkcal.caller import twice; print(twice())"],
+def start(package: Path, first: str = "", **environment: str) -> subprocess.Popen:
+    """A fresh process that prints `twice()`."""
+    return subprocess.Popen(
+        [sys.executable, "-c", first + "from linkcal.caller import twice; print(twice())"],
         env={**os.environ, "PYTHONPATH": str(package), **environment},
-        capture_output=True, text=True, check=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    return done.stdout.strip() + done.stderr
+
+
+def result(process: subprocess.Popen) -> str:
+    output = process.communicate()[0].strip()
+    assert process.returncode == 0, output
+    return output
 
 
 def test_an_edit_of_a_called_file_is_seen(package):
-    assert ask(package) == "2"
+    assert result(start(package)) == "2"
     (package / "linkcal" / "called.py").write_text(CALLED.format(value=5))
-    assert ask(package) == "10"
+    assert result(start(package)) == "10"
 
 
-def test_a_second_process_finds_the_compiled_code(package):
-    ask(package)
-    before = sorted(package.rglob("*.nbc"))
-    ask(package)
+def test_a_second_process_uses_the_cached_code(package):
+    result(start(package))
+    before = {path: path.stat().st_mtime_ns for path in package.rglob("*.nbc")}
     assert len(before) == 2
-    assert sorted(package.rglob("*.nbc")) == before
+    assert result(start(package)) == "2"
+    assert {path: path.stat().st_mtime_ns for path in package.rglob("*.nbc")} == before
+
+
+def test_two_processes_can_start_at_once(package):
+    both = [start(package), start(package)]
+    assert [result(process) for process in both] == ["2", "2"]
+    assert result(start(package)) == "2"
 
 
 def test_numba_cache_dir_is_used(package, tmp_path):
-    assert ask(package, NUMBA_CACHE_DIR=str(tmp_path / "chosen")) == "2"
+    assert result(start(package, NUMBA_CACHE_DIR=str(tmp_path / "chosen"))) == "2"
     assert len(list((tmp_path / "chosen").rglob("*.nbc"))) == 2
+    assert not list((package / "linkcal").rglob("*.nbc"))
 
 
 def test_without_a_writable_folder_it_compiles_in_memory_and_warns_once(package):
-    answer = ask(package, NUMBA_CACHE_DIR="/proc/none")
-    assert answer.startswith("2")
-    assert answer.count("RuntimeWarning: compiled code cannot be kept") == 1
+    output = result(start(package, NUMBA_CACHE_DIR="/proc/none"))
+    assert output.endswith("2")
+    assert output.count("RuntimeWarning: compiled code cannot be cached") == 1
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become nobody")
+def test_a_read_only_package_without_a_home_still_works(package):
+    for path in (package, *package.rglob("*")):
+        path.chmod(0o555)
+    for folder in package.parents[:3]:
+        folder.chmod(folder.stat().st_mode | 0o111)
+    # The interpreter may be root's own: what Numba needs is loaded before the process becomes nobody.
+    first = "import os, numba; numba.njit(lambda: 1)(); os.setuid(65534); os.environ.pop('HOME', None)\n"
+    output = result(start(package, first, XDG_CACHE_HOME=""))
+    assert output.endswith("2")
+    assert "RuntimeWarning: compiled code cannot be cached" in output
 
 
 def test_without_compilation_it_is_plain_python(package):
-    assert ask(package, NUMBA_DISABLE_JIT="1") == "2"
+    assert result(start(package, NUMBA_DISABLE_JIT="1")) == "2"

@@ -16,7 +16,7 @@ from linkcal import CalibratedLinkPredictor, InNOut, Isotonic, Platt, Structural
 from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import Graph, LinkPairs, split_links
 from linkcal.exceptions import ArtifactError, InputError, NotFittedError, UnsupportedModelError
-from linkcal.features import calibration_links, score_links
+from linkcal.features import STRUCTURAL_COLUMNS, calibration_links, score_links
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
 
 
@@ -151,7 +151,7 @@ def test_stacked_fit_builds_on_training_links(trained_gcn, small_split, tmp_path
     clp = CalibratedLinkPredictor(trained_gcn, StructuralCalibrator()).fit(small_split, fit_on="stacked")
     base = calibration_links(trained_gcn, small_split, "train-loo").to_arrays("structural")
     links = calibration_links(trained_gcn, small_split, "val").to_arrays("structural")
-    alone = StructuralCalibrator().fit(*links, X_base=base[0], y_base=base[1])
+    alone = StructuralCalibrator(feature_names=STRUCTURAL_COLUMNS).fit(*links, X_base=base[0], y_base=base[1])
     pairs = small_split.test.edge_label_index
     expected = alone.predict_proba(score_links(trained_gcn, small_split.graph, pairs).to_matrix("structural"))
     np.testing.assert_allclose(clp.predict_proba(pairs).numpy(), expected[:, 1], rtol=1e-6)
@@ -362,7 +362,9 @@ def test_a_flipped_byte_anywhere_is_refused(trained_gcn, small_split, tmp_path):
     rng = np.random.default_rng(0)
     for path in sorted((tmp_path / "run").iterdir()):
         content = path.read_bytes()
-        every = range(0, len(content), 3) if path.name == "artifact.json" else rng.integers(0, len(content), 10)
+        every = (
+            range(0, len(content), 3) if path.name == "artifact.json" else rng.integers(0, len(content), 10)
+        )
         for place in every:
             flipped = bytearray(content)
             flipped[place] ^= 1

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import clone
 from torch import Tensor, nn
 
 from linkcal._core.random import numpy_stream
@@ -19,7 +18,15 @@ from linkcal.calibrators import Calibrator
 from linkcal.calibrators.networks import links_beside
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, sample_negatives
 from linkcal.exceptions import InputError, ShortageError, UnsupportedModelError
-from linkcal.features import FitOn, LinkScorer, LinkScores, calibration_links, calibration_part, score_links
+from linkcal.features import (
+    COLUMN_NAMES,
+    FitOn,
+    LinkScorer,
+    LinkScores,
+    calibration_links,
+    calibration_part,
+    score_links,
+)
 from linkcal.features._scores import scored_state
 from linkcal.models import unwrap_link_predictor
 from linkcal.models._view import evaluation_view
@@ -89,8 +96,8 @@ def fit_calibrator(
     base: LinkScores | None = None,
 ) -> Calibrator:
     """Clone of `calibrator` fitted on labelled scores; see :class:`FitLinks` for the links beside them."""
-    fresh: Calibrator = clone(calibrator)
-    kind = fresh.link_features
+    kind = calibrator.link_features
+    fresh = calibrator.clone_for(COLUMN_NAMES.get(kind))
     X, y = scores.to_arrays(kind)
     beside = (None if links is None else links.to_arrays(kind) for links in (validation, base))
     return fresh.fit(X, y, **links_beside(fresh, *beside))

@@ -29,8 +29,22 @@ __all__ = [
 ]
 
 
+# Messages quote what came; a quoted line of a file can have any length.
+_LONGEST, _KEPT = 1000, 200
+
+
+def _cut(text: str) -> str:
+    """Both ends of a long message."""
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_KEPT]} ... ({len(text) - 2 * _KEPT:,} characters left out) ... {text[-_KEPT:]}"
+
+
 class LinkcalError(Exception):
     """Base of all errors raised on purpose by linkcal."""
+
+    def __str__(self) -> str:
+        return _cut(super().__str__())
 
 
 class InputError(LinkcalError, ValueError):
@@ -38,7 +52,7 @@ class InputError(LinkcalError, ValueError):
 
 
 class ShortageError(InputError):
-    """More distinct non-edges were asked for than the graph has.
+    """More distinct non-edges were requested than the graph has.
 
     Parameters
     ----------
@@ -61,7 +75,7 @@ class ArtifactError(InputError):
 
 
 class DataNotFoundError(LinkcalError, FileNotFoundError):
-    """A data set's raw file is not there and cannot be fetched."""
+    """A data set's raw file is missing and cannot be downloaded."""
 
 
 class NotFittedError(LinkcalError, SklearnNotFittedError):
@@ -69,7 +83,7 @@ class NotFittedError(LinkcalError, SklearnNotFittedError):
 
 
 class UnsupportedModelError(LinkcalError, TypeError):
-    """A model has state or structure with which the asked operation would be wrong."""
+    """A model has state or structure for which the requested result would be wrong."""
 
 
 class WorkerDiedError(LinkcalError, RuntimeError):
@@ -78,6 +92,9 @@ class WorkerDiedError(LinkcalError, RuntimeError):
 
 class LinkcalWarning(UserWarning):
     """Base of all warnings given by linkcal."""
+
+    def __str__(self) -> str:
+        return _cut(super().__str__())
 
 
 class ConvergenceWarning(LinkcalWarning, SklearnConvergenceWarning):
@@ -89,19 +106,19 @@ class BoundReachedWarning(LinkcalWarning):
 
 
 class BaseRateWarning(LinkcalWarning):
-    """The mean probability differs from the share of links and this calibrator cannot move it."""
+    """The mean probability differs from the base rate, and the calibrator cannot correct it."""
 
 
 class RareClassWarning(LinkcalWarning):
-    """One of the two classes has so few members that the fit says little."""
+    """One of the two classes has too few members for a reliable fit."""
 
 
 class EdgeFeaturesWarning(LinkcalWarning):
-    """Node features were computed from edges that the scores or the split are to leave out."""
+    """Node features were computed from edges that the split or the scores must not use."""
 
 
 class FewNegativesWarning(LinkcalWarning):
-    """Hits@K was asked for with fewer negatives than K."""
+    """Hits@K was computed with fewer negatives than K."""
 
 
 class SymmetricDecoderWarning(LinkcalWarning):

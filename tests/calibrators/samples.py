@@ -29,8 +29,9 @@ def fast(name: str) -> Calibrator:
     return make_calibrator(name, **(FAST_NET if name in NET_NAMES else {}))
 
 
-#: Options that change what a calibrator computes, beside the defaults.
-VARIANTS = {
+#: Every calibrator, and options that change what it computes.
+SETTINGS = {
+    **{name: fast(name) for name in CALIBRATORS},
     "histogram, ranked": Histogram(preserve_ranking=True),
     "bbq, ranked": BBQ(preserve_ranking=True),
     "isotonic, ranked": Isotonic(preserve_ranking=True),

@@ -1,19 +1,36 @@
-"""The structural calibrator: known maps, named terms, monotone fits, feature sets, sizes of data."""
+"""The structural calibrator: known maps, names of columns, monotone fits, base links."""
 
 from __future__ import annotations
 
+import json
+import pickle
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 from scipy.special import expit
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV
 
 from linkcal._core.maths import bernoulli_nll
-from linkcal.calibrators import Histogram, Isotonic, Platt, StructuralCalibrator
-from linkcal.calibrators._additive import merged_links, weighted_quantile
-from linkcal.exceptions import InputError, NotFittedError
+from linkcal.calibrators import (
+    Histogram,
+    Isotonic,
+    Platt,
+    StructuralCalibrator,
+    fit_together,
+)
+from linkcal.calibrators._additive import weighted_quantile
+from linkcal.calibrators._held_out import Tails
+from linkcal.exceptions import (
+    ArtifactError,
+    InputError,
+)
 from linkcal.features import STRUCTURAL_COLUMNS
 from linkcal.metrics import negative_log_likelihood
 
@@ -26,6 +43,10 @@ def true_logit(X):
     return (
         np.where(s > 0, 0.6 * s, 0.2 * s) + 1.5 * np.log1p(common) - np.maximum(cosine - 0.5, 0.0) * 4 - 0.8
     )
+
+
+def named(**params):
+    return StructuralCalibrator(feature_names=STRUCTURAL_COLUMNS, **params)
 
 
 def structural_links(n=2000, seed=0):
@@ -42,7 +63,7 @@ def structural_links(n=2000, seed=0):
 def test_recovers_a_known_additive_map():
     X, y = structural_links(20_000)
     test, _ = structural_links(5_000, seed=1)
-    p, truth = StructuralCalibrator().fit(X, y).predict_proba(test)[:, 1], expit(true_logit(test))
+    p, truth = named().fit(X, y).predict_proba(test)[:, 1], expit(true_logit(test))
     blind = Isotonic().fit(X, y).predict_proba(test)[:, 1]
     error = np.abs(p - truth).mean()
     # The logit enters through asinh and the common neighbours bend at quantiles: not the very same family.
@@ -54,7 +75,7 @@ def test_finds_columns_that_count_together():
     X, _ = structural_links(20_000)
     truth = expit(0.5 * X[:, 0] + X[:, 5] * X[:, 7])
     y = (np.random.default_rng(1).random(len(X)) < truth).astype(int)
-    fitted = StructuralCalibrator().fit(X, y)
+    fitted = named().fit(X, y)
     p = fitted.predict_proba(X)[:, 1]
     # Curves alone have the mean effect of each column, not which way it counts.
     additive = fitted._model()
@@ -80,7 +101,7 @@ def test_small_sets_are_no_worse_than_platt(n, slack):
     ours, platt = [], []
     for seed in range(10):
         X, y = structural_links(n, seed)
-        ours.append(negative_log_likelihood(y_test, StructuralCalibrator().fit(X, y).predict_proba(test)))
+        ours.append(negative_log_likelihood(y_test, named().fit(X, y).predict_proba(test)))
         platt.append(negative_log_likelihood(y_test, Platt().fit(X, y).predict_proba(test)))
     assert np.mean(ours) < np.mean(platt) + slack
 
@@ -88,14 +109,14 @@ def test_small_sets_are_no_worse_than_platt(n, slack):
 @pytest.mark.slow
 def test_a_large_set():
     X, y = structural_links(200_000)
-    fitted = StructuralCalibrator().fit(X, y)
+    fitted = named().fit(X, y)
     assert fitted.converged_
     assert np.abs(fitted.predict_proba(X)[:, 1] - expit(true_logit(X))).mean() < 0.015
 
 
 def test_contributions_add_up_to_the_decision():
     X, y = structural_links()
-    fitted = StructuralCalibrator().fit(X, y)
+    fitted = named().fit(X, y)
     terms = fitted.contributions(X)
     assert list(terms) == ["intercept", "logit", *STRUCTURAL_COLUMNS, "limit"]
     np.testing.assert_allclose(sum(terms.values()), fitted.decision_function(X), rtol=0, atol=1e-12)
@@ -107,21 +128,16 @@ def test_contributions_add_up_to_the_decision():
         assert values.mean() == pytest.approx(centre, abs=1e-9)
 
 
-def test_contributions_before_fit_are_refused():
-    with pytest.raises(NotFittedError, match="must be fitted first"):
-        StructuralCalibrator().contributions(np.zeros((3, 1)))
-
-
 def test_contributions_name_the_cause():
     X, y = structural_links(5_000)
-    spread = {name: v.std() for name, v in StructuralCalibrator().fit(X, y).contributions(X).items()}
+    spread = {name: v.std() for name, v in named().fit(X, y).contributions(X).items()}
     strongest = sorted(spread, key=spread.__getitem__)[-3:]
     assert set(strongest) == {"logit", "cosine", "log_common_neighbours"}
 
 
 def test_mean_probability_is_the_share_of_links():
     X, y = structural_links()
-    assert StructuralCalibrator().fit(X, y).predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=1e-9)
+    assert named().fit(X, y).predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=1e-9)
 
 
 @settings(max_examples=25, deadline=None)
@@ -130,7 +146,7 @@ def test_monotone_never_falls_with_the_logit(seed, n_knots, penalty):
     rng = np.random.default_rng(seed)
     X, _ = structural_links(150, seed)
     y = (rng.random(150) < 0.5).astype(int)  # noise: without the constraint curves would fall somewhere
-    fitted = StructuralCalibrator(monotone=True, n_knots=n_knots, penalty=penalty).fit(X, y)
+    fitted = named(monotone=True, n_knots=n_knots, penalty=penalty).fit(X, y)
     asked, _ = structural_links(20, seed + 1)
     grid = np.r_[np.linspace(-30, 30, 121), X[:40, 0], 0.0]
     grid.sort()
@@ -151,7 +167,7 @@ def test_monotone_never_falls_with_the_logit(seed, n_knots, penalty):
         lambda n: np.r_[-5.0, 5.0, np.zeros(n - 2)],
     ],
 )
-def test_what_is_kept_is_what_was_fitted_where_few_links_are_beyond_0(logit, monotone):
+def test_the_kept_curves_are_those_fitted_where_few_links_are_beyond_0(logit, monotone):
     rng = np.random.default_rng(2)
     y, s = rng.integers(0, 2, size=1000), logit(1000)
     y[0] = s[0] > 0.0
@@ -202,27 +218,176 @@ def test_features_logit_reads_the_logit_alone():
 )
 def test_feature_sets_read_their_columns_only(features, used):
     X, y = structural_links(400)
-    fitted = StructuralCalibrator(features=features).fit(X, y)
+    fitted = named(features=features).fit(X, y)
     assert fitted.terms_ == ["logit", *used]
     other = X.copy()
     kept = [0, *(1 + STRUCTURAL_COLUMNS.index(name) for name in used)]
     other[:, [j for j in range(10) if j not in kept]] = 7.0
     assert np.array_equal(fitted.decision_function(other), fitted.decision_function(X))
-    assert not np.array_equal(
-        fitted.decision_function(other), StructuralCalibrator().fit(X, y).decision_function(X)
-    )
+    assert not np.array_equal(fitted.decision_function(other), named().fit(X, y).decision_function(X))
 
 
-def test_feature_sets_need_the_nine_columns():
+def test_feature_sets_need_names():
     X, y = overconfident(k=3)
-    with pytest.raises(InputError, match=r"X must have 10 columns for features='toggle' .*, got 4"):
-        StructuralCalibrator(features="toggle").fit(X, y)
+    for calibrator in (
+        StructuralCalibrator(features="toggle"),
+        StructuralCalibrator(features="toggle", feature_names=["cosine", "log_distance", "logit_change"]),
+    ):
+        message = r"feature_names must hold logit_change, .* for features='toggle', got (None|\['cosine'.*)"
+        with pytest.raises(InputError, match=message):
+            calibrator.fit(X, y)
     with pytest.raises(InputError, match="did you mean 'structure'"):
         StructuralCalibrator(features="structural").fit(X, y)
     for joined in ("toggle+all", "toggle+", ""):
         with pytest.raises(InputError, match="features must be"):
             StructuralCalibrator(features=joined).fit(X, y)
-    assert StructuralCalibrator().fit(X, y).terms_ == ["logit", "feature_1", "feature_2", "feature_3"]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a", "b"], r"feature_names must hold 3 names, of columns 1\.\. of X, got 2"),
+        (["a", "b", "a"], "feature_names must be different strings"),
+        (["a", "b", 3], "feature_names must be different strings"),
+        (
+            ["a", "limit", "c"],
+            "feature_names must be different strings other than intercept, logit, base, limit",
+        ),
+    ],
+)
+def test_wrong_names_are_refused(names, message):
+    with pytest.raises(InputError, match=message):
+        StructuralCalibrator(feature_names=names).fit(*overconfident(k=3))
+
+
+@pytest.mark.parametrize("k", [8, 9, 10, 11])
+@pytest.mark.parametrize("params", [{}, {"monotone": True, "penalty": 1.0}])
+def test_without_names_the_number_of_columns_means_nothing(k, params):
+    """Columns of a user's own, as many as linkcal has or not; one more constant one changes nothing."""
+    X, _ = overconfident(n=400, k=k)
+    X[:, 1] *= np.random.default_rng(1).standard_t(2, size=400)  # a long tail, as a change of the logit has
+    y = (np.random.default_rng(2).random(400) < expit(X[:, 0] / 3.0 + X[:, 1])).astype(int)
+    fitted = StructuralCalibrator(**params).fit(X, y)
+    assert fitted.terms_ == ["logit", *(f"feature_{j}" for j in range(1, k + 1))]
+    assert fitted.scale_.astype(bool).tolist() == [True] + [False] * k  # the logit alone passes through asinh
+    order = np.r_[0, 1 + np.random.default_rng(3).permutation(k)]
+    moved = StructuralCalibrator(**params).fit(X[:, order], y).decision_function(X[:, order])
+    np.testing.assert_allclose(moved, fitted.decision_function(X), rtol=1e-6, atol=1e-7)
+    for constant in (0.0, 0.1):  # the average of 0.1 is rounded
+        wide = np.column_stack((X, np.full(400, constant)))
+        again = StructuralCalibrator(**params).fit(wide, y)
+        np.testing.assert_array_equal(again.decision_function(wide), fitted.decision_function(X))
+        assert not again.contributions(wide)[f"feature_{k + 1}"].any()
+
+
+def test_names_say_what_a_column_is_wherever_it_stands():
+    X, y = structural_links(500)
+    fitted = named().fit(X, y)
+    own = np.random.default_rng(1).normal(size=500)
+    order = np.r_[0, np.random.default_rng(0).permutation(np.arange(1, 10))]
+    names = [STRUCTURAL_COLUMNS[j - 1] for j in order[1:]]
+    moved = StructuralCalibrator(feature_names=names).fit(X[:, order], y)
+    np.testing.assert_allclose(
+        moved.decision_function(X[:, order]), fitted.decision_function(X), rtol=1e-6, atol=1e-7
+    )
+    assert moved.scale_[1 + names.index("logit_change")] == fitted.scale_[1] > 0.0
+    part = StructuralCalibrator(features="structure", feature_names=["own", *names])
+    part.fit(np.column_stack((X[:, :1], own, X[:, order[1:]])), y)
+    assert sorted(part.terms_) == sorted(["logit", *STRUCTURAL_COLUMNS[4:7]])
+
+
+def test_a_data_frame_names_its_columns():
+    X, y = structural_links(300)
+    frame = pd.DataFrame(X, columns=["score", *STRUCTURAL_COLUMNS])
+    expected = named(features="toggle").fit(X, y)
+    fitted = StructuralCalibrator(features="toggle").fit(frame, y)
+    assert fitted.terms_ == expected.terms_
+    np.testing.assert_array_equal(fitted.decision_function(frame), expected.decision_function(X))
+    np.testing.assert_array_equal(
+        fitted.refitted(X[:200], y[:200]).decision_function(X),
+        expected.refitted(X[:200], y[:200]).decision_function(X),
+    )
+    base = structural_links(600, seed=1)
+    with_base = StructuralCalibrator().fit(
+        frame, y, X_base=pd.DataFrame(base[0], columns=frame.columns), y_base=base[1]
+    )
+    same = named().fit(X, y, X_base=base[0], y_base=base[1])
+    np.testing.assert_array_equal(with_base.decision_function(frame), same.decision_function(X))
+    assert with_base.base_.scale_[1] > 0.0
+    with pytest.raises(InputError, match=r"must be the columns of X after column 0, \['logit_ch"):
+        StructuralCalibrator(feature_names=[f"c{j}" for j in range(9)]).fit(frame, y)
+    words = frame.set_axis(["score", "limit", *STRUCTURAL_COLUMNS[1:]], axis=1)
+    with pytest.raises(InputError, match="feature_names must be different strings other than"):
+        StructuralCalibrator().fit(words, y)
+
+
+def test_names_survive_clones_searches_pickles_and_states():
+    X, y = structural_links(300)
+    frame = pd.DataFrame(X, columns=["score", *STRUCTURAL_COLUMNS])
+    expected = named(features="toggle").fit(X, y)
+    assert clone(expected).get_params()["feature_names"] == STRUCTURAL_COLUMNS
+    np.testing.assert_array_equal(
+        clone(expected).fit(X, y).decision_function(X), expected.decision_function(X)
+    )
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(expected)).refitted(X, y).decision_function(X),
+        expected.decision_function(X),
+    )
+    params = json.loads(json.dumps(expected.get_params()))
+    restored = StructuralCalibrator(**params).set_state(expected.get_state())
+    assert restored.terms_ == expected.terms_
+    np.testing.assert_array_equal(restored.refitted(X, y).decision_function(X), expected.decision_function(X))
+    options = {"cv": 2, "scoring": "neg_log_loss", "error_score": "raise"}
+    grid = {"features": ["toggle", "structure", "logit"]}
+    by_parameter = GridSearchCV(named(penalty=1.0), grid, **options).fit(X, y)
+    by_frame = GridSearchCV(StructuralCalibrator(penalty=1.0), grid, **options).fit(frame, y)
+    np.testing.assert_array_equal(
+        by_frame.cv_results_["mean_test_score"], by_parameter.cv_results_["mean_test_score"]
+    )
+    np.testing.assert_array_equal(by_frame.predict_proba(frame), by_parameter.predict_proba(X))
+
+
+def test_names_for_links_scored_by_linkcal_replace_only_missing_ones():
+    assert StructuralCalibrator().clone_for(STRUCTURAL_COLUMNS).feature_names == list(STRUCTURAL_COLUMNS)
+    assert StructuralCalibrator(feature_names=["a"]).clone_for(STRUCTURAL_COLUMNS).feature_names == ["a"]
+    assert StructuralCalibrator().clone_for(None).feature_names is None
+    assert Platt().clone_for(STRUCTURAL_COLUMNS).get_params() == {}
+
+
+@pytest.mark.parametrize("penalty", [0.3, 30.0])
+def test_the_fit_minimises_the_stated_penalised_objective(penalty):
+    """Design, penalties and limits as the documentation states them, minimised by scipy."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(300, 3)) * [3.0, 1.0, 2.0]
+    y = (rng.random(300) < expit(0.4 * X[:, 0] + X[:, 1] * X[:, 2] - 0.3 * X[:, 0] * X[:, 1])).astype(int)
+    fitted = StructuralCalibrator(penalty=penalty, n_knots=1).fit(X, y)
+
+    def quantile(column, level):
+        return np.quantile(column, level, axis=0, method="inverted_cdf")
+
+    t = X.copy()
+    t[:, 0] = np.arcsinh(X[:, 0] / quantile(np.abs(X[:, 0]), 0.5))
+    bends = [[0.0, quantile(t[:, 0], 0.5)], *([quantile(t[:, j], 0.5)] for j in (1, 2))]
+    t[:, 1:] = np.clip(t[:, 1:], *(quantile(t[:, 1:], level) for level in (0.002, 0.998)))
+    z = (t - t.mean(axis=0)) / t.std(axis=0)
+    sides = np.maximum(t[:, 0], 0.0), np.minimum(t[:, 0], 0.0)
+    columns = [(0.1, t[:, j]) for j in range(3)]
+    columns += [(1.0, np.maximum(t[:, j] - knot, 0.0)) for j in range(3) for knot in bends[j]]
+    columns += [(3.0, side * z[:, j]) for j in (1, 2) for side in sides]
+    columns += [(3.0, z[:, 1] * z[:, 2])]
+    strength = penalty * np.array([weight for weight, _ in columns])
+    design = np.column_stack([column for _, column in columns])
+    design = (design - design.mean(axis=0)) / design.std(axis=0)
+
+    def objective(theta):
+        s = theta[0] + design @ theta[1:]
+        gradient = np.r_[(expit(s) - y).sum(), design.T @ (expit(s) - y) + strength * theta[1:]]
+        return bernoulli_nll(s, y).sum() + 0.5 * strength @ theta[1:] ** 2, gradient
+
+    best = minimize(objective, np.zeros(1 + len(columns)), jac=True, tol=1e-14, options={"gtol": 1e-8})
+    total = fitted.intercept_ + fitted.slope_ * design @ best.x[1:]
+    expected = Tails(fitted.prior_, fitted.lost_, fitted.stray_)(total)
+    np.testing.assert_allclose(fitted.decision_function(X), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +407,7 @@ def test_a_given_penalty_is_used_and_a_chosen_one_beats_the_extremes():
     test, y_test = structural_links(20_000, seed=3)
     loss = {}
     for penalty in (None, 1e5, 1e-3):
-        fitted = StructuralCalibrator(penalty=penalty).fit(X, y)
+        fitted = named(penalty=penalty).fit(X, y)
         loss[penalty] = negative_log_likelihood(y_test, fitted.predict_proba(test))
         assert penalty is None or fitted.penalty_ == penalty
     assert loss[None] < min(loss[1e5], loss[1e-3])
@@ -252,14 +417,6 @@ def test_a_given_penalty_is_used_and_a_chosen_one_beats_the_extremes():
 def test_case_12_moves_the_base_rate():
     X, y = groups((0.0, 1000, 100))
     assert StructuralCalibrator().fit(X, y).predict_proba([[0.0]])[0, 1] == pytest.approx(0.1, abs=1e-3)
-
-
-def test_constant_columns_say_nothing():
-    X, y = structural_links(500)
-    X[:, 2], X[:, 6] = 3.0, 0.0
-    terms = StructuralCalibrator().fit(X, y).contributions(X)
-    assert np.abs(terms["log_distance"]).max() < 1e-6
-    assert np.abs(terms["log_degree_difference"]).max() < 1e-6
 
 
 def test_separable_links_stay_finite():
@@ -286,8 +443,8 @@ def test_one_link_of_a_class_takes_the_strongest_penalty():
 def test_slope_answers_for_a_penalty_too_weak_or_too_strong():
     X, y = structural_links(300)
     test, y_test = structural_links(20_000, seed=1)
-    weak = StructuralCalibrator(penalty=0.01, n_knots=8).fit(X, y)
-    strong = StructuralCalibrator(penalty=1000.0).fit(X, y)
+    weak = named(penalty=0.01, n_knots=8).fit(X, y)
+    strong = named(penalty=1000.0).fit(X, y)
     assert weak.slope_ < 0.5
     assert strong.slope_ > 1.1
     for fitted in (weak, strong):
@@ -299,19 +456,18 @@ def test_slope_answers_for_a_penalty_too_weak_or_too_strong():
 def test_labels_without_a_cause_keep_the_order_of_the_fit():
     X, _ = structural_links(200)
     y = (np.arange(200) % 2).astype(float)
-    fitted = StructuralCalibrator(penalty=0.01).fit(X, y)
+    fitted = named(penalty=0.01).fit(X, y)
     assert 0.01 <= fitted.slope_ < 0.5
     assert len(np.unique(fitted.decision_function(X))) > 150
 
 
 def test_ranks_better_than_the_logit_where_the_graph_knows_more():
-    from sklearn.metrics import roc_auc_score
 
     X, y = structural_links()
     test, y_test = structural_links(5_000, seed=1)
     auc = {
         type(c).__name__: roc_auc_score(y_test, c.fit(X, y).decision_function(test))
-        for c in (Platt(), Histogram(), StructuralCalibrator())
+        for c in (Platt(), Histogram(), named())
     }
     assert auc["StructuralCalibrator"] > auc["Platt"] + 0.03
     assert auc["Platt"] > auc["Histogram"]
@@ -330,11 +486,170 @@ def test_weighted_quantile_counts_copies(values, data, level):
     assert weighted_quantile(x, w, np.array([level]))[0] == expected
 
 
-def test_merging_adds_weights_and_forgets_the_order():
-    X = np.array([[2.0, 1.0], [1.0, 1.0], [2.0, 1.0], [2.0, 1.0]])
-    y, weight = np.array([1.0, 0.0, 1.0, 0.0]), np.array([1.0, 2.0, 3.0, 4.0])
-    merged = merged_links(X, y, weight)
-    assert merged[0].tolist() == [[1.0, 1.0], [2.0, 1.0], [2.0, 1.0]]
-    assert (merged[1].tolist(), merged[2].tolist()) == ([0.0, 0.0, 1.0], [2.0, 4.0, 4.0])
-    again = merged_links(X[::-1], y[::-1], weight[::-1])
-    assert all(np.array_equal(a, b) for a, b in zip(merged, again, strict=True))
+def cause(X):
+    """Three columns that bend and count together: more than some hundred links can tell."""
+    return 0.7 * X[:, 0] + np.abs(X[:, 1]) - 1.2 * np.maximum(X[:, 2], 0.0) * X[:, 3] + np.sin(2 * X[:, 4])
+
+
+def links(n, seed, slope=1.0, shift=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 8))
+    return X, (rng.random(n) < expit(slope * cause(X) + shift)).astype(int)
+
+
+def loss(calibrator, X, y):
+    return bernoulli_nll(calibrator.decision_function(X), y).mean()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = links(400, 0)
+    X_base, y_base = links(8000, 1, slope=1.6, shift=1.0)
+    return StructuralCalibrator().fit(X, y, X_base=X_base, y_base=y_base)
+
+
+def test_the_form_comes_from_the_many_and_the_level_from_the_few(fitted):
+    X, y = links(400, 0)
+    X_test, y_test = links(20_000, 2)
+    alone = loss(StructuralCalibrator().fit(X, y), X_test, y_test)
+    base = loss(fitted.base_, X_test, y_test)
+    right = bernoulli_nll(cause(X_test), y_test).mean()
+    stacked = loss(fitted, X_test, y_test)
+    assert stacked < min(alone, base)
+    # Of what the few links lose to the truth, the many give back more than half.
+    assert stacked - right < 0.5 * (alone - right)
+    assert fitted.predict_proba(X_test)[:, 1].mean() == pytest.approx(y_test.mean(), abs=0.03)
+
+
+def test_a_base_without_use_does_little_harm():
+    X, y = links(1000, 0)
+    X_base, y_base = links(4000, 1)
+    rng = np.random.default_rng(2)
+    fitted = StructuralCalibrator().fit(X, y, X_base=X_base, y_base=rng.permutation(y_base))
+    X_test, y_test = links(20_000, 3)
+    assert loss(fitted, X_test, y_test) < loss(StructuralCalibrator().fit(X, y), X_test, y_test) + 0.01
+
+
+def test_a_base_of_the_opposite_sign_is_inverted():
+    X, y = links(1000, 0)
+    X_base, y_base = links(8000, 1)
+    fitted = StructuralCalibrator().fit(X, y, X_base=X_base, y_base=1 - y_base)
+    X_test, y_test = links(20_000, 3)
+    assert loss(fitted, X_test, y_test) < loss(StructuralCalibrator().fit(X, y), X_test, y_test)
+
+
+def test_contributions_have_a_term_of_the_base(fitted):
+    X, _ = links(50, 4)
+    terms = fitted.contributions(X)
+    assert list(terms)[:3] == ["intercept", "base", "logit"]
+    assert len(terms) == 11
+    np.testing.assert_allclose(sum(terms.values()), fitted.decision_function(X), rtol=0, atol=1e-12)
+    assert np.ptp(terms["base"]) > max(np.ptp(terms[name]) for name in list(terms)[2:])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_monotone_holds_through_the_base(seed):
+    X, y = links(300, seed)
+    X_base, y_base = links(2000, seed + 10, slope=-1.0)  # the base would like to fall
+    fitted = StructuralCalibrator(monotone=True).fit(X, y, X_base=X_base, y_base=y_base)
+    rows = np.repeat(links(20, seed + 20)[0], 200, axis=0)
+    rows[:, 0] = np.tile(np.linspace(-6, 6, 200), 20)
+    assert (np.diff(fitted.decision_function(rows).reshape(20, 200), axis=1) >= -1e-12).all()
+    assert "logit" not in fitted.terms_
+
+
+def test_state_goes_out_and_back(fitted):
+    X, _ = links(50, 4)
+    state = fitted.get_state()
+    back = clone(fitted).set_state(state)
+    np.testing.assert_array_equal(back.decision_function(X), fitted.decision_function(X))
+    assert back.base_.get_state().keys() == {
+        name.removeprefix("base_.") for name in state if name.startswith("base_.")
+    }
+
+
+def test_a_state_that_is_not_whole_changes_nothing(fitted):
+    X, _ = links(50, 4)
+    copy = clone(fitted).set_state(fitted.get_state())
+    before = copy.decision_function(X)
+    narrow = StructuralCalibrator().fit(*(part[:, :3] if part.ndim == 2 else part for part in links(200, 5)))
+    own = {name: value for name, value in fitted.get_state().items() if not name.startswith("base_.")}
+    for bad in (
+        own,  # the base is missing, and its column with it
+        {name: value for name, value in fitted.get_state().items() if name != "base_.knots_"},
+        own | {"base_." + name: value for name, value in narrow.get_state().items()},
+        fitted.get_state() | {"terms_": fitted.terms_[:-1]},
+        fitted.get_state() | {"terms_": [[]] * 9},
+        fitted.get_state() | {"terms_": ["other", *fitted.terms_[1:]]},
+        fitted.get_state() | {"terms_": [*fitted.terms_[:-1], "logit"]},
+        fitted.get_state() | {3: 9},
+    ):
+        with pytest.raises(ArtifactError):
+            copy.set_state(bad)
+        np.testing.assert_array_equal(copy.decision_function(X), before)
+
+
+def test_refitting_keeps_the_base_and_fitting_anew_drops_it(fitted):
+    X, y = links(300, 6)
+    again = fitted.refitted(X, y)
+    assert again.base_ is fitted.base_
+    assert again is not fitted
+    assert not np.array_equal(again.decision_function(X), fitted.decision_function(X))
+    assert clone(fitted).fit(X, y).base_ is None
+
+
+def test_labels_may_have_any_names():
+    X, y = links(300, 0)
+    X_base, y_base = links(1000, 1)
+    names = np.array(["no", "yes"])
+    plain = StructuralCalibrator().fit(X, y, X_base=X_base, y_base=y_base)
+    other = StructuralCalibrator().fit(X, names[y], X_base=X_base, y_base=names[y_base])
+    np.testing.assert_array_equal(other.predict_proba(X), plain.predict_proba(X))
+
+
+def test_a_refused_fit_changes_nothing():
+    X, y = links(200, 0)
+    fitted = StructuralCalibrator().fit(X[:, :2], y)
+    before = fitted.decision_function(X[:, :2])
+    with pytest.raises(InputError):
+        fitted.fit(X, y, X_base=X, y_base=0 * y)
+    assert fitted.n_features_in_ == 2
+    np.testing.assert_array_equal(fitted.decision_function(X[:, :2]), before)
+
+
+def test_an_unfitted_one_can_be_refitted():
+    X, y = links(200, 0)
+    np.testing.assert_array_equal(
+        StructuralCalibrator().refitted(X, y).decision_function(X),
+        StructuralCalibrator().fit(X, y).decision_function(X),
+    )
+
+
+@pytest.mark.parametrize(
+    ("X_base", "y_base", "message"),
+    [
+        (links(50, 0)[0], None, "X_base and y_base must be given together"),
+        (None, links(50, 0)[1], "X_base and y_base must be given together"),
+        (links(50, 0)[0][:, :4], links(50, 0)[1], "X_base and y_base .*: X has 4 features"),
+        (links(50, 0)[0], np.ones(50, dtype=int), "y_base must hold both labels"),
+        (links(50, 0)[0], np.arange(50), "y_base must hold only the labels"),
+        (np.full((50, 8), np.nan), links(50, 0)[1], "X_base and y_base .*: X must be finite"),
+    ],
+)
+def test_base_links_are_checked(X_base, y_base, message):
+    X, y = links(100, 0)
+    with pytest.raises(InputError, match=message):
+        StructuralCalibrator().fit(X, y, X_base=X_base, y_base=y_base)
+
+
+def test_fit_together_passes_the_base_to_calibrators_that_use_it():
+    sets, base = [links(200, seed) for seed in (0, 1)], links(1000, 2)
+    X, y = zip(*sets, strict=True)
+    fitted = fit_together([StructuralCalibrator()] * 2, X, y, base=base)
+    for calibrator, (X_own, y_own) in zip(fitted, sets, strict=True):
+        alone = StructuralCalibrator().fit(X_own, y_own, X_base=base[0], y_base=base[1])
+        np.testing.assert_array_equal(calibrator.predict_proba(X_own), alone.predict_proba(X_own))
+    flat = fit_together([Platt()], [X[0][:, :1]], [y[0]], base=(base[0][:, :1], base[1]))
+    np.testing.assert_array_equal(
+        flat[0].predict_proba(X[0][:, :1]), Platt().fit(X[0][:, :1], y[0]).predict_proba(X[0][:, :1])
+    )

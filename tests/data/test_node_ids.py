@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkcal.data import NodeIds
-from linkcal.data.node_ids import IdColumn
+from linkcal.data.node_ids import is_missing, parse_ids
 from linkcal.exceptions import ArtifactError, InputError
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1).filter(str.strip)
@@ -69,10 +69,8 @@ def test_numbers_beyond_18_digits_are_exact():
 
 def test_range():
     ids = NodeIds.range(4)
-    assert ids.is_range
     assert ids.lookup([3, 4, -1, 0]).tolist() == [3, -1, -1, 0]
     assert ids == NodeIds.from_values(["3", "1", "2", "0"])
-    assert not NodeIds.from_values([1, 2, 3]).is_range
     assert len(NodeIds.range(0)) == 0
     assert NodeIds.range(0).lookup([0, "a"]).tolist() == [-1, -1]
 
@@ -99,10 +97,10 @@ def test_unknown_and_missing_ids():
 
 
 def test_missing_values_of_a_column():
-    assert IdColumn.parse(pa.array(["a", None, " ", "b"])).missing().tolist() == [False, True, True, False]
-    assert IdColumn.parse(pa.array([1, None, 3])).missing().tolist() == [False, True, False]
-    assert IdColumn.parse(pa.array(["1", None])).missing().tolist() == [False, True]
-    assert IdColumn.parse(pa.array(["a", None]).dictionary_encode()).missing().tolist() == [False, True]
+    assert is_missing(parse_ids(pa.array(["a", None, " ", "b"]))).tolist() == [False, True, True, False]
+    assert is_missing(parse_ids(pa.array([1, None, 3]))).tolist() == [False, True, False]
+    assert is_missing(parse_ids(pa.array(["1", None]))).tolist() == [False, True]
+    assert is_missing(parse_ids(pa.array(["a", None]).dictionary_encode())).tolist() == [False, True]
     assert NodeIds.from_values([1, 3]).lookup(pa.array([1, None, 3])).tolist() == [0, -1, 1]
 
 

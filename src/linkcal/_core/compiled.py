@@ -1,9 +1,10 @@
 """Numba's ``njit`` with a cache that sees every edit and needs no writable folder.
 
-Numba caches a compiled function beside its file and compiles it anew when that file changes, not when a
-function that it calls in another file does. Here the cache folder is named after a hash of all sources that
-hold compiled code, so that any edit of one of them starts from an empty folder. Where no folder can be
-written (a read-only installation without a home), functions are compiled in memory.
+Numba compiles a cached function anew when its own file changes, but not when a function that it calls in
+another file does. Here the cache folder is named after a hash of the source and of all compiled sources that
+it imports, so an edit of any of them starts from an empty folder. A constant that a kernel uses must
+therefore be defined in a compiled source and imported from there. If no folder is writable (a read-only
+installation without a home), functions are compiled in memory.
 """
 
 from __future__ import annotations
@@ -22,38 +23,19 @@ from typing import Any
 import numba
 from numba import njit
 
-__all__ = ["cache_folder", "compiled"]
-
 _PACKAGE = Path(__file__).resolve().parents[1]
-#: What marks a source that holds compiled code.
-_MARK = b"import compiled\n"
 _IMPORT = re.compile(r"^from linkcal\.([\w.]+) import", re.MULTILINE)
 _lock = threading.Lock()
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function at its first call, and keep the result on disk where that is possible.
-
-    Parameters
-    ----------
-    **options
-        As :func:`numba.njit` takes them (``parallel``, ``fastmath``, ``forceinline``, ...), without
-        ``cache``.
-
-    Returns
-    -------
-    callable
-        A decorator.
-
-    Notes
-    -----
-    ``numba.config.CACHE_DIR`` is read when a function is declared; it is set for that moment alone.
-    """
+    """Decorator: compile at the first call, with :func:`numba.njit`'s options, and cache if possible."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        folder = cache_folder(Path(function.__code__.co_filename))
+        folder = _cache_folder(Path(function.__code__.co_filename))
         if folder is None or numba.config.DISABLE_JIT:
             return njit(**options)(function)
+        # Numba reads the setting when a function is declared; it is changed for that moment only.
         with _lock:
             before = numba.config.CACHE_DIR
             numba.config.CACHE_DIR = str(folder)
@@ -66,29 +48,17 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 @cache
-def cache_folder(source: Path) -> Path | None:
-    """Folder of a source file's compiled code; None where none can be written.
-
-    Parameters
-    ----------
-    source : Path
-        A file of this package.
-
-    Returns
-    -------
-    Path or None
-        Below ``NUMBA_CACHE_DIR`` where that is set, else beside the package, else in the user's cache.
-    """
-    name = f"linkcal-{_fingerprint(source)}"
-    asked = os.environ.get("NUMBA_CACHE_DIR")
-    parents = [Path(asked)] if asked else [_PACKAGE / "__pycache__", *_user_caches()]
+def _cache_folder(source: Path) -> Path | None:
+    """Below ``NUMBA_CACHE_DIR`` if that is set, else beside the package, else in the user's cache."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    parents = [Path(chosen)] if chosen else [_PACKAGE / "__pycache__", *_user_caches()]
     for parent in parents:
-        folder = parent / name
+        folder = parent / f"linkcal-{_fingerprint(source)}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 return folder
-        except OSError:
+        except OSError:  # the next one may be writable; if none is, a warning is given
             continue
     _warn_uncached()
     return None
@@ -96,9 +66,9 @@ def cache_folder(source: Path) -> Path | None:
 
 @cache
 def _warn_uncached() -> None:
-    """Once for each process, however many files hold compiled code."""
+    """Once per process, however many files hold compiled code."""
     warnings.warn(
-        "compiled code cannot be kept: no folder is writable, so each process compiles anew (a minute); "
+        "compiled code cannot be cached: no folder is writable, so each process compiles anew (a minute); "
         "set NUMBA_CACHE_DIR to a writable folder",
         RuntimeWarning,
         stacklevel=5,
@@ -113,18 +83,16 @@ def _user_caches() -> list[Path]:
 
 
 def _fingerprint(source: Path) -> str:
-    """Hash of a file and of every file with compiled code that it imports, directly or through others."""
-    texts: dict[Path, bytes] = {}
+    """Hash of a file and of every compiled source that it imports, directly or through other files."""
+    texts: dict[Path, str] = {}
     waiting = [source]
     while waiting:
         path = waiting.pop()
         if path not in texts and path.exists():
-            texts[path] = path.read_bytes()
-            waiting += [
-                _PACKAGE / f"{name.replace('.', '/')}.py" for name in _IMPORT.findall(texts[path].decode())
-            ]
-    found = hashlib.sha256()
+            texts[path] = path.read_text(encoding="utf-8")
+            waiting += [_PACKAGE / f"{n.replace('.', '/')}.py" for n in _IMPORT.findall(texts[path])]
+    hashed = hashlib.sha256()
     for path in sorted(texts):
-        if _MARK in texts[path]:
-            found.update(texts[path])
-    return found.hexdigest()[:16]
+        if path == source or "_core.compiled import" in texts[path]:
+            hashed.update(texts[path].encode())
+    return hashed.hexdigest()[:16]

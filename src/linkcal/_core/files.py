@@ -1,33 +1,97 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and arrays that are read without pickle."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from linkcal.exceptions import InputError
 
-__all__ = ["require_writable", "written_whole"]
+_KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floats", "U": "strings"}
 
 
-def require_writable(folder: str | os.PathLike[str], name: str) -> None:
-    """Refuse a folder in which no file can be made, before the work starts whose results it is for.
+def one_line(text: object) -> str:
+    """An error or a value from a file as one line of at most 200 characters for a message."""
+    line = " ".join(str(text).split()) or type(text).__name__
+    return line if len(line) <= 200 else f"{line[:197]}..."
 
-    The nearest folder above it is asked where it is not there yet.
+
+@contextmanager
+def damage_named(path: Path, name: str, expected: str) -> Iterator[None]:
+    """Turn whatever stops the reading of a file into one line that names the file.
+
+    numpy, zipfile, zlib, pandas and Arrow report flipped bytes by a dozen unrelated errors, among them
+    RuntimeError, IndexError and MemoryError.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{name} must be {expected}, got {path}: {one_line(error)}") from error
+
+
+def read_arrays(
+    path: str | os.PathLike[str], name: str, expected: Mapping[str, tuple[str, int]] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Arrays of an npz file by name, or that of an npy file under the name ``""``; nothing is unpickled.
+
+    Parameters
+    ----------
+    path : path
+    name : str
+        What the file is, for messages.
+    expected : dict of str to (str, int), optional
+        Arrays that must be in the file: kinds of dtype (``"iu"`` integers, ``"f"`` floats, ``"U"`` strings,
+        as ``dtype.kind``) and number of dimensions. Floats among them must be finite.
 
     Raises
     ------
     InputError
-        If no file can be made there.
+        If the file is missing or damaged, holds pickled objects, or lacks an expected array: one line.
     """
+    path = Path(path)
+    # numpy leaves a damaged file open if it opened it itself.
+    with damage_named(path, name, "an npz file of plain arrays"), path.open("rb") as raw:
+        loaded = np.load(raw, allow_pickle=False)
+        arrays = (
+            {"": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
+        )
+        for key, array in arrays.items():
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"{key!r}, which is no array")
+    for key, (kinds, ndim) in (expected or {}).items():
+        if key not in arrays:
+            raise InputError(
+                f"{name} must have the array {key!r}, got {one_line(', '.join(map(repr, arrays)))} in {path}"
+            )
+        array = arrays[key]
+        if array.dtype.kind not in kinds or array.ndim != ndim:
+            words = " or ".join(dict.fromkeys(_KINDS[kind] for kind in kinds))
+            raise InputError(
+                f"array {key!r} of {path} must be {ndim}-D and hold {words}, got {array.dtype} {array.shape}"
+            )
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise InputError(f"array {key!r} of {path} must be finite, got NaN or infinite values")
+    # In this machine's byte order, the only one that torch and Arrow read.
+    return {key: array.astype(array.dtype.newbyteorder("="), copy=False) for key, array in arrays.items()}
+
+
+def require_writable(folder: str | os.PathLike[str], name: str) -> None:
+    """Refuse a folder in which no file can be made; of a folder to be created, the nearest parent counts."""
     place = Path(folder)
     while not place.exists() and place != place.parent:
         place = place.parent
     try:
-        # Permission bits do not tell of read-only disks; a file that is made does, and it is gone at once.
+        # Permission bits do not show read-only disks; making a file does.
         tempfile.TemporaryFile(dir=place).close()
     except OSError as error:
         raise InputError(
@@ -37,9 +101,9 @@ def require_writable(folder: str | os.PathLike[str], name: str) -> None:
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside `path` to write to; rename it to `path` when the block ends well.
+    """Yield a temporary path beside `path`, and rename it to `path` if the block succeeds.
 
-    A reader never sees half a file, and an error leaves what was there before.
+    A reader never sees half a file, and an error leaves the old file in place.
 
     Examples
     --------
@@ -51,16 +115,11 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     'whole'
     """
     target = Path(path)
-    # The suffix stays, because writers such as matplotlib read the format from it.
-    handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    # Writers such as matplotlib read the format from the suffix.
+    temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{target.suffix}")
+    temporary.touch(exist_ok=False)  # with the permissions of an ordinary file, unlike tempfile's
     try:
         yield temporary
-        # mkstemp makes the file private to its owner; results are ordinary files.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

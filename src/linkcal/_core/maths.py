@@ -7,9 +7,6 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_expit
 from scipy.special import logit as _scipy_logit
 
-__all__ = ["PROBABILITY_EPS", "bernoulli_nll", "clip_probability", "logit", "sigmoid"]
-
-
 FloatArray = NDArray[np.float64]
 
 #: Smallest distance of a clipped probability from 0 and 1: float64's machine epsilon, as in

@@ -70,17 +70,17 @@ def check_choice(value: str, name: str, allowed: Iterable[str]) -> str:
 
 
 def check_positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
-    """Return `value` as int if it is a whole number of at least `minimum`."""
+    """Return `value` as int if it is a whole number of at least `minimum` that int64 holds."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         raise InputError(f"{name} must be a whole number >= {minimum}, got {value!r}")
+    if int(value) >= 2**63:
+        raise InputError(f"{name} must be a whole number < 2**63, got {value!r}")
     return int(value)
 
 
 def _number(value: Any) -> float:
-    """The value as float; NaN, which fits no range, for what is no real number."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return math.nan
-    return float(value)
+    """The value as float; NaN, which is outside every range, if it is not a real number."""
+    return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
 
 
 def check_fraction(value: Any, name: str, *, zero: bool = False, one: bool = False) -> float:
@@ -95,10 +95,7 @@ def check_fraction(value: Any, name: str, *, zero: bool = False, one: bool = Fal
 
 
 def check_base_rate(value: Any, negatives: str = "uniform", name: str = "base_rate") -> float | str:
-    """Return a share of links in (0, 1) as float, or the word ``"density"``.
-
-    The density is a share among all pairs, and refused where the negatives are of another kind than uniform.
-    """
+    """Return a base rate in (0, 1) as float, or ``"density"``, which only uniform negatives allow."""
     if not isinstance(value, str):
         return check_fraction(value, name)
     if value != "density":
@@ -112,17 +109,14 @@ def check_base_rate(value: Any, negatives: str = "uniform", name: str = "base_ra
 
 
 def check_flag(value: Any, name: str) -> bool:
-    """Return `value` as bool if it is one: the text ``"no"`` would count as true."""
+    """Return `value` if it is a bool; the text ``"no"`` would be truthy."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name} must be True or False, got {value!r}")
     return bool(value)
 
 
 def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_index") -> Tensor:
-    """Return an int64 tensor of shape [2, L] whose entries are node indices below `num_nodes`.
-
-    int32 and int64 input give equal results. The check runs before anything reaches a device kernel.
-    """
+    """Return an int64 tensor of shape [2, L] whose entries are node indices below `num_nodes`."""
     import torch
 
     if not isinstance(edge_index, torch.Tensor):
@@ -134,10 +128,8 @@ def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_i
             ) from error
     if edge_index.ndim != 2 or edge_index.size(0) != 2:
         raise InputError(f"{name} must have shape [2, L], got {list(edge_index.shape)}")
-    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype is torch.bool:
-        if edge_index.size(1) == 0:
-            empty: Tensor = edge_index.to(torch.int64)
-            return empty
+    no_integers = edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype is torch.bool
+    if no_integers and edge_index.size(1):  # an empty list becomes an empty float tensor
         raise InputError(f"{name} must hold integers, got {edge_index.dtype}")
     index: Tensor = edge_index.to(torch.int64)
     if index.numel():
@@ -167,7 +159,7 @@ def check_finite(values: FloatArray, name: str) -> FloatArray:
 
 
 def count_not_finite(count: int) -> str:
-    """Say for a message how many values are not finite."""
+    """Number of values that are not finite, in words."""
     return f"{count} NaN or infinite value{'s' if count > 1 else ''}"
 
 
@@ -241,11 +233,13 @@ def check_sample_weight(weight: Any, n: int, name: str = "sample_weight") -> Flo
     return array
 
 
-def check_positive_float(value: Any, name: str, *, zero: bool = False) -> float:
-    """Return `value` as float if it is finite and above 0; `zero` allows 0 too."""
+def check_positive_float(value: Any, name: str, *, zero: bool = False, maximum: float = math.inf) -> float:
+    """Return `value` as float if it is finite, above 0 (`zero` allows 0 too) and at most `maximum`."""
     number = _number(value)
     if not (math.isfinite(number) and (number > 0.0 or (zero and number == 0.0))):
         raise InputError(f"{name} must be a finite number {'>=' if zero else '>'} 0, got {value!r}")
+    if number > maximum:
+        raise InputError(f"{name} must be at most {maximum:g}, got {value!r}")
     return number
 
 

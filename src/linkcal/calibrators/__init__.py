@@ -6,7 +6,7 @@ from linkcal.calibrators.base import Calibrator
 from linkcal.calibrators.base_rate import base_rate_offset, shift_base_rate
 from linkcal.calibrators.binning import BBQ, Histogram, Isotonic
 from linkcal.calibrators.networks import EmbeddingMLP, InNOut, fit_together
-from linkcal.calibrators.registry import CALIBRATORS, CalibratorSpec, calibrator_name, make_calibrator
+from linkcal.calibrators.registry import CALIBRATORS, calibrator_name, make_calibrator
 from linkcal.calibrators.scaling import Beta, Identity, Platt, Temperature
 from linkcal.calibrators.structural import StructuralCalibrator
 
@@ -15,7 +15,6 @@ __all__ = [
     "CALIBRATORS",
     "Beta",
     "Calibrator",
-    "CalibratorSpec",
     "EmbeddingMLP",
     "Histogram",
     "Identity",

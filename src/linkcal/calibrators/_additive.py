@@ -8,11 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AdditiveBasis", "AdditiveModel", "merged_links", "weighted_quantile"]
-
-
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
 # Columns are clipped at these quantiles (the logit is not: it must keep its order at the ends).
 _CLIP = (0.002, 0.998)
@@ -22,7 +18,7 @@ _CLIP = (0.002, 0.998)
 _LINEAR, _HINGE, _PRODUCT = 0.1, 1.0, 3.0
 
 # Products of pairs of columns, chosen on halves of validation links under all three kinds of negatives. Their
-# number grows with the square of that of the columns, so that wider inputs have none.
+# number grows with the square of that of the columns, so that inputs with more columns that vary have none.
 _PAIR, _PAIRED_COLUMNS = 3.0, 10
 
 # Finite after division by a small median, and asinh of it is below 710.
@@ -60,8 +56,8 @@ class AdditiveBasis:
     mean, deviation : ndarray of shape (c,)
         Of the clipped, transformed columns; they standardise the factors of products.
     knots : tuple of ndarray
-        Increasing, for each column, in transformed units: clipping points at the ends, quantiles between. The
-        knots of the logit contain 0.
+        Increasing, for each column, in transformed units: clipping points at the ends, quantiles between; a
+        single one for a constant column, which has no terms. The knots of the logit contain 0.
     """
 
     scale: FloatArray
@@ -99,27 +95,22 @@ class AdditiveBasis:
 
     def terms(self, t: FloatArray, *, monotone: bool) -> list[Term]:
         """Blocks of the design matrix for transformed columns `t`."""
+        varying = [j for j in range(1, t.shape[1]) if len(self.knots[j]) > 1]
         out = [_curve_term(0, t[:, 0], self.knots[0], monotone=monotone)]
-        out += [_curve_term(j, t[:, j], self.knots[j], monotone=False) for j in range(1, t.shape[1])]
+        out += [_curve_term(j, t[:, j], self.knots[j], monotone=False) for j in varying]
         sides = (np.maximum(t[:, 0], 0.0), np.minimum(t[:, 0], 0.0))
-        for j in range(1, t.shape[1]):
-            z = (t[:, j] - self.mean[j]) / self.deviation[j]
+        z = (t - self.mean) / self.deviation
+        for j in varying:
             low, high = self.span(j)
             # Both factors are >= 0 and grow with the logit, so that coefficients >= 0 keep the order.
-            factors = (z - low, high - z) if monotone else (z,)
+            factors = (z[:, j] - low, high - z[:, j]) if monotone else (z[:, j],)
             block = np.column_stack([side * factor for factor in factors for side in sides])
-            out.append(Term(j, "product", block, np.full(block.shape[1], _PRODUCT), monotone))
-        return out + self._pair_terms(t)
-
-    def _pair_terms(self, t: FloatArray) -> list[Term]:
-        """Products of each column but the logit with all that follow it."""
-        if t.shape[1] - 1 > _PAIRED_COLUMNS:
-            return []
-        z = (t - self.mean) / self.deviation
-        return [
-            Term(j, "pair", z[:, [j]] * z[:, j + 1 :], np.full(z.shape[1] - j - 1, _PAIR), False)
-            for j in range(1, z.shape[1] - 1)
-        ]
+            out.append(Term([j], "product", block, np.full(block.shape[1], _PRODUCT), monotone))
+        if len(varying) <= _PAIRED_COLUMNS:
+            for at, j in enumerate(varying[:-1], start=1):
+                block = z[:, [j]] * z[:, varying[at:]]
+                out.append(Term([j, *varying[at:]], "pair", block, np.full(block.shape[1], _PAIR), False))
+        return out
 
     def span(self, j: int) -> tuple[float, float]:
         """Smallest and largest standardised value of a clipped column."""
@@ -129,9 +120,12 @@ class AdditiveBasis:
 
 @dataclass(frozen=True)
 class Term:
-    """Columns of the design matrix that belong together: the curve of a column, or products with it."""
+    """Columns of the design matrix that belong together: the curve of a column, or products with it.
 
-    column: int
+    `columns` holds the column's number, and for pairs those of its partners after it.
+    """
+
+    columns: list[int]
     kind: str
     block: FloatArray
     penalty: FloatArray
@@ -174,7 +168,7 @@ class AdditiveModel:
             out[:, j] = np.interp(t[:, j], self.basis.knots[j], self.curves[j])
             c, d = self.products[:, j]
             factor = c * above + d * below
-            # Not a matrix product: a link's number must not depend on how many others are asked with it.
+            # Not a matrix product: a link's number must not depend on how many others are scored with it.
             for i in np.flatnonzero(self.pairs[:, j]):
                 factor += self.pairs[i, j] * z[:, i]
             out[:, j] += factor * z[:, j]
@@ -194,14 +188,14 @@ class AdditiveModel:
         for term in terms:
             own = theta[start : start + term.block.shape[1]]
             start += len(own)
-            j = term.column
+            j = term.columns[0]
             if term.kind == "curve":
                 at_knots = _curve_term(j, basis.knots[j], basis.knots[j], monotone=term.positive)
                 curves[j] += at_knots.block @ own
                 if j == 0:
                     at_sides += _curve_term(0, sides, basis.knots[0], monotone=term.positive).block @ own
             elif term.kind == "pair":
-                pairs[j, j + 1 :] = pairs[j + 1 :, j] = own / 2.0
+                pairs[j, term.columns[1:]] = pairs[term.columns[1:], j] = own / 2.0
             elif term.positive:
                 (rise, fall), (low, high) = own.reshape(2, 2), basis.span(j)
                 products[:, j] = rise - fall
@@ -246,7 +240,7 @@ def _curve_term(column: int, t: FloatArray, knots: FloatArray, *, monotone: bool
                 np.clip(t, low, high) - (low if np.isfinite(low) else high) for low, high in pairwise(edges)
             ]
     penalty = np.r_[_LINEAR, np.full(len(parts) - 1, _HINGE)]
-    return Term(column, "curve", np.column_stack(parts), penalty, monotone)
+    return Term([column], "curve", np.column_stack(parts), penalty, monotone)
 
 
 def _extended(t: FloatArray, knots: FloatArray, values: FloatArray) -> FloatArray:

@@ -11,12 +11,7 @@ from scipy.optimize import Bounds, brentq, minimize
 from scipy.special import expit, logit
 
 from linkcal._core.maths import bernoulli_nll
-from linkcal.calibrators._newton import RidgeProblem, cross_validated
-
-__all__ = ["HeldOutChoice", "Tails", "choose_held_out", "fit_tails"]
-
-
-# How far a logit may go: what the calibration links can tell of rare pairs, and no further.
+from linkcal.calibrators._newton import FloatArray, RidgeProblem, cross_validated
 
 # Bounds of the slope. Held-out logits without use would ask for 0, which would tie all links; a threshold
 # that separates them would ask for an infinite one.
@@ -41,6 +36,15 @@ _MOST = 1e9
 # What is left of the slope far beyond the limits, so that links keep their order there.
 _REST = 0.01
 
+# Candidates for the penalty, from strong to weak: each solution starts the next.
+PENALTIES = tuple(float(f"{10.0**e:.3g}") for e in np.arange(3.0, -2.25, -0.5))
+
+_FOLDS = 5
+
+# Rows that choose. The penalty is the precision of a prior, the same for more rows, so that more of them
+# would cost time and change little.
+_SELECTION_ROWS = 10_000
+
 
 @dataclass(frozen=True)
 class Tails:
@@ -49,7 +53,7 @@ class Tails:
     A share of the links looks like negatives, and a share of the negatives like links (of which many will be
     links that nobody knows of yet). So a likelihood ratio r of links to negatives is in truth
     ``((1 - lost) r + lost) / ((1 - stray) + stray r)``, between ``lost / (1 - stray)`` and
-    ``(1 - lost) / stray``.
+    ``(1 - lost) / stray``. A hundredth of the slope stays everywhere.
 
     Parameters
     ----------
@@ -66,7 +70,7 @@ class Tails:
     stray: float
 
     def __call__(self, z: FloatArray) -> FloatArray:
-        """Limited logits; a hundredth of the slope stays everywhere."""
+        """Limited logits."""
         return self.of_ratio(z - self.prior)
 
     def of_ratio(self, ratio: FloatArray) -> FloatArray:
@@ -85,34 +89,19 @@ class Tails:
             mean = weight @ expit(sign * self(logit_less_it + intercept)) / total
             return float(sign * (mean - share))
 
-        reach = 1.0
-        low, high = -logit_less_it.max(), -logit_less_it.min()
+        reach, low, high = 1.0, -logit_less_it.max(), -logit_less_it.min()
         while excess(low - reach) > 0.0 or excess(high + reach) < 0.0:
             reach *= 2.0
         return float(brentq(excess, low - reach, high + reach, xtol=1e-12, rtol=8.9e-16))
 
 
 def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, Tails, bool]:
-    """Slope and limits that make held-out logits most likely.
+    """Slope a and limits that make held-out logits z (n,) most likely; whether the search converged.
 
     ``limits(a z + b)`` at the mode of the posterior: half a link more looks like a negative, and half a
     negative like a link (where none was seen among n the share is about ``0.5 / (n + 100)``), both shares
-    have exponential priors of mean 0.01, and the logarithm of a has a normal one of deviation 0.25.
-
-    Parameters
-    ----------
-    z : ndarray of shape (n,)
-        Logits of links that had no part in their fit.
-    y : ndarray of shape (n,)
-    weight : ndarray of shape (n,)
-
-    Returns
-    -------
-    float
-        The slope, within 0.01 and 2.
-    Tails
-    bool
-        Whether the search ended where the loss is stationary within the bounds.
+    have exponential priors of mean 0.01, and the logarithm of a has a normal one of deviation 0.25. Converged
+    means that the loss is stationary within the bounds, 0.01 <= a <= 2.
     """
     weight = weight * min(1.0, _MOST / float(weight.sum()))
     links, others = float(weight @ y), float(weight @ (1.0 - y))
@@ -130,21 +119,15 @@ def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, 
         own_above, own_below = expit(ratio + np.log1p(-lost) - np.log(lost)), expit(ratio + at[3])
         pull = weight * (expit(limited) - y)
         by_ratio = pull * ((1.0 - _REST) * (own_above - own_below) + _REST)
-        # By the log odds of each share, of the logarithms of numerator and denominator.
+        # By the log odds of each share, of the logarithms of numerator and denominator; then of the priors.
         by_lost = (1.0 - _REST) * pull @ ((1.0 - own_above) * (1.0 - lost) - own_above * lost)
         by_stray = -(1.0 - _REST) * pull @ (own_below * (1.0 - stray) - (1.0 - own_below) * stray)
-        by_slope = by_ratio @ (z - mean)
-        # The priors.
+        by_lost = by_lost - _UNSEEN * (1.0 - lost) + _RARITY * lost * (1.0 - lost)
+        by_stray = by_stray - _UNSEEN * (1.0 - stray) + _RARITY * stray * (1.0 - stray)
+        by_slope = by_ratio @ (z - mean) + np.log(slope) / (_SPREAD**2 * slope)
         value = weight @ bernoulli_nll(limited, y) - _UNSEEN * (np.log(lost) + np.log(stray))
-        by_lost, by_stray = by_lost - _UNSEEN * (1.0 - lost), by_stray - _UNSEEN * (1.0 - stray)
         value += _RARITY * (lost + stray) + (np.log(slope) / _SPREAD) ** 2 / 2.0
-        by_lost, by_stray = (
-            by_lost + _RARITY * lost * (1.0 - lost),
-            by_stray + _RARITY * stray * (1.0 - stray),
-        )
-        by_slope += np.log(slope) / (_SPREAD**2 * slope)
-        gradient = [by_slope, by_ratio.sum(), by_lost, by_stray]
-        return float(value), np.array(gradient)
+        return float(value), np.array([by_slope, by_ratio.sum(), by_lost, by_stray])
 
     start = np.array([1.0, mean - prior, *logit(unseen)])
     low, high = map(float, logit(_SHARES))
@@ -157,37 +140,15 @@ def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, 
     return float(found.x[0]), Tails(prior, *map(float, expit(found.x[2:]))), converged
 
 
-# What held-out folds of the calibration links decide: ridge penalty, slope and limits of the logit.
-
-FloatArray = NDArray[np.float64]
-
-# Candidates for the penalty, from strong to weak: each solution starts the next.
-PENALTIES = tuple(float(f"{10.0**e:.3g}") for e in np.arange(3.0, -2.25, -0.5))
-
-_FOLDS = 5
-
-# Rows that choose. The penalty is the precision of a prior, the same for more rows, so that more of them
-# would cost time and change little.
-_SELECTION_ROWS = 10_000
-
-
-@dataclass(frozen=True)
-class HeldOutChoice:
-    """Penalty, what the fitted logit is multiplied by, how it is limited then; whether these converged."""
-
-    penalty: float
-    slope: float
-    tails: Tails
-    converged: bool
-
-
 def choose_held_out(
     problem: RidgeProblem, strength: FloatArray, start: FloatArray, penalty: float | None
-) -> HeldOutChoice:
-    """Penalty with the lowest held-out loss, and the slope and limits that its held-out logits ask for.
+) -> tuple[float, float, Tails, bool]:
+    """Penalty with the lowest held-out loss, and slope, limits and convergence of :func:`fit_tails` there.
 
     The loss that is minimised in the fit sees its own links, so that its logits are a little too bold or,
-    where the penalty is strong, too timid; held-out logits show by how much.
+    where the penalty is strong, too timid; held-out logits show by how much. With a single link of a class
+    nothing can be held out: the strongest penalty, slope 1, and the limits of links that none of the other
+    class looks like.
 
     Parameters
     ----------
@@ -197,21 +158,14 @@ def choose_held_out(
     start : ndarray of shape (m,)
     penalty : float, optional
         Given penalty: only slope and limits are chosen.
-
-    Returns
-    -------
-    HeldOutChoice
-        With a single link of a class nothing can be held out: the strongest penalty, slope 1, and the
-        limits of links that none of the other class looks like.
     """
     candidates = PENALTIES if penalty is None else (penalty,)
     held_out = _held_out(problem)
     if held_out is None:
-        nothing_told = np.zeros_like(problem.y)
-        return HeldOutChoice(candidates[0], *fit_tails(nothing_told, problem.y, problem.weight))
+        return candidates[0], *fit_tails(np.zeros_like(problem.y), problem.y, problem.weight)
     links, fold = held_out
     path = cross_validated(links, [value * strength for value in candidates], fold, start)
-    return HeldOutChoice(candidates[path.best], *fit_tails(path.logit, links.y, links.weight))
+    return candidates[path.best], *fit_tails(path.logit, links.y, links.weight)
 
 
 def _held_out(problem: RidgeProblem) -> tuple[RidgeProblem, NDArray[np.intp]] | None:

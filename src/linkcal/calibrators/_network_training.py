@@ -1,22 +1,37 @@
-"""Temperature networks and their training, many at a time."""
+"""From calibration links to fitted temperature networks, many at a time.
+
+A network is ``T = softplus(w2 . relu(W1 x + b1) + b2)`` with one head for all links or one per sign of the
+logit. All networks of a batch (every data set, fold and ECE weight) are trained at once by threads in
+compiled code; they share links but no arithmetic, so a network's numbers are the same to the last bit
+whatever it is trained with.
+
+The paper's loss is ``L_NLL + L_Cal + lambda L_ECE`` with ``z = s / T`` and ``p = sigmoid(z)``:
+``L_NLL = sum w (softplus(z) - y z)``, ``L_Cal = -sum w (2y - 1) p``,
+``L_ECE = sum_b |sum_{i in b} w_i (y_i - p_i)|``. With the bins held fixed,
+
+    dL/dz = w [p - y - (2y - 1 + lambda sign_b) p (1 - p)],    dz/do = -z sigmoid(o) / T
+
+(for ``z = 2 s t`` instead of ``s / T``, ``dz/do = z sigmoid(o) / t``). Below that, with
+``G_h = sum_i dL/do_i 1[h active at i] (x_i, 1)``: ``dL/dW1_h = w2_h G_h`` and ``dL/dw2_h = W1_h . G_h``.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from numbers import Real
 from typing import Any, Literal, NamedTuple
 
+import numba
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from linkcal._core.random import numpy_stream
-from linkcal._core.validation import check_flag, check_positive_int
 from linkcal.calibrators._network_kernel import (
     BLOCK,
     LANES,
@@ -32,48 +47,7 @@ from linkcal.calibrators._network_kernel import (
 from linkcal.calibrators.binning import bin_sums
 from linkcal.exceptions import InputError
 
-__all__ = [
-    "LinkArrays",
-    "Member",
-    "NetFit",
-    "NetJob",
-    "NetSettings",
-    "Scaling",
-    "TemperatureNet",
-    "TrainOptions",
-    "Trained",
-    "apply_net",
-    "bin_gaps",
-    "draw_net",
-    "fit_nets",
-    "link_blocks",
-    "packed",
-    "scratch_for",
-    "seed_from",
-    "train",
-    "unpacked",
-]
-
-
-# Small networks that give each link a temperature, and their training, many at a time.
-#
-# A network is ``T = softplus(w2 . relu(W1 x + b1) + b2)`` with one head for all links or one per sign of the
-# logit. All networks of a batch (every data set, fold and ECE weight) are trained at once by threads in
-# compiled code; they share links but no arithmetic, so a network's numbers are the same to the last bit
-# whatever it is trained with.
-#
-# Notes
-# -----
-# The paper's loss ``L_NLL + L_Cal + lambda L_ECE`` with ``z = s / T`` and ``p = sigmoid(z)``:
-# ``L_NLL = sum w (softplus(z) - y z)``, ``L_Cal = -sum w (2y - 1) p``,
-# ``L_ECE = sum_b |sum_{i in b} w_i (y_i - p_i)|``. With the bins held fixed,
-#
-#     dL/dz = w [p - y - (2y - 1 + lambda sign_b) p (1 - p)],    dz/do = -z sigmoid(o) / T
-#
-# (for ``z = 2 s t`` instead of ``s / T``, ``dz/do = z sigmoid(o) / t``).
-#
-# Below that, with ``G_h = sum_i dL/do_i 1[h active at i] (x_i, 1)``: ``dL/dW1_h = w2_h G_h`` and
-# ``dL/dw2_h = W1_h . G_h``.
+FloatArray = NDArray[np.float64]
 
 #: How the networks' output o scales the logit: ``s / t`` or ``2 s t``, with ``t = softplus(o)``.
 Scaling = Literal["divide", "multiply-doubled"]
@@ -84,44 +58,20 @@ _LOOK_EVERY = 10
 # Looks until a thread takes the next network: rarely enough that a network's links stay in the cache.
 _LOOKS_PER_SLICE = 5
 
+# Up to here products of inputs, gradients and logits over the smallest T stay finite in single precision.
+_LARGEST_INPUT = 1e12
+
+# Up to this many different links every fold of three is held out once; above, one fifth is held out once,
+# because the ECE of thousands of held-out links is steady enough and each further fold costs a training.
+_MANY_LINKS = 4000
+_FEW_FOLDS, _MANY_FOLDS = 3, 5
+
 
 class TemperatureNet(NamedTuple):
     """Weights of a network: first axis the head (0: ``s <= 0``, 1: ``s > 0``), last column the bias."""
 
     hidden: FloatArray  # (heads, H, k + 1)
     output: FloatArray  # (heads, H + 1)
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """Settings of the training loop; `patience` None trains to the last epoch."""
-
-    n_bins: int
-    learning_rate: float
-    weight_decay: float
-    max_iter: int
-    patience: int | None
-
-
-@dataclass(frozen=True)
-class Member:
-    """A network to train: its first weights, its links, and the held-out links that may end its training."""
-
-    net: TemperatureNet
-    links: Blocks
-    held_out: Blocks | None
-    ece_weight: float
-    options: TrainOptions
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A trained network."""
-
-    net: TemperatureNet
-    n_iter: int  # epoch of the returned weights
-    stopped: bool  # the held-out loss had stopped falling
-    curve: FloatArray  # (looks,) training loss
 
 
 def draw_net(rng: np.random.Generator, k: int, width: int, heads: int) -> TemperatureNet:
@@ -132,40 +82,18 @@ def draw_net(rng: np.random.Generator, k: int, width: int, heads: int) -> Temper
     return TemperatureNet(hidden, rng.uniform(-output_bound, output_bound, (heads, width + 1)))
 
 
-def link_blocks(
-    logit: FloatArray,
-    inputs: FloatArray,
-    label: FloatArray,
-    weight: FloatArray,
-    heads: int,
-    scaling: Scaling = "divide",
-) -> Blocks:
-    """Links (n,) with inputs (n, k) in the layout of the compiled code; weights are scaled to sum 1."""
-    head = (logit > 0.0).astype(np.intp) if heads == 2 else np.zeros(len(logit), np.intp)
-    count = np.bincount(head, minlength=heads)
-    blocks = -(-count // BLOCK)
-    order = np.argsort(head, kind="stable")
-    place = np.arange(len(head)) + np.repeat(
-        np.cumsum(blocks * BLOCK - count) - (blocks * BLOCK - count), count
-    )
-    rows, size = _round_up(inputs.shape[1]), int(blocks.sum())
-
-    def placed(values: FloatArray) -> Float32:
-        filled = np.zeros(size * BLOCK, np.float32)
-        filled[place] = values[order]
-        return filled.reshape(size, BLOCK)
-
-    filled = np.zeros((size * BLOCK, rows), np.float32)
-    filled[place, : inputs.shape[1]] = inputs[order]
-    by_row = filled.reshape(size, BLOCK, rows).transpose(0, 2, 1).reshape(size, rows * BLOCK)
-    return Blocks(
-        np.ascontiguousarray(by_row),
-        placed(logit),
-        placed(label),
-        placed(weight / weight.sum()),
-        np.repeat(np.arange(heads), blocks),
-        scaling == "multiply-doubled",
-    )
+def apply_net(
+    net: TemperatureNet, logit: FloatArray, inputs: FloatArray, scaling: Scaling = "divide"
+) -> FloatArray:
+    """Temperature (n,) of links, in float64, so that ``z = s / T``."""
+    head = (logit > 0.0).astype(np.intp) if len(net.hidden) == 2 else np.zeros(len(logit), np.intp)
+    temperature = np.empty(len(logit))
+    for h, (hidden, output) in enumerate(zip(*net, strict=True)):
+        rows = head == h
+        layer = np.maximum(inputs[rows] @ hidden[:, :-1].T + hidden[:, -1], 0.0)
+        temperature[rows] = np.logaddexp(0.0, layer @ output[:-1] + output[-1])
+    temperature = np.maximum(temperature, SMALLEST_TEMPERATURE)
+    return temperature if scaling == "divide" else 0.5 / temperature
 
 
 def packed(net: TemperatureNet) -> Float32:
@@ -193,6 +121,78 @@ def unpacked(theta: Float32, like: TemperatureNet) -> TemperatureNet:
     )
 
 
+@dataclass(frozen=True)
+class LinkArrays:
+    """Links as arrays: logit (n,), network inputs (n, k), label (n,) and weight (n,)."""
+
+    logit: FloatArray
+    inputs: FloatArray
+    label: FloatArray
+    weight: FloatArray
+
+    def canonical(self) -> LinkArrays:
+        """Equal links merged and sorted, so that neither their order nor copies can change a fit."""
+        largest = max(np.abs(self.logit).max(), np.abs(self.inputs).max(initial=0.0))
+        if largest > _LARGEST_INPUT:
+            raise InputError(
+                f"X must be at most {_LARGEST_INPUT:g} in absolute value to train a network, got {largest:g}"
+            )
+        rows = np.column_stack((self.label, self.logit, self.inputs))
+        rows, position = np.unique(rows, axis=0, return_inverse=True)
+        weight = bin_sums(position.ravel(), self.weight, len(rows))
+        return LinkArrays(rows[:, 1], rows[:, 2:], rows[:, 0], weight)
+
+    def take(self, rows: NDArray[np.bool_]) -> LinkArrays:
+        """Some of the links."""
+        return LinkArrays(self.logit[rows], self.inputs[rows], self.label[rows], self.weight[rows])
+
+    def blocks(self, heads: int, scaling: Scaling = "divide") -> Blocks:
+        """The links in the layout of the compiled code, weights scaled to sum 1."""
+        head = (self.logit > 0.0).astype(np.intp) if heads == 2 else np.zeros(len(self.logit), np.intp)
+        count = np.bincount(head, minlength=heads)
+        blocks = -(-count // BLOCK)
+        filling = blocks * BLOCK - count
+        order = np.argsort(head, kind="stable")
+        place = np.arange(len(head)) + np.repeat(np.cumsum(filling) - filling, count)
+        rows, size = _round_up(self.inputs.shape[1]), int(blocks.sum())
+
+        filled = np.zeros((size * BLOCK, rows + 3), np.float32)
+        filled[place, : self.inputs.shape[1]] = self.inputs[order]
+        filled[place, rows:] = np.column_stack((self.logit, self.label, self.weight / self.weight.sum()))[
+            order
+        ]
+        by_row = filled.reshape(size, BLOCK, rows + 3).transpose(0, 2, 1)
+        inputs = np.ascontiguousarray(by_row[:, :rows]).reshape(size, rows * BLOCK)
+        logit, label, weight = (np.ascontiguousarray(by_row[:, rows + i]) for i in range(3))
+        doubled = scaling == "multiply-doubled"
+        return Blocks(inputs, logit, label, weight, np.repeat(np.arange(heads), blocks), doubled)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A network to train: its first weights, its links, the held-out links that may end its training."""
+
+    net: TemperatureNet
+    n_bins: int
+    learning_rate: float
+    weight_decay: float
+    links: Blocks
+    held_out: Blocks | None
+    ece_weight: float
+    max_iter: int
+    patience: int | None = None  # None trains to the last epoch
+
+
+class Trained(NamedTuple):
+    """A trained network."""
+
+    net: TemperatureNet
+    ece_weight: float
+    n_iter: int  # epoch of the returned weights
+    converged: bool  # the held-out loss had stopped falling
+    loss_curve: FloatArray  # (looks,) training loss
+
+
 def scratch_for(links: Blocks, width: int, n_bins: int, old: Scratch | None = None) -> Scratch:
     """Memory for networks of a width on these links; `old` if it fits."""
     shape = links.logit.shape
@@ -205,28 +205,24 @@ def scratch_for(links: Blocks, width: int, n_bins: int, old: Scratch | None = No
 
 
 def bin_gaps(net: TemperatureNet, links: Blocks, n_bins: int) -> FloatArray:
-    """Signed sums (n_bins,) of ``weight (label - probability)`` in bins of equal width.
-
-    Bins are closed on the right, 0 belongs to the first; absolute values add up to the positive-class ECE.
-    """
+    """Signed sums (n_bins,) of ``weight (label - probability)`` in bins; absolute they add up to the ECE."""
     scratch = scratch_for(links, net.hidden.shape[1], n_bins)
     total_loss(packed(net), links, scratch, 0.0)
     return scratch.sums
 
 
 def train(members: Sequence[Member]) -> list[Trained]:
-    """Full-batch Adam on each member, as many at a time as torch has threads.
+    """Full-batch Adam on each member, as many at a time as torch (if it is loaded) or Numba has threads.
 
     With patience, a network ends when its held-out loss has not fallen for so many epochs and keeps the
     weights of its best look. Without, every network runs to the last epoch and keeps the last weights.
     """
     runs = [_Run(member) for member in members]
     waiting = deque(runs)
-    # torch knows the limits that users and worker processes set for themselves.
-    threads = min(torch.get_num_threads(), os.cpu_count() or 1, len(members))
-    if threads <= 1:
-        _work(waiting)
-        return [run.result() for run in runs]
+    # Both know the limits that users and worker processes set for themselves.
+    torch = sys.modules.get("torch")
+    threads = torch.get_num_threads() if torch is not None else numba.get_num_threads()
+    threads = max(1, min(threads, os.cpu_count() or 1, len(members)))
     # Threads, not processes: compiled code runs without Python's lock, and links are shared.
     with ThreadPoolExecutor(threads) as pool:
         try:
@@ -260,19 +256,20 @@ class _Run:
         self._best, self._best_loss, self._best_epoch = self._theta.copy(), np.inf, 0
         self._epoch, self._stopped = 0, False
         self._curve: list[float] = []
-        self._held_out_loss = _held_out_loss(member, self._theta)
+        watched = member.held_out if member.patience is not None else None
+        self._watched = None if watched is None else (watched, self._scratch(watched))
 
     @property
     def done(self) -> bool:
-        return self._stopped or self._epoch >= self._member.options.max_iter
+        return self._stopped or self._epoch >= self._member.max_iter
 
     def advance(self, scratch: Scratch | None) -> Scratch:
         """Train a slice of epochs, in memory that fits or in new one; return the memory."""
-        member, options = self._member, self._member.options
-        scratch = scratch_for(member.links, member.net.hidden.shape[1], options.n_bins, scratch)
+        member, scratch = self._member, self._scratch(self._member.links, scratch)
+        # Python floats: a setting given as a whole number would be compiled anew.
+        weight, rate, decay = map(float, (member.ece_weight, member.learning_rate, member.weight_decay))
         for _ in range(_LOOKS_PER_SLICE):
-            first, last = self._epoch + 1, min(self._epoch + _LOOK_EVERY, options.max_iter)
-            weight, rate, decay = _floats(member.ece_weight, options.learning_rate, options.weight_decay)
+            first, last = self._epoch + 1, min(self._epoch + _LOOK_EVERY, member.max_iter)
             loss = train_epochs(self._state, member.links, scratch, weight, rate, decay, first, last)
             self._curve.append(loss)
             self._look(last)
@@ -281,179 +278,37 @@ class _Run:
                 break
         return scratch
 
+    def result(self) -> Trained:
+        net = unpacked(self._best, self._member.net)
+        weight = self._member.ece_weight
+        return Trained(net, weight, self._best_epoch, self._stopped, np.array(self._curve))
+
     def _look(self, epoch: int) -> None:
-        self._epoch, patience = epoch, self._member.options.patience
-        loss = self._held_out_loss()
+        self._epoch, patience, loss = epoch, self._member.patience, np.inf
+        if self._watched is not None:
+            loss = float(total_loss(self._theta, *self._watched, float(self._member.ece_weight)))
         # The drawn weights are no result: at least one step is always kept.
         if patience is None or loss < self._best_loss or self._best_epoch == 0:
             self._best[:], self._best_loss, self._best_epoch = self._theta, loss, epoch
         self._stopped = patience is not None and epoch - self._best_epoch >= patience
 
-    def result(self) -> Trained:
-        net = unpacked(self._best, self._member.net)
-        return Trained(net, self._best_epoch, self._stopped, np.array(self._curve))
-
-
-def _held_out_loss(member: Member, theta: Float32) -> Callable[[], float]:
-    """Function that gives the loss on the held-out links; infinite where nobody asks for it."""
-    held_out, options = member.held_out, member.options
-    if held_out is None or options.patience is None:
-        return lambda: np.inf
-    scratch = scratch_for(held_out, member.net.hidden.shape[1], options.n_bins)
-    return lambda: float(total_loss(theta, held_out, scratch, float(member.ece_weight)))
-
-
-def _floats(*values: float) -> tuple[float, ...]:
-    """Python floats: a setting given as a whole number would be compiled anew."""
-    return tuple(float(value) for value in values)
-
-
-def _round_up(count: int) -> int:
-    """The next multiple of TILE, at least one tile: without inputs, biases are still summed over links."""
-    return max(-(-count // TILE), 1) * TILE
-
-
-# From calibration links to fitted temperature networks: seeds, folds, choice of the ECE weight.
-
-FloatArray = NDArray[np.float64]
-
-# Up to here products of inputs, gradients and logits over the smallest T stay finite in single precision.
-_LARGEST_INPUT = 1e12
-
-# Up to this many different links every fold of three is held out once; above, one fifth is held out once,
-# because the ECE of thousands of held-out links is steady enough and each further fold costs a training.
-_MANY_LINKS = 4000
-_FEW_FOLDS, _MANY_FOLDS = 3, 5
-
-
-@dataclass(frozen=True)
-class LinkArrays:
-    """Links as arrays: logit (n,), network inputs (n, k), label (n,) and weight (n,)."""
-
-    logit: FloatArray
-    inputs: FloatArray
-    label: FloatArray
-    weight: FloatArray
-
-    def canonical(self) -> LinkArrays:
-        """Equal links merged and sorted, so that neither their order nor copies can change a fit."""
-        rows = np.column_stack((self.label, self.logit, self.inputs))
-        rows, position = np.unique(rows, axis=0, return_inverse=True)
-        weight = bin_sums(position.ravel(), self.weight, len(rows))
-        return LinkArrays(rows[:, 1], rows[:, 2:], rows[:, 0], weight)
-
-    def take(self, rows: NDArray[np.bool_]) -> LinkArrays:
-        """Some of the links."""
-        return LinkArrays(self.logit[rows], self.inputs[rows], self.label[rows], self.weight[rows])
-
-    def blocks(self, heads: int, scaling: Scaling) -> Blocks:
-        """The links as the compiled code reads them, weights scaled to sum 1."""
-        return link_blocks(self.logit, self.inputs, self.label, self.weight, heads, scaling)
-
-
-@dataclass(frozen=True)
-class NetSettings:
-    """Hyper-parameters of the network calibrators, checked on construction."""
-
-    hidden_channels: int
-    ece_weights: Sequence[float]
-    n_bins: int
-    learning_rate: float
-    weight_decay: float
-    max_iter: int
-    early_stopping: bool
-    patience: int
-    n_folds: int | None
-    seed: int
-    scaling: Scaling = "divide"
-
-    def __post_init__(self) -> None:
-        for name in ("hidden_channels", "n_bins", "max_iter", "patience"):
-            check_positive_int(getattr(self, name), name)
-        check_flag(self.early_stopping, "early_stopping")
-        if self.n_folds is not None:
-            check_positive_int(self.n_folds, "n_folds", minimum=2)
-        if not len(self.ece_weights):
-            raise InputError("ece_weights must hold at least one weight, got none")
-        for value in self.ece_weights:
-            _check_number(value, "ece_weights")
-        _check_number(self.weight_decay, "weight_decay")
-        if _check_number(self.learning_rate, "learning_rate") == 0.0:
-            raise InputError("learning_rate must be > 0, got 0")
-
-    @classmethod
-    def of(cls, estimator: Any) -> NetSettings:
-        """Read the settings off an estimator whose parameters have these names."""
-        names = set(cls.__dataclass_fields__) - {"seed", "scaling"}
-        return cls(
-            seed=seed_from(estimator.random_state),
-            scaling=estimator._scaling(),
-            **{name: getattr(estimator, name) for name in names},
-        )
-
-    def options(self, *, patience: bool, max_iter: int | None = None) -> TrainOptions:
-        """Return the settings of one call of the training loop."""
-        return TrainOptions(
-            self.n_bins,
-            float(self.learning_rate),
-            float(self.weight_decay),
-            self.max_iter if max_iter is None else max_iter,
-            self.patience if patience else None,
-        )
+    def _scratch(self, links: Blocks, old: Scratch | None = None) -> Scratch:
+        return scratch_for(links, self._member.net.hidden.shape[1], self._member.n_bins, old)
 
 
 @dataclass(frozen=True)
 class NetJob:
-    """What one calibrator asks for: its settings, its links, and the validation links if there are any."""
+    """What one calibrator needs: hyper-parameters, links, and the validation links if there are any."""
 
-    settings: NetSettings
-    links: LinkArrays
+    settings: Any  # the calibrator
+    seed: int
     heads: int
+    scaling: Scaling
+    links: LinkArrays
     validation: LinkArrays | None = None
 
 
-@dataclass(frozen=True)
-class NetFit:
-    """A fitted network, heads along the first axis; the last column of a weight array is the bias."""
-
-    hidden: FloatArray  # (heads, H, k + 1)
-    output: FloatArray  # (heads, H + 1)
-    ece_weight: float
-    n_iter: int
-    converged: bool
-    loss_curve: FloatArray
-
-
-def seed_from(random_state: Any) -> int:
-    """Seed >= 0 from an integer, a NumPy generator or RandomState, or None (a fresh one)."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    return check_positive_int(random_state, "random_state", minimum=0)
-
-
-def apply_net(
-    hidden: FloatArray,
-    output: FloatArray,
-    logit: FloatArray,
-    inputs: FloatArray,
-    scaling: Scaling = "divide",
-) -> FloatArray:
-    """Temperature (n,) of links, in float64, so that ``z = s / T``; heads as in :class:`NetFit`."""
-    head = (logit > 0.0).astype(np.intp) if len(hidden) == 2 else np.zeros(len(logit), np.intp)
-    temperature = np.empty(len(logit))
-    for h in range(len(hidden)):
-        rows = head == h
-        layer = np.maximum(inputs[rows] @ hidden[h, :, :-1].T + hidden[h, :, -1], 0.0)
-        temperature[rows] = np.logaddexp(0.0, layer @ output[h, :-1] + output[h, -1])
-    temperature = np.maximum(temperature, SMALLEST_TEMPERATURE)
-    return temperature if scaling == "divide" else 0.5 / temperature
-
-
-def fit_nets(jobs: Sequence[NetJob]) -> list[NetFit]:
+def fit_nets(jobs: Sequence[NetJob]) -> list[Trained]:
     """Train every job's networks together; a job's numbers do not depend on the others.
 
     Given validation links, one network per ECE weight is trained on all links and the one with the smallest
@@ -461,120 +316,83 @@ def fit_nets(jobs: Sequence[NetJob]) -> list[NetFit]:
     taken, and a new network is trained on all links for as many epochs as its fold networks took on average.
     """
     plans = [_Plan(job) for job in jobs]
-    candidates = _train_groups([plan.members() for plan in plans])
-    choices = [plan.choose(trained) for plan, trained in zip(plans, candidates, strict=True)]
-    again = [[] if choice.fit else [plan.last(choice)] for plan, choice in zip(plans, choices, strict=True)]
-    last = _train_groups(again)
+    trained = iter(train([member for plan in plans for member in plan.members]))
+    choices = [plan.choose(list(islice(trained, len(plan.members)))) for plan in plans]
+    anew = iter(train([chosen for chosen, _ in choices if isinstance(chosen, Member)]))
     return [
-        choice.fit or _net_fit(trained[0], choice.ece_weight, choice.converged)
-        for choice, trained in zip(choices, last, strict=True)
+        (next(anew) if isinstance(chosen, Member) else chosen)._replace(converged=converged)
+        for chosen, converged in choices
     ]
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """The chosen ECE weight and, if no network must be trained anew, the network."""
-
-    ece_weight: float
-    epochs: int
-    converged: bool
-    fit: NetFit | None = None
 
 
 class _Plan:
     """The networks of one job: all ECE weights on each fold."""
 
     def __init__(self, job: NetJob) -> None:
-        for part in (job.links, job.validation):
-            if part is not None:
-                _check_size(part)
-        self._settings, self._heads = job.settings, job.heads
-        self._grid = [float(value) for value in job.settings.ece_weights]
+        settings = job.settings
+        self._job, self._grid = job, [float(value) for value in settings.ece_weights]
         self._links = job.links.canonical()
-        self._validated = job.validation is not None
-        draw = numpy_stream(self._settings.seed, "initialisation")
-        self._net = draw_net(draw, self._links.inputs.shape[1], self._settings.hidden_channels, job.heads)
+        rng = numpy_stream(job.seed, "initialisation")
+        net = draw_net(rng, self._links.inputs.shape[1], settings.hidden_channels, job.heads)
+        self._member = partial(Member, net, settings.n_bins, settings.learning_rate, settings.weight_decay)
         # Links to train on and links held out from it.
         folds: list[tuple[LinkArrays, LinkArrays]] = []
         if job.validation is not None:
             folds = [(self._links, job.validation.canonical())]
-        elif len(self._grid) > 1 or self._settings.early_stopping:
-            outside = _held_out_folds(self._settings, self._links.label)
-            folds = [(self._links.take(~rows), self._links.take(rows)) for rows in outside]
-        layout = (job.heads, job.settings.scaling)
-        self._folds = [(links.blocks(*layout), held_out.blocks(*layout)) for links, held_out in folds]
-        self._held_out_weight = [float(held_out.weight.sum()) for _, held_out in folds]
+        elif len(self._grid) > 1 or settings.early_stopping:
+            folds = [
+                (self._links.take(~rows), self._links.take(rows))
+                for rows in _held_out_folds(job, self._links.label)
+            ]
+        patience = settings.patience if settings.early_stopping else None
+        #: Fold by fold, all ECE weights of a fold together.
+        self.members: list[Member] = []
+        self._held_out: list[tuple[Blocks, float]] = []
+        for links, outside in folds:
+            inner, outer = (part.blocks(job.heads, job.scaling) for part in (links, outside))
+            self._held_out.append((outer, float(outside.weight.sum())))
+            self.members += [
+                self._member(inner, outer, weight, settings.max_iter, patience) for weight in self._grid
+            ]
 
-    def members(self) -> list[Member]:
-        """Networks numbered fold by fold, all ECE weights of a fold together."""
-        options = self._settings.options(patience=self._settings.early_stopping)
-        return [
-            Member(self._net, links, held_out, weight, options)
-            for links, held_out in self._folds
-            for weight in self._grid
-        ]
+    def choose(self, trained: list[Trained]) -> tuple[Trained | Member, bool]:
+        """The network of the ECE weight with the smallest ECE on the held-out links, the first of equals.
 
-    def choose(self, trained: list[Trained]) -> _Choice:
-        """ECE weight with the smallest ECE on the held-out links; the first of equals."""
-        if not trained:
-            return _Choice(self._grid[0], self._settings.max_iter, converged=False)
-        # Folds are pooled before the absolute value: one ECE of all held-out links, not a mean of noisier
-        # ones.
-        gaps = np.zeros((len(self._grid), self._settings.n_bins))
-        for number, network in enumerate(trained):
-            fold, place = divmod(number, len(self._grid))
-            share = bin_gaps(network.net, self._folds[fold][1], self._settings.n_bins)
-            gaps[place] += self._held_out_weight[fold] * share
-        best = int(np.abs(gaps).sum(axis=1).argmin())
-        chosen = trained[best :: len(self._grid)]
-        epochs = max(1, round(float(np.mean([network.n_iter for network in chosen]))))
-        converged = all(network.stopped for network in chosen)
-        fit = _net_fit(chosen[0], self._grid[best], converged) if self._validated else None
-        return _Choice(self._grid[best], epochs, converged, fit)
-
-    def last(self, choice: _Choice) -> Member:
-        """The network on all links."""
-        options = self._settings.options(patience=False, max_iter=choice.epochs)
-        links = self._links.blocks(self._heads, self._settings.scaling)
-        return Member(self._net, links, None, choice.ece_weight, options)
+        Without validation links it is yet to be trained on all links. Also: did its fold networks converge?
+        """
+        settings, best, epochs, converged = self._job.settings, 0, self._job.settings.max_iter, False
+        if trained:
+            # Pooled before the absolute value: one ECE of all held-out links, not a mean of noisier ones.
+            gaps = np.zeros((len(self._grid), settings.n_bins))
+            for number, network in enumerate(trained):
+                fold, place = divmod(number, len(self._grid))
+                held_out, total = self._held_out[fold]
+                gaps[place] += total * bin_gaps(network.net, held_out, settings.n_bins)
+            best = int(np.abs(gaps).sum(axis=1).argmin())
+            chosen = trained[best :: len(self._grid)]
+            converged = all(network.converged for network in chosen)
+            if self._job.validation is not None:
+                return chosen[0], converged
+            epochs = max(1, round(float(np.mean([network.n_iter for network in chosen]))))
+        links = self._links.blocks(self._job.heads, self._job.scaling)
+        return self._member(links, None, self._grid[best], epochs), converged
 
 
-def _train_groups(groups: Sequence[Sequence[Member]]) -> list[list[Trained]]:
-    """Train the members of all groups as one batch."""
-    trained = iter(train([member for group in groups for member in group]))
-    return [list(islice(trained, len(group))) for group in groups]
-
-
-def _held_out_folds(settings: NetSettings, label: FloatArray) -> NDArray[np.bool_]:
+def _held_out_folds(job: NetJob, label: FloatArray) -> NDArray[np.bool_]:
     """Held-out links (F, n) of stratified folds."""
     n = len(label)
-    n_folds, used = settings.n_folds, settings.n_folds
-    if n_folds is None:
+    n_folds = used = job.settings.n_folds
+    if n_folds is None or used is None:
         n_folds, used = (_FEW_FOLDS, _FEW_FOLDS) if n <= _MANY_LINKS else (_MANY_FOLDS, 1)
     n_folds = min(n_folds, n)
-    rng = numpy_stream(settings.seed, "folds")
+    rng = numpy_stream(job.seed, "folds")
     # One class after the other, dealt out in turn: every fold gets its share of both and none is empty.
     dealt = np.concatenate([rng.permutation(np.flatnonzero(label == value)) for value in (0.0, 1.0)])
     fold = np.empty(n, np.intp)
     fold[dealt] = np.arange(n) % n_folds
-    return np.equal(fold, np.arange(min(n_folds, used or n_folds))[:, None])
+    return np.equal(fold, np.arange(min(n_folds, used))[:, None])
 
 
-def _net_fit(trained: Trained, ece_weight: float, converged: bool) -> NetFit:
-    return NetFit(
-        trained.net.hidden, trained.net.output, ece_weight, trained.n_iter, converged, trained.curve
-    )
-
-
-def _check_size(links: LinkArrays) -> None:
-    largest = max(np.abs(links.logit).max(), np.abs(links.inputs).max(initial=0.0))
-    if largest > _LARGEST_INPUT:
-        raise InputError(
-            f"X must be at most {_LARGEST_INPUT:g} in absolute value to train a network, got {largest:g}"
-        )
-
-
-def _check_number(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) < np.inf:
-        raise InputError(f"{name} must be finite and >= 0, got {value!r}")
-    return float(value)
+def _round_up(count: int) -> int:
+    """The next multiple of TILE, at least one tile: without inputs, biases are still summed over links."""
+    return max(-(-count // TILE), 1) * TILE

@@ -1,9 +1,10 @@
-"""Penalised and bounded logistic regression by Newton's method."""
+"""Logistic regression by damped, projected Newton steps: penalised, bounded, along a path of penalties."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,32 +12,122 @@ from scipy.linalg import cho_factor, cho_solve
 
 from linkcal._core.maths import bernoulli_nll, sigmoid
 
-__all__ = [
-    "SLOPE_BOUND",
-    "HeldOutPath",
-    "LogisticFit",
-    "RidgeProblem",
-    "RidgeSolution",
-    "cross_validated",
-    "fit_logistic",
-    "fit_ridge",
-    "separated",
-]
-
-
-# Logistic regression with few parameters and box constraints, to machine precision.
-
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
 
 #: Slope per standard deviation of the logit at which a fit is stopped whose likelihood has no maximum.
 SLOPE_BOUND = 1e4
 
-# Largest absolute derivative of the mean loss, in units of standardised features, at the solution.
-_TOLERANCE = 1e-12
-_MAX_ITER = 200
+_MAX_ITER, _MAX_HALVINGS = 200, 60
 
-# Below this Newton decrement the loss no longer resolves a step in float64; full steps are then taken.
+# Newton decrements per unit of weight: of a final fit, and inside cross-validation, where the error in the
+# held-out loss is of the same order and far below the differences between penalties.
+FINAL_TOLERANCE, PATH_TOLERANCE = 1e-20, 1e-8
+
+# Largest derivative of the mean loss without a penalty, in units of standardised features.
+_FLAT = 1e-12
+
+# Below this share of the loss, rounding hides whether a step lowers it; full steps are then taken.
 _RESOLUTION = 1e-13
+
+
+@dataclass(frozen=True)
+class RidgeProblem:
+    """Minimise ``sum_i w_i nll_i(theta) + 1/2 sum_j penalty_j theta_j^2`` with lower <= theta <= upper.
+
+    Parameters
+    ----------
+    design : ndarray of shape (n, m)
+        Column 0 is the intercept's.
+    y, weight : ndarray of shape (n,)
+    lower, upper : ndarray of shape (m,)
+        An upper bound is infinite or equal to the lower one.
+    """
+
+    design: FloatArray
+    y: FloatArray
+    weight: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    def take(self, rows: IntArray) -> RidgeProblem:
+        """The problem on some of the rows."""
+        return replace(self, design=self.design[rows], y=self.y[rows], weight=self.weight[rows])
+
+    def nll(self, theta: FloatArray) -> float:
+        """Weighted sum of the negative log-likelihood."""
+        return float(self.weight @ bernoulli_nll(self.design @ theta, self.y))
+
+
+class Solution(NamedTuple):
+    """Coefficients (m,), Newton steps, and whether the tolerance was reached."""
+
+    theta: FloatArray
+    n_iter: int
+    converged: bool
+
+
+def fit_ridge(
+    problem: RidgeProblem,
+    penalty: FloatArray,
+    start: FloatArray,
+    *,
+    tolerance: float = FINAL_TOLERANCE,
+    flat: float = 0.0,
+) -> Solution:
+    """Solve by damped, projected Newton steps (Bertsekas, Projected Newton Methods, 1982).
+
+    A step solves the Newton system of the parameters that no derivative holds at a bound, and is halved until
+    the loss falls. The fit ends when the Newton decrement per unit of weight is below `tolerance`, or when no
+    derivative exceeds `flat`.
+
+    Parameters
+    ----------
+    problem : RidgeProblem
+    penalty : ndarray of shape (m,)
+        Non-negative.
+    start : ndarray of shape (m,)
+        Within the bounds.
+    tolerance, flat : float
+    """
+    design, y, weight, low, high = problem.design, problem.y, problem.weight, problem.lower, problem.upper
+    theta, total = start, float(weight.sum())
+
+    def loss(t: FloatArray) -> float:
+        return problem.nll(t) + 0.5 * float(penalty @ t**2)
+
+    for n_iter in range(_MAX_ITER):
+        p = sigmoid(design @ theta)
+        gradient = design.T @ (weight * (p - y)) + penalty * theta
+        held = ((theta <= low) & (gradient >= 0.0)) | ((theta >= high) & (gradient <= 0.0))
+        free = np.flatnonzero(~held)
+        if np.abs(gradient[free]).max(initial=0.0) <= flat:
+            return Solution(theta, n_iter, True)
+        columns = design if len(free) == len(theta) else design[:, free]
+        # One square root on both sides of the product lets BLAS use the symmetric kernel.
+        rooted = np.sqrt(weight * p * (1.0 - p))[:, None] * columns
+        hessian = rooted.T @ rooted
+        # Constant columns and saturated links make it singular; the shift only bends the step.
+        hessian[np.diag_indices_from(hessian)] += penalty[free] + 1e-12 * total
+        step = np.zeros_like(theta)
+        step[free] = -cho_solve(cho_factor(hessian, check_finite=False), gradient[free], check_finite=False)
+        decrement = -float(gradient @ step)
+        if decrement <= tolerance * total:
+            return Solution(theta, n_iter, True)
+        now = loss(theta)
+        if decrement < _RESOLUTION * max(now, 1.0):
+            theta = np.clip(theta + step, low, high)
+            if flat:
+                continue
+            return Solution(theta, n_iter + 1, True)
+        for halvings in range(_MAX_HALVINGS):
+            candidate = np.clip(theta + step * 0.5**halvings, low, high)
+            if loss(candidate) <= now + 1e-4 * float(gradient @ (candidate - theta)):
+                break
+        else:
+            return Solution(theta, n_iter, False)
+        theta = candidate
+    return Solution(theta, _MAX_ITER, False)
 
 
 @dataclass(frozen=True)
@@ -47,6 +138,47 @@ class LogisticFit:
     intercept: float
     n_iter: int
     converged: bool
+
+
+def fit_logistic(
+    features: FloatArray,
+    y: FloatArray,
+    weight: FloatArray,
+    *,
+    lower: float = -np.inf,
+    start: tuple[float, float] | None = None,
+) -> LogisticFit:
+    """Maximum-likelihood logistic regression on few columns, to machine precision.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, m)
+        They are standardised inside; a constant column gets slope 0.
+    y : ndarray of shape (n,)
+        0 or 1, both present.
+    weight : ndarray of shape (n,)
+    lower : float
+        Bound of every slope, in units of the feature's standard deviation.
+    start : (intercept, slope), optional
+        In standardised units; the slopes then stay there, and only the intercept is fitted.
+    """
+    weight = weight / weight.sum()
+    mean = weight @ features
+    scale = np.sqrt(weight @ (features - mean) ** 2)
+    scale[scale == 0.0] = 1.0
+    design = np.column_stack((np.ones(len(y)), (features - mean) / scale))
+    share = float(weight @ y)
+    theta = np.zeros(design.shape[1])
+    theta[0] = np.log(share) - np.log1p(-share)
+    low, high = np.full(len(theta), lower), np.full(len(theta), np.inf)
+    low[0] = -np.inf
+    if start is not None:
+        theta[0], theta[1:] = start
+        low[1:] = high[1:] = theta[1:]
+    problem = RidgeProblem(design, y, weight, low, high)
+    fit = fit_ridge(problem, np.zeros(len(theta)), np.clip(theta, low, high), tolerance=0.0, flat=_FLAT)
+    slope = fit.theta[1:] / scale
+    return LogisticFit(slope, float(fit.theta[0] - slope @ mean), fit.n_iter, fit.converged)
 
 
 def separated(s: FloatArray, y: FloatArray) -> int:
@@ -63,222 +195,21 @@ def separated(s: FloatArray, y: FloatArray) -> int:
     return -1 if positive.max() <= negative.min() else 0
 
 
-def fit_logistic(
-    features: FloatArray,
-    y: FloatArray,
-    weight: FloatArray,
-    *,
-    lower: float = -np.inf,
-    upper: float = np.inf,
-    start: tuple[float, float] | None = None,
-) -> LogisticFit:
-    """Maximum-likelihood logistic regression by projected Newton steps.
-
-    Parameters
-    ----------
-    features : ndarray of shape (n, m)
-        Few columns. They are standardised inside; a constant column gets slope 0.
-    y : ndarray of shape (n,)
-        0 or 1, both present.
-    weight : ndarray of shape (n,)
-    lower, upper : float
-        Bounds of every slope, in units of the feature's standard deviation.
-    start : (intercept, slope), optional
-        Where to start, in standardised units; else the intercept that fits the share of links, slopes 0.
-
-    Returns
-    -------
-    LogisticFit
-
-    Notes
-    -----
-    The loss is convex. A step solves the Newton system of the parameters that are not held at a bound by
-    their derivative and is shortened until the loss falls (Bertsekas, Projected Newton Methods, 1982).
-    """
-    weight = weight / weight.sum()
-    mean = weight @ features
-    scale = np.sqrt(weight @ (features - mean) ** 2)
-    scale[scale == 0.0] = 1.0
-    design = np.column_stack((np.ones(len(y)), (features - mean) / scale))
-    share = float(weight @ y)
-    theta = np.zeros(design.shape[1])
-    theta[0] = np.log(share) - np.log1p(-share)
-    if start is not None:
-        theta[0], theta[1:] = start
-    low = np.r_[-np.inf, np.full(len(mean), lower)]
-    high = np.r_[np.inf, np.full(len(mean), upper)]
-    theta, n_iter, converged = _projected_newton(design, y, weight, np.clip(theta, low, high), low, high)
-    slope = theta[1:] / scale
-    return LogisticFit(slope, float(theta[0] - slope @ mean), n_iter, converged)
+def step_fit(s: FloatArray, y: FloatArray, weight: FloatArray, direction: int) -> LogisticFit:
+    """Best intercept at the steepest allowed slope, for classes that a threshold separates."""
+    upper_class = s[y == (1.0 if direction > 0 else 0.0)]
+    lower_class = s[y == (0.0 if direction > 0 else 1.0)]
+    threshold = 0.5 * (lower_class.max() + upper_class.min())
+    mean = np.average(s, weights=weight)
+    deviation = np.sqrt(np.average((s - mean) ** 2, weights=weight))
+    bound = direction * SLOPE_BOUND
+    return fit_logistic(s[:, None], y, weight, start=(-bound * (threshold - mean) / deviation, bound))
 
 
-def _projected_newton(
-    design: FloatArray,
-    y: FloatArray,
-    weight: FloatArray,
-    theta: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-) -> tuple[FloatArray, int, bool]:
-    def loss(t: FloatArray) -> float:
-        return float(weight @ bernoulli_nll(design @ t, y))
+class HeldOutPath(NamedTuple):
+    """Summed held-out loss of each penalty (infinite where the path had ended), and the best of them.
 
-    for n_iter in range(_MAX_ITER):
-        p = sigmoid(design @ theta)
-        gradient = design.T @ (weight * (p - y))
-        held = ((theta <= low) & (gradient > 0.0)) | ((theta >= high) & (gradient < 0.0)) | (low == high)
-        free = np.flatnonzero(~held)
-        if np.abs(gradient[free]).max(initial=0.0) <= _TOLERANCE:
-            return theta, n_iter, True
-        columns = design[:, free]
-        hessian = columns.T @ ((weight * p * (1.0 - p))[:, None] * columns)
-        # Constant columns and saturated links make the Hessian singular; the shift only bends the step.
-        hessian[np.diag_indices_from(hessian)] += 1e-12 * np.trace(hessian) + np.finfo(np.float64).tiny
-        step = np.zeros_like(theta)
-        step[free] = -np.linalg.solve(hessian, gradient[free])
-        following = _shortened(loss, theta, step, gradient, low, high)
-        if following is None:
-            return theta, n_iter, False
-        theta = following
-    return theta, _MAX_ITER, False
-
-
-def _shortened(
-    loss: Callable[[FloatArray], float],
-    theta: FloatArray,
-    step: FloatArray,
-    gradient: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-) -> FloatArray | None:
-    """First of ``theta + step, theta + step / 2, ...`` (clipped to the box) that lowers the loss enough."""
-    if -gradient @ step < _RESOLUTION:
-        return np.clip(theta + step, low, high)
-    now = loss(theta)
-    for halvings in range(60):
-        candidate = np.clip(theta + step * 0.5**halvings, low, high)
-        if loss(candidate) <= now + 1e-4 * float(gradient @ (candidate - theta)):
-            return candidate
-    return None
-
-
-# Ridge logistic regression with lower bounds, along a path of penalties, with cross-validation.
-
-IntArray = NDArray[np.intp]
-
-_RIDGE_MAX_ITER = 100
-_MAX_HALVINGS = 40
-
-# Newton decrements per unit of weight: of a final fit, and inside cross-validation, where the error in the
-# held-out loss is of the same order and far below the differences between penalties.
-FINAL_TOLERANCE = 1e-20
-PATH_TOLERANCE = 1e-8
-
-# Below this share of the loss, rounding hides whether a step lowers it; full steps are then taken.
-
-
-@dataclass(frozen=True)
-class RidgeProblem:
-    """Minimise ``sum_i w_i nll_i(theta) + 1/2 sum_j penalty_j (theta_j - centre_j)^2``, theta >= lower.
-
-    Parameters
-    ----------
-    design : ndarray of shape (n, m)
-        Column 0 is the intercept's.
-    y, weight : ndarray of shape (n,)
-    lower : ndarray of shape (m,)
-        0 or -inf; bounds of 0 make signs.
-    centre : ndarray of shape (m,)
-        What the penalty pulls to.
-    """
-
-    design: FloatArray
-    y: FloatArray
-    weight: FloatArray
-    lower: FloatArray
-    centre: FloatArray
-
-    def take(self, rows: IntArray) -> RidgeProblem:
-        """The problem on some of the rows."""
-        return RidgeProblem(self.design[rows], self.y[rows], self.weight[rows], self.lower, self.centre)
-
-    def nll(self, theta: FloatArray) -> float:
-        """Weighted sum of the negative log-likelihood."""
-        return float(self.weight @ bernoulli_nll(self.design @ theta, self.y))
-
-
-@dataclass(frozen=True)
-class RidgeSolution:
-    """Coefficients (m,), Newton steps, and whether the tolerance was reached."""
-
-    theta: FloatArray
-    n_iter: int
-    converged: bool
-
-
-def fit_ridge(
-    problem: RidgeProblem, penalty: FloatArray, start: FloatArray, *, tolerance: float = FINAL_TOLERANCE
-) -> RidgeSolution:
-    """Solve by damped, projected Newton steps (Bertsekas, Projected Newton Methods, 1982).
-
-    Parameters
-    ----------
-    problem : RidgeProblem
-    penalty : ndarray of shape (m,)
-        Non-negative.
-    start : ndarray of shape (m,)
-        Within the bounds.
-    tolerance : float
-        Stop when the Newton decrement per unit of weight falls below it.
-
-    Returns
-    -------
-    RidgeSolution
-    """
-    design, y, weight = problem.design, problem.y, problem.weight
-    theta, total = start, float(weight.sum())
-
-    def loss(t: FloatArray) -> float:
-        return problem.nll(t) + 0.5 * float(penalty @ (t - problem.centre) ** 2)
-
-    for n_iter in range(_RIDGE_MAX_ITER):
-        p = sigmoid(design @ theta)
-        gradient = design.T @ (weight * (p - y)) + penalty * (theta - problem.centre)
-        free = np.flatnonzero((theta > problem.lower) | (gradient < 0.0))
-        columns = design if len(free) == len(theta) else design[:, free]
-        # One square root on both sides of the product lets BLAS use the symmetric kernel.
-        rooted = np.sqrt(weight * p * (1.0 - p))[:, None] * columns
-        hessian = rooted.T @ rooted
-        hessian[np.diag_indices_from(hessian)] += penalty[free] + 1e-12 * total
-        step = np.zeros_like(theta)
-        step[free] = -cho_solve(cho_factor(hessian, check_finite=False), gradient[free], check_finite=False)
-        decrement = -float(gradient @ step)
-        if decrement <= tolerance * total:
-            return RidgeSolution(theta, n_iter, True)
-        now = loss(theta)
-        for halvings in range(_MAX_HALVINGS):
-            candidate = np.maximum(theta + step * 0.5**halvings, problem.lower)
-            if decrement < _RESOLUTION * max(now, 1.0):
-                return RidgeSolution(candidate, n_iter + 1, True)
-            if loss(candidate) <= now + 1e-4 * float(gradient @ (candidate - theta)):
-                break
-        else:
-            return RidgeSolution(theta, n_iter, False)
-        theta = candidate
-    return RidgeSolution(theta, _RIDGE_MAX_ITER, False)
-
-
-@dataclass(frozen=True)
-class HeldOutPath:
-    """Summed held-out loss of each penalty, and what was held out at the best.
-
-    Parameters
-    ----------
-    losses : ndarray of shape (number of penalties,)
-        Infinite where the path had ended.
-    best : int
-    logit : ndarray of shape (n,)
-        Of each row, by the fit at ``best`` that had not seen it.
+    `logit` (n,) is that of each row by the fit at ``best`` that had not seen it.
     """
 
     losses: FloatArray
@@ -289,24 +220,11 @@ class HeldOutPath:
 def cross_validated(
     problem: RidgeProblem, penalties: Sequence[FloatArray], fold: IntArray, start: FloatArray
 ) -> HeldOutPath:
-    """Held-out losses and logits along a path of penalties, from strong to weak.
+    """Held-out losses and logits along a path of penalties (m,), from strong to weak.
 
-    Parameters
-    ----------
-    problem : RidgeProblem
-    penalties : sequence of ndarray of shape (m,)
-    fold : ndarray of shape (n,), int
-        Number of the fold in which a row is held out.
-    start : ndarray of shape (m,)
-
-    Returns
-    -------
-    HeldOutPath
-
-    Notes
-    -----
-    Each fit starts at the solution for the stronger penalty before it. A path ends early once the summed loss
-    has risen for two penalties in a row: it has one minimum in practice.
+    `fold` (n,) numbers the fold in which a row is held out. Each fit starts at the solution for the stronger
+    penalty before it. A path ends early once the summed loss has risen for two penalties in a row: it has one
+    minimum in practice.
     """
     rows = [np.flatnonzero(fold == k) for k in np.unique(fold)]
     inside = [problem.take(np.setdiff1d(np.arange(len(fold)), outside)) for outside in rows]

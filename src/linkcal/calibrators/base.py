@@ -1,13 +1,18 @@
-"""The interface of a calibrator and the checks that all calibrators share."""
+"""The interface of a calibrator: checks, fit, refresh, prediction, and the state on its way to disk."""
 
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
@@ -20,140 +25,40 @@ from linkcal._core.validation import (
     check_sample_weight,
     check_scores,
     in_container_of,
+    is_tensor,
     to_numpy,
 )
-from linkcal.calibrators._state import FittedState, StateKind, unchanged_if_refused
 from linkcal.calibrators.base_rate import fit_offset
-from linkcal.exceptions import InputError
+from linkcal.exceptions import ArtifactError, InputError, LinkcalWarning, NotFittedError
 
-__all__ = [
-    "Calibrator",
-    "FloatArray",
-    "LinkFeatures",
-    "StateKind",
-    "feature_columns",
-    "known_labels",
-    "said_name",
-    "two_classes",
-    "validated",
-    "within_range",
-]
-
-
-# What calibrators check of their arguments: scikit-learn's checks, with linkcal's errors.
-
-# Beyond these the products and quotients of a fit leave the range of float64. A probability knows no
-# difference between the smallest and 0.
-_CHECKS_LARGEST, _SMALLEST_LOGIT = 1e100, 1e-100
-
-
-def validated(
-    estimator: BaseEstimator, X: Any, y: Any = "no_validation", *, reset: bool
-) -> tuple[FloatArray, Any]:
-    """Return X (n, 1 + k), float64 and finite, and y as scikit-learn checks them.
-
-    `reset` sets the estimator's ``n_features_in_``; without it X must have that many columns.
-    """
-    options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
-    if not isinstance(y, str) or y != "no_validation":
-        options["y"] = _plain(y)
-    try:
-        checked = validate_data(estimator, _plain(X), **options)
-    except ValueError as error:
-        flat = re.match(r"Expected 2D array, got (1D|scalar) array", str(error))
-        if flat is not None:
-            # scikit-learn's own words go on with all the numbers.
-            raise InputError(
-                f"X must be 2D of shape (n, 1 + k) with the logit in column 0, got a {flat[1]} array. "
-                "Reshape your data: X.reshape(-1, 1) if logits are all there is"
-            ) from error
-        _raise_input_error(error)
-    X, y = checked if isinstance(checked, tuple) else (checked, None)
-    check_finite(X, "X")
-    # Columns side by side in memory: sums over column 0 then round alike whatever stands next to it.
-    return np.asfortranarray(within_range(X)), y
-
-
-def two_classes(
-    X: FloatArray, y: Any, sample_weight: Any
-) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[Any]]:
-    """Return X, y as 0/1, positive weights (rows of weight 0 left out) and the two classes, sorted."""
-    try:
-        check_classification_targets(y)
-    except ValueError as error:
-        _raise_input_error(error)
-    weight = check_sample_weight(sample_weight, len(y))
-    kept = weight > 0.0
-    X, y, weight = np.asfortranarray(X[kept]), y[kept], weight[kept]
-    classes, codes = np.unique(y, return_inverse=True)
-    if len(classes) == 1:
-        raise InputError(f"y must hold two classes, got 1 class: {classes.tolist()[0]!r}")
-    if len(classes) > 2:
-        raise InputError(
-            "Only binary classification is supported. The type of the target is "
-            f"{type_of_target(y)}: y must hold two classes, got {len(classes)}"
-        )
-    return X, codes.astype(np.float64), weight, classes
-
-
-def known_labels(y: Any, n: int, classes: NDArray[Any], name: str = "y") -> FloatArray:
-    """Labels (n,) as 0/1, which must be out of `classes`."""
-    label = to_numpy(y)
-    if label.shape != (n,):
-        raise InputError(f"{name} must have shape ({n},), got {label.shape}")
-    unknown = ~np.isin(label, classes)
-    if unknown.any():
-        raise InputError(
-            f"{name} must hold only the labels of fit, {classes.tolist()}, got {label[unknown].tolist()[0]!r}"
-        )
-    return np.asarray(label == classes[1], dtype=np.float64)
-
-
-def feature_columns(features: Any, shape: tuple[int, int], kind: str) -> FloatArray:
-    """Link features of that kind as finite float64 of that shape; whatever they are if it has no columns."""
-    if shape[1] == 0:
-        return np.empty(shape)
-    # bfloat16 has no NumPy type; it must be widened first.
-    values = features.detach().double() if isinstance(features, torch.Tensor) else features
-    array = np.asarray([] if values is None else to_numpy(values), dtype=np.float64)
-    if array.shape != shape:
-        got = "None" if features is None else str(array.shape)
-        raise InputError(f"features ({kind}) must have shape {shape}, got {got}")
-    return check_finite(array, "features")
-
-
-def _plain(values: Any) -> Any:
-    """Tensors as arrays, also those with gradients, in bfloat16 or on a GPU; anything else as it is."""
-    return to_numpy(values) if isinstance(values, torch.Tensor) else values
-
-
-def _raise_input_error(error: ValueError) -> NoReturn:
-    # scikit-learn's words in one line, without the numbers that stand below some of them.
-    raise InputError(" ".join(str(error).partition("\n[")[0].split())) from error
-
-
-def within_range(X: FloatArray) -> FloatArray:
-    """X with huge values clipped and tiny logits set to 0."""
-    tiny = (np.abs(X[:, 0]) < _SMALLEST_LOGIT) & (X[:, 0] != 0.0)
-    if tiny.any() or np.abs(X).max(initial=0.0) > _CHECKS_LARGEST:
-        X = np.clip(X, -_CHECKS_LARGEST, _CHECKS_LARGEST)
-        X[tiny, 0] = 0.0
-    return X
-
-
-# The interface of a calibrator and the checks that all calibrators share.
+__all__ = ["Calibrator"]
 
 FloatArray = NDArray[np.float64]
 
-#: Kinds of link features that a calibrator may ask for in columns 1.. of X: nothing, the link embedding
-#: h, the difference h - h+ between the embedding without and with the target link, or the nine numbers
-#: named by ``linkcal.features.STRUCTURAL_COLUMNS``.
+#: Kinds of link features that a calibrator may read in columns 1.. of X: nothing, the link embedding h, the
+#: difference h - h+ between the embedding without and with the target link, or the nine numbers named by
+#: ``linkcal.features.STRUCTURAL_COLUMNS``.
 LinkFeatures = Literal["none", "embedding", "difference", "structural"]
 
+#: Kind of a fitted attribute: a Python type, or the number of dimensions of a float64 array.
+StateKind = type | int
+
+# NumPy's numbers count as numbers; a bool does not.
+_ABSTRACT: dict[type, type] = {float: Real, int: Integral}
+
+# Fitted attributes that only some fits have: after ``refresh``, and where X was a DataFrame.
+_REFRESHED: dict[str, StateKind] = {"offset_": float, "offset_standard_error_": float}
+_FRAMED: dict[str, StateKind] = {"feature_names_in_": list}
+
+# Beyond these the products and quotients of a fit leave the range of float64. A probability knows no
+# difference between the smallest and 0.
+_LARGEST_INPUT, _SMALLEST_LOGIT = 1e100, 1e-100
 _LARGEST = float(np.finfo(np.float64).max)
 
+_PACKAGE = str(Path(__file__).resolve().parents[1])
 
-class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
+
+class Calibrator(ClassifierMixin, BaseEstimator):
     """Base of all calibrators: scikit-learn classifiers on ``X (n, 1 + k)`` with the logit in column 0.
 
     A subclass implements ``_fit`` and either ``_decision`` alone (maps that yield a logit) or
@@ -166,6 +71,8 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
         The two labels, sorted; the second is the positive one ("link").
     n_features_in_ : int
         1 + k.
+    feature_names_in_ : ndarray of shape (1 + k,)
+        Only if X was a DataFrame whose column names are strings.
     offset_, offset_standard_error_ : float
         After :meth:`refresh` only: what is added to every calibrated logit, and how well it is known.
 
@@ -185,8 +92,22 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
     array([1.25])
     """
 
+    #: Name on the command line and in every table, and what the calibrator does, in one line.
+    name: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+    #: Values of hyper-parameters for ``GridSearchCV`` or ``RandomizedSearchCV``.
+    search: ClassVar[dict[str, list[Any]]] = {}
+    #: Whether a fit makes thousands of passes over the links.
+    trains_network: ClassVar[bool] = False
     #: Which kind of link features columns 1.. must hold (``linkcal.features.FEATURE_KINDS``).
     link_features: ClassVar[LinkFeatures] = "none"
+    #: Fitted attributes that make up the state, beside ``classes_`` and ``n_features_in_``.
+    _state: ClassVar[dict[str, StateKind]] = {}
+
+    classes_: NDArray[Any]
+    n_features_in_: int
+    offset_: float
+    offset_standard_error_: float
 
     @abstractmethod
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
@@ -227,22 +148,16 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
         return self
 
     def refitted(self, X: Any, y: Any) -> Self:
-        """Return a copy fitted on other links, as cross-validation wants it.
-
-        What was learned from base links (``StructuralCalibrator.base_``) is kept: it has not seen the
-        calibration links.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, 1 + k)
-        y : array-like of shape (n,)
-
-        Returns
-        -------
-        Calibrator
-        """
+        """A copy fitted on other links, for cross-validation; what base links taught (``base_``) is kept."""
         fresh: Self = clone(self)
         return fresh.fit(X, y)
+
+    def clone_for(self, names: Sequence[str] | None) -> Self:
+        """An unfitted copy whose ``feature_names`` are these (of columns 1.. of X) unless it has some."""
+        fresh: Self = clone(self)
+        if names is not None and getattr(fresh, "feature_names", names) is None:
+            fresh.set_params(feature_names=list(names))
+        return fresh
 
     def refresh(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Refit only the offset of the calibrated logit on new labels; the map's form stays.
@@ -252,12 +167,8 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, 1 + k)
-            As in ``fit``.
-        y : array-like of shape (n,)
-            Labels out of ``classes_``, both present.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative counts.
+        X, y, sample_weight : array-like
+            As in ``fit``; both labels of ``classes_`` must be present.
 
         Returns
         -------
@@ -269,8 +180,8 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
         NotFittedError
             Before ``fit``.
         InputError
-            If X has another number of columns than in ``fit`` or is not finite, if a label is not one of
-            ``classes_``, or only one class is present: the likelihood has no maximum then.
+            If X or a label is not as in ``fit``, or only one class is present: the likelihood has no maximum
+            then.
 
         Notes
         -----
@@ -291,50 +202,21 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
         label = known_labels(y, len(X), self.classes_)
         weight = check_sample_weight(sample_weight, len(X))
         with unchanged_if_refused(self):
-            self._forget_offset()
+            self._forget(_REFRESHED)
             self.offset_, self.offset_standard_error_ = fit_offset(self._finite_decision(X), label, weight)
         return self
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Calibrated logit, float64 of shape (n,), always finite.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, 1 + k)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Calibrated logit of X (n, 1 + k), float64 of shape (n,), always finite."""
         return self._finite_decision(self._check_predict(X))
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probabilities ``(1 - p, p)`` of the two classes, in [0, 1].
-
-        Parameters
-        ----------
-        X : array-like of shape (n, 1 + k)
-
-        Returns
-        -------
-        ndarray of shape (n, 2)
-        """
+        """Probabilities ``(1 - p, p)`` of the two classes of X (n, 1 + k), in [0, 1], shape (n, 2)."""
         p = self._bounded_probability(self._check_predict(X))
         return np.column_stack((1.0 - p, p))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Positive class where the calibrated logit is above 0 (p > 0.5), else the negative one.
-
-        The same rule as in ``linkcal.metrics.accuracy`` and in scikit-learn: p = 0.5 is no link.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, 1 + k)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Positive class where p > 0.5, as in ``linkcal.metrics.accuracy``, else the negative one, (n,)."""
         positive = self.decision_function(X) > 0.0
         return np.asarray(self.classes_[positive.astype(np.intp)])
 
@@ -369,12 +251,63 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
         [0.5]
         """
         self._require_fitted()
-        # bfloat16 has no NumPy type; it must be widened first.
-        values = logit.detach().double() if isinstance(logit, torch.Tensor) else logit
-        column = check_scores(values, "logit")
+        column = check_scores(logit, "logit")
         X = np.column_stack((column, self._check_features(features, len(column))))
-        p = self._bounded_probability(within_range(X))
-        return in_container_of(logit, p.reshape(to_numpy(values).shape))
+        p = self._bounded_probability(_within_range(X))
+        return in_container_of(logit, p.reshape(to_numpy(logit).shape))
+
+    def get_state(self) -> dict[str, Any]:
+        """Fitted attributes as float64 arrays and JSON values; with ``get_params`` the whole calibrator.
+
+        Examples
+        --------
+        >>> from linkcal.calibrators import Identity
+        >>> Identity().fit([[-1.0], [1.0]], [0, 1]).get_state()
+        {'classes_': [0, 1], 'n_features_in_': 1}
+        """
+        self._require_fitted()
+        state: dict[str, Any] = {
+            "classes_": self.classes_.tolist(),
+            "n_features_in_": int(self.n_features_in_),
+        }
+        for name, kind in {**self._state, **_REFRESHED, **_FRAMED}.items():
+            if hasattr(self, name):
+                value = getattr(self, name)
+                state[name] = np.array(value) if isinstance(kind, int) else kind(value)
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> Self:
+        """Restore what :meth:`get_state` returned; afterwards the calibrator is fitted.
+
+        ArtifactError if a key is missing or unknown, or a value has the wrong type, dimension or content; the
+        calibrator is then left as it was.
+        """
+        name = type(self).__name__
+        kinds: dict[str, StateKind] = {"classes_": list, "n_features_in_": int, **self._state}
+        for group in (_REFRESHED, _FRAMED):
+            kinds |= group if group.keys() & state.keys() else {}
+        if set(state) != set(kinds):
+            missing, unknown = sorted(set(kinds) - set(state)), sorted(set(state) - set(kinds))
+            raise ArtifactError(
+                f"state of {name} must hold {', '.join(sorted(kinds))}, "
+                f"got one with missing: {missing}, unknown: {unknown}"
+            )
+        fitted = {key: _checked_value(key, state[key], kind) for key, kind in kinds.items()}
+        if fitted["n_features_in_"] < 1:
+            raise ArtifactError(f"n_features_in_ must be >= 1, got {fitted['n_features_in_']}")
+        if len(fitted["classes_"]) != 2:
+            raise ArtifactError(f"classes_ must be a list of two labels, got {fitted['classes_']!r}")
+        fitted["classes_"] = np.asarray(fitted["classes_"])
+        if "feature_names_in_" in fitted:
+            fitted["feature_names_in_"] = np.asarray(fitted["feature_names_in_"], dtype=object)
+        with unchanged_if_refused(self):
+            self._forget(_REFRESHED | _FRAMED)
+            self.__dict__.update(fitted)
+            try:
+                self._check_together()
+            except (ValueError, IndexError, TypeError) as error:
+                raise ArtifactError(f"state of {name} must fit together, got {error}") from error
+        return self
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -382,6 +315,19 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
         # A calibrator maps a given score; it is not meant to learn classes from arbitrary features.
         tags.classifier_tags.poor_score = True
         return tags
+
+    @property
+    def _shown_name(self) -> str:
+        """How messages name the calibrator."""
+        return self.name or type(self).__name__
+
+    def _check_together(self) -> None:
+        """Raise ValueError, IndexError or TypeError if the fitted attributes do not belong together."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and len(names) != self.n_features_in_:
+            raise ValueError(f"{len(names)} feature_names_in_ for {self.n_features_in_} columns")
+        # One row through the map: shapes that do not fit show here, not at the first use.
+        self._finite_decision(np.zeros((1, self.n_features_in_)))
 
     def _finite_decision(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
@@ -398,14 +344,28 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
         return np.clip(p, 0.0, 1.0)
 
     def _check_fit(self, X: Any, y: Any, sample_weight: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Check and return X, y as 0/1 and weights, without the rows of weight 0.
+        """Return X, y as 0/1 and positive weights (rows of weight 0 left out), all checked.
 
         Sets ``classes_`` and drops the offset of an earlier ``refresh``.
         """
         X, y = validated(self, X, y, reset=True)
-        X, codes, weight, self.classes_ = two_classes(X, y, sample_weight)
-        self._forget_offset()
-        return X, codes, weight
+        try:
+            check_classification_targets(y)
+        except ValueError as error:
+            _raise_input_error(error)
+        weight = check_sample_weight(sample_weight, len(y))
+        kept = weight > 0.0
+        X, y, weight = np.asfortranarray(X[kept]), y[kept], weight[kept]
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) == 1:
+            raise InputError(f"y must hold two classes, got 1 class: {self.classes_.tolist()[0]!r}")
+        if len(self.classes_) > 2:
+            raise InputError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y)}: y must hold two classes, got {len(self.classes_)}"
+            )
+        self._forget(_REFRESHED)
+        return X, codes.astype(np.float64), weight
 
     def _check_predict(self, X: Any) -> FloatArray:
         self._require_fitted()
@@ -413,23 +373,111 @@ class Calibrator(ClassifierMixin, FittedState, BaseEstimator):
 
     def _check_features(self, features: Any, n: int) -> FloatArray:
         """Columns 1.. for :meth:`calibrate`, (n, k); none for score-only calibrators."""
-        expected = 0 if self.link_features == "none" else self.n_features_in_ - 1
-        return feature_columns(features, (n, expected), self.link_features)
+        shape = (n, 0 if self.link_features == "none" else self.n_features_in_ - 1)
+        if shape[1] == 0:
+            return np.empty(shape)
+        array = np.asarray([] if features is None else to_numpy(features), dtype=np.float64)
+        if array.shape != shape:
+            got = "None" if features is None else str(array.shape)
+            raise InputError(f"features ({self.link_features}) must have shape {shape}, got {got}")
+        return check_finite(array, "features")
+
+    def _require_fitted(self) -> None:
+        if not all(hasattr(self, name) for name in ("n_features_in_", "classes_", *self._state)):
+            raise NotFittedError(f"{type(self).__name__} must be fitted first, call fit")
+
+    def _forget(self, names: dict[str, StateKind]) -> None:
+        for name in names:
+            self.__dict__.pop(name, None)
 
 
-# How a warning names a calibrator.
+@contextmanager
+def unchanged_if_refused(target: object) -> Iterator[None]:
+    """Give the object its attributes back if the block raises."""
+    before = dict(vars(target))
+    try:
+        yield
+    except BaseException:
+        vars(target).clear()
+        vars(target).update(before)
+        raise
 
 
-def said_name(calibrator: object) -> str:
-    """Name of the command line and of every table, as in ``CALIBRATORS``; the class for one that has none.
+def warn_caller(message: str, category: type[LinkcalWarning]) -> None:
+    """Warn at the line outside of linkcal that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
-    Examples
-    --------
-    >>> from linkcal import StructuralCalibrator
-    >>> said_name(StructuralCalibrator()), said_name(3)
-    ('in-n-out-plus', 'int')
+
+def validated(
+    estimator: BaseEstimator, X: Any, y: Any = "no_validation", *, reset: bool
+) -> tuple[FloatArray, Any]:
+    """X (n, 1 + k), float64 and finite, and y, both by scikit-learn's checks with linkcal's errors.
+
+    `reset` sets the estimator's ``n_features_in_``; without it X must have that many columns.
     """
-    from linkcal.calibrators.registry import CALIBRATORS
+    options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
+    if not isinstance(y, str) or y != "no_validation":
+        options["y"] = to_numpy(y) if is_tensor(y) else y
+    try:
+        checked = validate_data(estimator, to_numpy(X) if is_tensor(X) else X, **options)
+    except ValueError as error:
+        flat = re.match(r"Expected 2D array, got (1D|scalar) array", str(error))
+        if flat is not None:
+            # scikit-learn's own words go on with all the numbers.
+            raise InputError(
+                f"X must be 2D of shape (n, 1 + k) with the logit in column 0, got a {flat[1]} array. "
+                "Reshape your data: X.reshape(-1, 1) if logits are all there is"
+            ) from error
+        _raise_input_error(error)
+    X, y = checked if isinstance(checked, tuple) else (checked, None)
+    check_finite(X, "X")
+    # Columns side by side in memory: sums over column 0 then round alike whatever stands next to it.
+    return np.asfortranarray(_within_range(X)), y
 
-    names = {spec.cls: name for name, spec in CALIBRATORS.items()}
-    return next((names[cls] for cls in type(calibrator).__mro__ if cls in names), type(calibrator).__name__)
+
+def known_labels(y: Any, n: int, classes: NDArray[Any], name: str = "y") -> FloatArray:
+    """Labels (n,) as 0/1, which must be out of `classes`."""
+    label = to_numpy(y)
+    if label.shape != (n,):
+        raise InputError(f"{name} must have shape ({n},), got {label.shape}")
+    unknown = ~np.isin(label, classes)
+    if unknown.any():
+        raise InputError(
+            f"{name} must hold only the labels of fit, {classes.tolist()}, got {label[unknown].tolist()[0]!r}"
+        )
+    return np.asarray(label == classes[1], dtype=np.float64)
+
+
+def _raise_input_error(error: ValueError) -> NoReturn:
+    # scikit-learn's words in one line, without the numbers that stand below some of them.
+    raise InputError(" ".join(str(error).partition("\n[")[0].split())) from error
+
+
+def _within_range(X: FloatArray) -> FloatArray:
+    """X with huge values clipped and tiny logits set to 0."""
+    tiny = (np.abs(X[:, 0]) < _SMALLEST_LOGIT) & (X[:, 0] != 0.0)
+    if tiny.any() or np.abs(X).max(initial=0.0) > _LARGEST_INPUT:
+        X = np.clip(X, -_LARGEST_INPUT, _LARGEST_INPUT)
+        X[tiny, 0] = 0.0
+    return X
+
+
+def _checked_value(name: str, value: Any, kind: StateKind) -> Any:
+    """A copy of a value of a state; ArtifactError if it is of another kind."""
+    if isinstance(kind, int):
+        array = np.asarray(value)
+        if array.dtype != np.float64 or array.ndim != kind or not np.isfinite(array).all():
+            raise ArtifactError(
+                f"{name} must be a finite float64 array with {kind} dimension(s), "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+        return array.copy()
+    is_stray_bool = isinstance(value, bool) and kind is not bool
+    if is_stray_bool or not isinstance(value, _ABSTRACT.get(kind, kind)):
+        raise ArtifactError(f"{name} must be {kind.__name__}, got {value!r}")
+    if isinstance(value, float) and not np.isfinite(value):
+        raise ArtifactError(f"{name} must be finite, got {value!r}")
+    return kind(value)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from linkcal._core.maths import sigmoid
 from linkcal._core.validation import check_fraction, check_probabilities, in_container_of
 from linkcal.exceptions import InputError
 
-__all__ = ["base_rate_offset", "fit_offset", "shift_base_rate", "shifted"]
-
-
-# An offset on calibrated logits: its fit to labels, and what it does to probabilities.
+__all__ = ["base_rate_offset", "shift_base_rate"]
 
 FloatArray = NDArray[np.float64]
 
@@ -24,36 +20,16 @@ _MAX_ITER = 200
 
 
 def fit_offset(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, float]:
-    """Maximum-likelihood b of ``sigmoid(z + b)`` and its standard error.
+    """Maximum-likelihood b of ``sigmoid(z + b)``, and its error ``1 / sqrt(sum_i w_i p_i (1 - p_i))``.
 
-    Parameters
-    ----------
-    z : ndarray of shape (n,)
-        Finite logits.
-    y : ndarray of shape (n,)
-        0 or 1.
-    weight : ndarray of shape (n,)
-
-    Returns
-    -------
-    offset : float
-    standard_error : float
-        ``1 / sqrt(sum_i w_i p_i (1 - p_i))``.
-
-    Raises
-    ------
-    InputError
-        If only one class has weight, or the labels say nothing about b.
-
-    Notes
-    -----
     The derivative ``sum_i w_i (p_i - y_i)`` rises with b. Newton steps are kept inside a bracket that each
-    step narrows, so that logits of any size cannot throw it off.
+    step narrows, so that logits of any size cannot throw it off; a solver that compares losses or mean
+    probabilities would lose the digits in which separated labels determine b. InputError if only one class
+    has weight, or the labels say nothing about b.
     """
     positive, total = float(weight @ y), float(weight.sum())
     if not 0.0 < positive < total:
-        only = 1 if positive else 0
-        raise InputError(f"y must hold both classes to fit an offset, got only {only}")
+        raise InputError(f"y must hold both classes to fit an offset, got only {1 if positive else 0}")
     share = np.log(positive) - np.log(total - positive)
     low, high = float(share - z.max()), float(share - z.min())
     b = 0.5 * (low + high)
@@ -73,27 +49,15 @@ def fit_offset(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float,
     return b, float(1.0 / np.sqrt(curvature))
 
 
-def shifted(p: FloatArray, offset: float) -> FloatArray:
-    """Probabilities whose logit is `offset` larger; 0 and 1 stay, the order too."""
-    # Every step is monotone under rounding, so that no two links change places. Beyond 700 the factor would
-    # be 0 or infinite, and its product with the odds of 1 or 0 no number.
-    factor = np.exp(-np.clip(offset, -700.0, 700.0))
-    with np.errstate(divide="ignore", over="ignore"):
-        return np.asarray(1.0 / (1.0 + (1.0 - p) / p * factor))
-
-
-# Probabilities at another share of links than the one they were calibrated with.
-
-
 def base_rate_offset(from_rate: float, to_rate: float) -> float:
-    """What to add to calibrated logits when the share of links changes.
+    """What to add to calibrated logits when the base rate changes.
 
     Parameters
     ----------
     from_rate : float in (0, 1)
-        Share of links where the probabilities are right: 0.5 for one negative per link.
+        Base rate of the links that the probabilities were calibrated on: 0.5 for one negative per link.
     to_rate : float in (0, 1)
-        Share of links where they are to be used.
+        Base rate where they are to be used.
 
     Returns
     -------
@@ -116,7 +80,7 @@ def base_rate_offset(from_rate: float, to_rate: float) -> float:
 
 
 def shift_base_rate(prob: Any, *, from_rate: float, to_rate: float) -> Any:
-    """Move link probabilities from one share of links to another.
+    """Move link probabilities from one base rate to another.
 
     Calibrators are fitted on sampled negatives, one per link by default, while real graphs have hundreds of
     negatives per link: probabilities that are right on the sample are then far too high. The order of links
@@ -126,10 +90,8 @@ def shift_base_rate(prob: Any, *, from_rate: float, to_rate: float) -> Any:
     ----------
     prob : Tensor, ndarray or list, of shape (n,)
         In [0, 1].
-    from_rate : float in (0, 1)
-        Share of links among those that the probabilities were calibrated on.
-    to_rate : float in (0, 1)
-        Share of links where they are used.
+    from_rate, to_rate : float in (0, 1)
+        As in :func:`base_rate_offset`.
 
     Returns
     -------
@@ -144,8 +106,8 @@ def shift_base_rate(prob: Any, *, from_rate: float, to_rate: float) -> Any:
     Notes
     -----
     Odds are multiplied by the ratio of the prior odds (Bayes: the likelihood ratio of a link's features does
-    not depend on the share of links), that is, a constant is added to the logit. 0 and 1 stay. Calibrated
-    logits keep more digits near 1: add :func:`base_rate_offset` to ``decision_function`` where you have them.
+    not depend on the base rate), that is, a constant is added to the logit. 0 and 1 stay. Calibrated logits
+    keep more digits near 1: add :func:`base_rate_offset` to ``decision_function`` where you have them.
 
     References
     ----------
@@ -156,8 +118,9 @@ def shift_base_rate(prob: Any, *, from_rate: float, to_rate: float) -> Any:
     >>> [round(p, 8) for p in shift_base_rate([0.5, 0.9, 0.999], from_rate=0.5, to_rate=0.001)]
     [0.001, 0.00892857, 0.5]
     """
-    offset = base_rate_offset(from_rate, to_rate)
-    # bfloat16 has no NumPy type; it must be widened first.
-    values = prob.detach().double() if isinstance(prob, torch.Tensor) else prob
-    p = check_probabilities(values, "prob")
-    return in_container_of(prob, shifted(p, offset))
+    # Every step is monotone under rounding, so that no two links change places. Beyond 700 the factor would
+    # be 0 or infinite, and its product with the odds of 1 or 0 no number.
+    factor = np.exp(-np.clip(base_rate_offset(from_rate, to_rate), -700.0, 700.0))
+    p = check_probabilities(prob, "prob")
+    with np.errstate(divide="ignore", over="ignore"):
+        return in_container_of(prob, np.asarray(1.0 / (1.0 + (1.0 - p) / p * factor)))

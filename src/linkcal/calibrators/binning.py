@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +15,11 @@ from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.exceptions import InputError
 from linkcal.metrics.calibration import bin_index, uniform_edges
 
-__all__ = [
-    "BBQ",
-    "Histogram",
-    "Isotonic",
-    "bin_index",
-    "bin_sums",
-    "quantile_edges",
-    "ties_broken",
-    "uniform_edges",
-]
+__all__ = ["BBQ", "Histogram", "Isotonic"]
 
-
-# Bins on [0, 1] that histogram binning and BBQ share; those of equal width are also the metrics'.
-
-IndexArray = NDArray[np.intp]
+# How far `preserve_ranking` moves probabilities: together they stay below the promised 1e-6, and away from 0
+# and 1 there is room for both directions.
+_MARGIN, _SPREAD = 5e-7, 4e-7
 
 
 def quantile_edges(values: FloatArray, weight: FloatArray, n_bins: int) -> FloatArray:
@@ -61,28 +51,18 @@ def quantile_edges(values: FloatArray, weight: FloatArray, n_bins: int) -> Float
     return np.concatenate(([0.0], 0.5 * (values[last] + values[last + 1]), [1.0]))
 
 
-def bin_sums(index: IndexArray, values: FloatArray, n_bins: int) -> FloatArray:
+def bin_sums(index: NDArray[np.intp], values: FloatArray, n_bins: int) -> FloatArray:
     """Sum (n_bins,) of `values` in each bin."""
     return np.asarray(np.bincount(index, weights=values, minlength=n_bins), dtype=np.float64)
-
-
-# Ties of a step function, broken by the logit.
-
-# Together they stay below the promised 1e-6. Away from 0 and 1 there is room for both directions.
-_MARGIN = 5e-7
-_SPREAD = 4e-7
 
 
 def ties_broken(p: FloatArray, s: FloatArray) -> FloatArray:
     """Probabilities (n,) within 1e-6 of `p` that rise with the logit `s` where `p` is the same.
 
-    ``clip(p, 5e-7, 1 - 5e-7) + 4e-7 s / (1 + |s|)``. Float64 tells two logits apart that differ by more than
-    about ``1e-9 (1 + |s|)^2``: all distinct float32 logits up to 100, say.
+    Float64 tells two logits apart that differ by more than about ``1e-9 (1 + |s|)^2``: all distinct float32
+    logits up to 100, say.
     """
     return np.clip(p, _MARGIN, 1.0 - _MARGIN) + _SPREAD * (s / (1.0 + np.abs(s)))
-
-
-# Histogram binning.
 
 
 @final
@@ -111,8 +91,6 @@ class Histogram(Calibrator):
         In [0, 1].
     bin_weight_ : ndarray of shape (B,)
         Weight of the calibration links in each bin; 0 for an empty bin.
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
 
     Notes
     -----
@@ -131,6 +109,12 @@ class Histogram(Calibrator):
     array([0.3 , 0.55])
     """
 
+    name = "histogram"
+    description = "share of links in each bin of the probability"
+    search: ClassVar[dict[str, list[Any]]] = {
+        "n_bins": [5, 10, 15, 20, 30],
+        "strategy": ["uniform", "quantile"],
+    }
     _state: ClassVar[dict[str, StateKind]] = {"bin_edges_": 1, "bin_probability_": 1, "bin_weight_": 1}
 
     bin_edges_: FloatArray
@@ -171,8 +155,6 @@ class Histogram(Calibrator):
         return logit(self._probability(X))
 
 
-# Bayesian binning into quantiles.
-
 # N' of the paper: the weight of the prior, in links, spread over the bins of a binning.
 _PRIOR_LINKS = 2.0
 
@@ -181,7 +163,6 @@ _RANGE_FACTOR = 10.0
 
 # Binnings of smaller relative weight change no probability beyond rounding and are left out.
 _NEGLIGIBLE = 1e-16
-
 
 # As many as any graph has pairs to offer; weights beyond are no counts, and their binnings would not end.
 _MOST_LINKS = 1e9
@@ -202,10 +183,7 @@ class BBQ(Calibrator):
         bin (the method as published). ``"bic"``: ``exp(-BIC / 2)`` and the plain share of links in each bin;
         with ``strategy="uniform"`` this is what the netcal library computes.
     preserve_ranking : bool, default=False
-        Whether links of the same probability keep the order of their logits: probabilities then move by
-        less than 1e-6. Without it Hits@K, which counts ties against a method, collapses. The order shows in
-        float64: rounded to float32 most are equal again, so rank by the logits (``decision_function``, or
-        calling the predictor).
+        As in :class:`Histogram`.
 
     Attributes
     ----------
@@ -214,11 +192,9 @@ class BBQ(Calibrator):
     bin_probability_ : ndarray of shape (m,)
         Averaged probability between neighbouring edges, in [0, 1].
     binning_sizes_ : ndarray of shape (r,)
-        Number of bins asked of each binning; of equal binnings the smallest.
+        Requested number of bins of each binning; of equal binnings the smallest.
     binning_weights_ : ndarray of shape (r,)
         Weight of each binning; they sum to 1.
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
 
     Notes
     -----
@@ -245,12 +221,15 @@ class BBQ(Calibrator):
     array([0.2, 0.8])
     """
 
-    _state: ClassVar[dict[str, StateKind]] = {
-        "bin_edges_": 1,
-        "bin_probability_": 1,
-        "binning_sizes_": 1,
-        "binning_weights_": 1,
+    name = "bbq"
+    description = "Bayesian average of histograms (binning into quantiles)"
+    search: ClassVar[dict[str, list[Any]]] = {
+        "strategy": ["quantile", "uniform"],
+        "criterion": ["bayes", "bic"],
     }
+    _state: ClassVar[dict[str, StateKind]] = dict.fromkeys(
+        ("bin_edges_", "bin_probability_", "binning_sizes_", "binning_weights_"), 1
+    )
 
     bin_edges_: FloatArray
     bin_probability_: FloatArray
@@ -282,18 +261,17 @@ class BBQ(Calibrator):
 
         # Equal scores stay in one bin, so that many sizes can give the same binning: it counts once.
         distinct: dict[bytes, tuple[int, FloatArray]] = {}
-        for size in _binning_sizes(n_links).tolist():
+        for size in _binning_sizes(n_links):
             cut = quantile_edges(values, total, size) if self.strategy == "quantile" else uniform_edges(size)
             distinct.setdefault(cut.tobytes(), (size, cut))
-        sizes = np.array([size for size, _ in distinct.values()])
         edges = [cut for _, cut in distinct.values()]
         fits = [self._fit_binning(e, values, total, links) for e in edges]
-        self.binning_sizes_ = sizes.astype(np.float64)
+        self.binning_sizes_ = np.array([size for size, _ in distinct.values()], dtype=np.float64)
         self.binning_weights_ = softmax([log_score for log_score, _ in fits])
 
         kept = np.flatnonzero(self.binning_weights_ > _NEGLIGIBLE)
         self.bin_edges_ = np.unique(np.concatenate([edges[i] for i in kept]))
-        # Each interval of the union lies inside one bin of every binning: ask at its right (closed) end.
+        # Each interval of the union lies inside one bin of every binning, that of its right (closed) end.
         right = self.bin_edges_[1:]
         average = np.zeros(len(right))
         for i in kept:
@@ -308,11 +286,14 @@ class BBQ(Calibrator):
         index = bin_index(values, edges)
         n, m = bin_sums(index, total, n_bins), bin_sums(index, links, n_bins)
         middle = 0.5 * (edges[:-1] + edges[1:])
-        if self.criterion == "bayes":
-            return _bayes_binning(n, m, clip_probability(middle))
-        share = np.divide(m, n, out=middle, where=n > 0.0)
-        log_likelihood = float((xlogy(m, share) + xlog1py(n - m, -share)).sum())
-        return log_likelihood - 0.5 * n_bins * np.log(n.sum()), share
+        if self.criterion == "bic":
+            share = np.divide(m, n, out=middle, where=n > 0.0)
+            log_likelihood = float((xlogy(m, share) + xlog1py(n - m, -share)).sum())
+            return log_likelihood - 0.5 * n_bins * np.log(n.sum()), share
+        middle, prior = clip_probability(middle), _PRIOR_LINKS / n_bins
+        alpha, beta = prior * middle, prior * (1.0 - middle)
+        log_score = betaln(m + alpha, n - m + beta) - betaln(alpha, beta)
+        return float(log_score.sum()), (m + alpha) / (n + prior)
 
     def _probability(self, X: FloatArray) -> FloatArray:
         p = self.bin_probability_[bin_index(sigmoid(X[:, 0]), self.bin_edges_)]
@@ -322,22 +303,12 @@ class BBQ(Calibrator):
         return logit(self._probability(X))
 
 
-def _binning_sizes(n: float) -> NDArray[np.intp]:
+def _binning_sizes(n: float) -> range:
     root = np.cbrt(n)
     # The small shifts undo roots of cubes that fall a rounding beside the whole number.
     fewest = max(1, int(np.floor(root / _RANGE_FACTOR + 1e-9)))
     most = max(fewest, int(min(np.ceil(n / 5.0), np.ceil(root * _RANGE_FACTOR - 1e-9))))
-    return np.arange(fewest, most + 1)
-
-
-def _bayes_binning(n: FloatArray, m: FloatArray, middle: FloatArray) -> tuple[float, FloatArray]:
-    prior = _PRIOR_LINKS / len(n)
-    alpha, beta = prior * middle, prior * (1.0 - middle)
-    log_score = betaln(m + alpha, n - m + beta) - betaln(alpha, beta)
-    return float(log_score.sum()), (m + alpha) / (n + prior)
-
-
-# Isotonic regression, by scikit-learn.
+    return range(fewest, most + 1)
 
 
 @final
@@ -351,10 +322,7 @@ class Isotonic(Calibrator):
     Parameters
     ----------
     preserve_ranking : bool, default=False
-        Whether links of the same probability keep the order of their logits: probabilities then move by
-        less than 1e-6, and the ranking is that of the logit. Without it Hits@K, which counts ties against a
-        method, collapses. The order shows in float64: rounded to float32 most are equal again, so rank by the
-        logits (``decision_function``, or calling the predictor).
+        As in :class:`Histogram`; the ranking is then that of the logit.
 
     Attributes
     ----------
@@ -362,8 +330,6 @@ class Isotonic(Calibrator):
         Knots, increasing.
     probability_thresholds_ : ndarray of shape (m,)
         Probability at each knot, in [0, 1], never decreasing.
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
 
     Notes
     -----
@@ -380,6 +346,8 @@ class Isotonic(Calibrator):
     array([0.333333, 1.      ])
     """
 
+    name = "isotonic"
+    description = "best increasing map of the logit"
     _state: ClassVar[dict[str, StateKind]] = {"logit_thresholds_": 1, "probability_thresholds_": 1}
 
     logit_thresholds_: FloatArray

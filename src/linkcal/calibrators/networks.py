@@ -2,50 +2,44 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, final, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final, get_args
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
-from linkcal._core.validation import check_choice, check_flag
+from linkcal._core.validation import check_choice, check_flag, check_positive_float, check_positive_int
 from linkcal.calibrators._network_training import (
     LinkArrays,
-    NetFit,
     NetJob,
-    NetSettings,
     Scaling,
+    TemperatureNet,
+    Trained,
     apply_net,
     fit_nets,
 )
-from linkcal.calibrators._state import unchanged_if_refused
 from linkcal.calibrators.base import (
     Calibrator,
     FloatArray,
     LinkFeatures,
     StateKind,
     known_labels,
-    said_name,
+    unchanged_if_refused,
     validated,
+    warn_caller,
 )
 from linkcal.calibrators.scaling import Platt, warn_base_rate
 from linkcal.exceptions import ConvergenceWarning, InputError
 
-__all__ = ["Asked", "EmbeddingMLP", "InNOut", "NetCalibrator", "RandomState", "fit_together", "links_beside"]
-
-
-# What the two calibrators with a temperature network share: parameters, fit and application.
+__all__ = ["EmbeddingMLP", "InNOut", "fit_together"]
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Checked calibration links of a fit, and the networks that it asks for."""
+class _Request(NamedTuple):
+    """Checked calibration links of a fit, and the networks that it needs."""
 
     X: FloatArray
     y: FloatArray
@@ -59,9 +53,14 @@ class NetCalibrator(Calibrator):
     A second level of inheritance, for once: both have the same ten parameters and the same ``fit``.
     """
 
+    search: ClassVar[dict[str, list[Any]]] = {
+        "hidden_channels": [8, 16, 32, 64],
+        "learning_rate": [1e-4, 1e-3, 1e-2],
+        "ece_weights": [(0.0,), (1.0,), (10.0,), (0.0, 1.0, 10.0)],
+    }
+    trains_network = True
     #: One network, or one per sign of the logit.
     _heads: ClassVar[int]
-
     _state: ClassVar[dict[str, StateKind]] = {
         "hidden_weights_": 3,
         "output_weights_": 2,
@@ -121,79 +120,51 @@ class NetCalibrator(Calibrator):
         """Network inputs (n, k) of checked X."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Self:
-        """Fit on calibration links.
+        """Fit on calibration links, as :meth:`Calibrator.fit` states.
 
         Parameters
         ----------
-        X : array-like of shape (n, 1 + k)
-            Uncalibrated logit in column 0, link features of the kind ``link_features`` after it.
-        y : array-like of shape (n,)
-            Exactly two different labels; the larger one is the positive class.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative counts.
+        X, y, sample_weight : array-like
+            Calibration links; columns 1.. of X hold features of the kind ``link_features``.
         X_val, y_val : array-like, optional
             Validation links that choose lambda and the number of epochs; without them, cross-validation
-            inside (X, y) does.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            As for the other calibrators; also if only one of `X_val` and `y_val` is given, or `y_val` holds
-            other labels than `y`. A fit that raises changes nothing.
+            inside (X, y) does. InputError if only one is given, or `y_val` holds other labels than `y`.
         """
         with unchanged_if_refused(self):
-            asked = self._ask(X, y, sample_weight, X_val, y_val)
-            self._take(asked, fit_nets([asked.job])[0])
+            request = self._request(X, y, sample_weight, X_val, y_val)
+            self._finish(request, fit_nets([request.job])[0])
         return self
 
     def temperature(self, X: Any) -> FloatArray:
-        """Temperature T > 0 of each link, shape (n,).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, 1 + k)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Temperature T > 0 of each link of X (n, 1 + k), shape (n,)."""
         return self._temperature(self._check_predict(X))
 
-    def _ask(self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any) -> Asked:
+    def _request(self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any) -> _Request:
         """Check the arguments of :meth:`fit`; return what is to be trained."""
         X, y, weight = self._check_fit(X, y, sample_weight)
         self._prepare(X, y, weight)
-        return self._asked(X, y, weight, self._check_validation(X_val, y_val))
-
-    def _asked(
-        self, X: FloatArray, y: FloatArray, weight: FloatArray, validation: LinkArrays | None
-    ) -> Asked:
+        validation = self._check_validation(X_val, y_val)
+        _check_settings(self)
         links = LinkArrays(self._score(X), self._inputs(X), y, weight)
-        return Asked(X, y, weight, NetJob(NetSettings.of(self), links, self._heads, validation))
+        job = NetJob(self, seed_from(self.random_state), self._heads, self._scaling(), links, validation)
+        return _Request(X, y, weight, job)
 
-    def _take(self, asked: Asked, fit: NetFit) -> None:
+    def _finish(self, request: _Request, fit: Trained) -> None:
         """Set the fitted attributes and warn of what the fit lacks."""
-        self.hidden_weights_, self.output_weights_ = fit.hidden, fit.output
+        self.hidden_weights_, self.output_weights_ = fit.net
         self.ece_weight_, self.n_iter_, self.converged_ = fit.ece_weight, fit.n_iter, fit.converged
-        self.loss_curve_, self.seed_ = fit.loss_curve, asked.job.settings.seed
+        self.loss_curve_, self.seed_ = fit.loss_curve, request.job.seed
         if self.early_stopping and not self.converged_:
-            warnings.warn(
-                f"{said_name(self)} was still improving after {self.max_iter} epochs; raise max_iter or "
+            warn_caller(
+                f"{self._shown_name} was still improving after {self.max_iter} epochs; raise max_iter or "
                 "learning_rate (parameters of the calibrator in Python)",
                 ConvergenceWarning,
-                stacklevel=3,
             )
-        p = self._bounded_probability(asked.X)
-        warn_base_rate(said_name(self), p, asked.y, asked.weight)
+        p = self._bounded_probability(request.X)
+        warn_base_rate(self._shown_name, p, request.y, request.weight)
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-        self._prepare(X, y, weight)
-        asked = self._asked(X, y, weight, None)
-        self._take(asked, fit_nets([asked.job])[0])
+        raise NotImplementedError("network calibrators fit in two halves, so that many train together")
 
     def _check_validation(self, X_val: Any, y_val: Any) -> LinkArrays | None:
         if X_val is None and y_val is None:
@@ -205,15 +176,37 @@ class NetCalibrator(Calibrator):
         return LinkArrays(self._score(X), self._inputs(X), label, np.ones(len(y)))
 
     def _temperature(self, X: FloatArray) -> FloatArray:
-        return apply_net(
-            self.hidden_weights_, self.output_weights_, self._score(X), self._inputs(X), self._scaling()
-        )
+        net = TemperatureNet(self.hidden_weights_, self.output_weights_)
+        return apply_net(net, self._score(X), self._inputs(X), self._scaling())
 
     def _decision(self, X: FloatArray) -> FloatArray:
         return self._score(X) / self._temperature(X)
 
 
-# The paper's ablation: a temperature from the link embedding alone.
+def _check_settings(settings: NetCalibrator) -> None:
+    """Raise InputError if a hyper-parameter of a network calibrator is out of range."""
+    for name in ("hidden_channels", "n_bins", "max_iter", "patience"):
+        check_positive_int(getattr(settings, name), name)
+    check_flag(settings.early_stopping, "early_stopping")
+    if settings.n_folds is not None:
+        check_positive_int(settings.n_folds, "n_folds", minimum=2)
+    if not len(settings.ece_weights):
+        raise InputError("ece_weights must hold at least one weight, got none")
+    for value in settings.ece_weights:
+        check_positive_float(value, "ece_weights", zero=True)
+    check_positive_float(settings.weight_decay, "weight_decay", zero=True)
+    check_positive_float(settings.learning_rate, "learning_rate")
+
+
+def seed_from(random_state: Any) -> int:
+    """Seed >= 0 from an integer, a NumPy generator or RandomState, or None (a fresh one)."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    return check_positive_int(random_state, "random_state", minimum=0)
 
 
 @final
@@ -221,27 +214,13 @@ class EmbeddingMLP(NetCalibrator):
     """Temperature of each link from its embedding h: ``p = sigmoid(s / T)``, ``T = softplus(MLP(h))``.
 
     The ablation of :class:`InNOut` in the paper: one network, which sees neither the sign of the logit nor
-    the embedding with the edge. Loss and training are those of :class:`InNOut`, as are all parameters
-    except `gamma`. Columns 1.. of X hold h.
+    the embedding with the edge. Loss and training are those of :class:`InNOut`. Columns 1.. of X hold h.
 
     Parameters
     ----------
-    hidden_channels : int, default=16
-        H, width of the hidden ReLU layer.
-    ece_weights : sequence of float, default=(0.0, 1.0, 10.0)
-        Candidates for lambda, the weight of the ECE term.
-    n_bins : int, default=15
-        Equal-width bins of the ECE term and of the ECE that chooses lambda.
-    learning_rate : float, default=1e-4
-    weight_decay : float, default=5e-8
-    max_iter : int, default=5000
-        Most epochs.
-    early_stopping : bool, default=True
-        End a network when its held-out loss has not fallen for `patience` epochs.
-    patience : int, default=500
-    n_folds : int, optional
-        Folds of the cross-validation that is used where no validation links are given.
-    random_state : int, Generator, RandomState or None, default=0
+    hidden_channels, ece_weights, n_bins, learning_rate, weight_decay, max_iter, early_stopping, patience, \
+n_folds, random_state
+        As in :class:`InNOut`.
 
     Attributes
     ----------
@@ -251,8 +230,6 @@ class EmbeddingMLP(NetCalibrator):
         Second layer, bias last.
     ece_weight_, n_iter_, converged_, loss_curve_, seed_
         As in :class:`InNOut`.
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
 
     Warns
     -----
@@ -275,14 +252,13 @@ class EmbeddingMLP(NetCalibrator):
     (1,)
     """
 
+    name = "embedding-mlp"
+    description = "temperature of each link from its embedding (ablation of in-n-out)"
     link_features: ClassVar[LinkFeatures] = "embedding"
     _heads: ClassVar[int] = 1
 
     def _inputs(self, X: FloatArray) -> FloatArray:
         return X[:, 1:]
-
-
-# In-n-Out: a temperature from what the target link does to its embedding.
 
 
 @final
@@ -345,8 +321,6 @@ class InNOut(NetCalibrator):
         Seed that was used.
     slope_, intercept_ : float
         a and b of the recentred logit; 1 and 0 without `center`.
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
 
     Warns
     -----
@@ -378,6 +352,9 @@ class InNOut(NetCalibrator):
     array([[0.5, 0.5]])
     """
 
+    name = "in-n-out"
+    description = "temperature of each link from its embedding with and without its target link"
+    search: ClassVar[dict[str, list[Any]]] = {"gamma": ["difference", "distance"], **NetCalibrator.search}
     link_features: ClassVar[LinkFeatures] = "difference"
     _heads: ClassVar[int] = 2
     _state: ClassVar[dict[str, StateKind]] = {**NetCalibrator._state, "slope_": float, "intercept_": float}
@@ -439,9 +416,6 @@ class InNOut(NetCalibrator):
         return np.asarray(np.linalg.norm(X[:, 1:], axis=1, keepdims=True))
 
 
-# Many calibrators fitted at once.
-
-
 def fit_together(
     calibrators: Sequence[Calibrator],
     X: Sequence[Any],
@@ -458,27 +432,18 @@ def fit_together(
     Parameters
     ----------
     calibrators : sequence of Calibrator
-        Unchanged. Give each seed its own calibrator (``random_state``); the same object may also stand in
-        several places.
-    X : sequence of array-like of shape (n, 1 + k)
-        One per calibrator; n and k may differ.
-    y : sequence of array-like of shape (n,)
-        One per calibrator.
+        Unchanged; the same object may stand in several places.
+    X, y : sequence of array-like
+        Links of each calibrator, which may differ in number and columns.
     validation : sequence of (X_val, y_val) or None, optional
-        One per calibrator: links that choose lambda and the number of epochs, for the calibrators with
-        networks (``X_val`` of their ``fit``). The others make no use of them.
+        One per calibrator, for those whose ``fit`` has ``X_val``.
     base : (X_base, y_base), optional
-        Base links for the calibrators that build on them (``X_base`` of their ``fit``).
+        Base links for the calibrators whose ``fit`` has ``X_base``.
 
     Returns
     -------
     list of Calibrator
         Fitted, in the order given.
-
-    Raises
-    ------
-    InputError
-        If the sequences differ in length, or as ``fit`` of the calibrators does.
 
     Examples
     --------
@@ -489,8 +454,6 @@ def fit_together(
     >>> y = (X[:, :, 0] + rng.normal(size=(2, 50)) > 0).astype(int)
     >>> nets = [EmbeddingMLP(max_iter=20, early_stopping=False, random_state=seed) for seed in (0, 1)]
     >>> fitted = fit_together([*nets, Platt()], [*X, X[0]], [*y, y[0]])
-    >>> [type(calibrator).__name__ for calibrator in fitted]
-    ['EmbeddingMLP', 'EmbeddingMLP', 'Platt']
     >>> alone = nets[1].fit(X[1], y[1])
     >>> bool((alone.predict_proba(X[1]) == fitted[1].predict_proba(X[1])).all())
     True
@@ -501,24 +464,24 @@ def fit_together(
         if len(values) != count:
             raise InputError(f"{name} must hold one item per calibrator ({count}), got {len(values)}")
     fitted: list[Calibrator] = [clone(calibrator) for calibrator in calibrators]
-    asked = {}
-    for place, (calibrator, part) in enumerate(zip(fitted, held_out, strict=True)):
+    requests: list[tuple[NetCalibrator, _Request]] = []
+    for calibrator, X_own, y_own, part in zip(fitted, X, y, held_out, strict=True):
+        beside = links_beside(calibrator, part, base)
         if isinstance(calibrator, NetCalibrator):
-            X_val, y_val = (None, None) if part is None else part
-            asked[place] = calibrator._ask(X[place], y[place], None, X_val, y_val)
+            X_val, y_val = beside.get("X_val"), beside.get("y_val")
+            requests.append((calibrator, calibrator._request(X_own, y_own, None, X_val, y_val)))
         else:
-            calibrator.fit(X[place], y[place], **links_beside(calibrator, part, base))
-    for (place, request), fit in zip(asked.items(), fit_nets([a.job for a in asked.values()]), strict=True):
-        net = fitted[place]
-        if isinstance(net, NetCalibrator):
-            net._take(request, fit)
+            calibrator.fit(X_own, y_own, **beside)
+    fits = fit_nets([request.job for _, request in requests])
+    for (net, request), fit in zip(requests, fits, strict=True):
+        net._finish(request, fit)
     return fitted
 
 
 def links_beside(
     calibrator: Calibrator, validation: tuple[Any, Any] | None, base: tuple[Any, Any] | None
 ) -> dict[str, Any]:
-    """Those of the links beside (X, y) that the calibrator's ``fit`` takes, as its keyword arguments."""
+    """Those of the links beside (X, y) that the calibrator's ``fit`` has parameters for, by parameter."""
     beside = {}
     for name, links in (("val", validation), ("base", base)):
         if links is not None and has_fit_parameter(calibrator, f"X_{name}"):

@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import ClassVar, final
 
 import numpy as np
 from scipy.optimize import brentq
 
 from linkcal._core.maths import sigmoid
-from linkcal.calibrators._newton import SLOPE_BOUND, LogisticFit, fit_logistic, separated
-from linkcal.calibrators.base import Calibrator, FloatArray, StateKind, said_name
+from linkcal.calibrators._newton import SLOPE_BOUND, LogisticFit, fit_logistic, separated, step_fit
+from linkcal.calibrators.base import Calibrator, FloatArray, StateKind, warn_caller
 from linkcal.exceptions import BaseRateWarning, BoundReachedWarning, ConvergenceWarning
 
-__all__ = [
-    "Beta",
-    "Identity",
-    "Platt",
-    "Temperature",
-    "step_fit",
-    "warn_base_rate",
-    "warn_not_converged",
-    "warn_separated",
-]
-
-
-# No calibration: the baseline of every table.
+__all__ = ["Beta", "Identity", "Platt", "Temperature"]
 
 
 @final
 class Identity(Calibrator):
-    """The uncalibrated probability ``p = sigmoid(s)``.
+    """The uncalibrated probability ``p = sigmoid(s)``, the baseline of every table.
 
     Columns 1.. of X are ignored.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
 
     Examples
     --------
     >>> Identity().fit([[-1.0], [1.0]], [0, 1]).decision_function([[3.0]])
     array([3.])
     """
+
+    name = "uncalibrated"
+    description = "the predictor's own probability, sigmoid(s)"
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         """Nothing to learn beyond the labels' names."""
@@ -52,27 +37,16 @@ class Identity(Calibrator):
         return X[:, 0].copy()
 
 
-# The warning of calibrators that cannot move the base rate.
-
-
 # Gap between mean probability and share of links from which on the warning is given; the gap must also exceed
 # this many standard errors, so that small calibration sets stay silent.
-_GAP = 0.05
-_STANDARD_ERRORS = 4.0
+_GAP, _STANDARD_ERRORS = 0.05, 4.0
 
 
 def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-    """Name a base-rate error that a temperature cannot repair, if there clearly is one.
+    """Warn of a base-rate error that a temperature cannot repair, if there clearly is one.
 
     Clearly: mean p and the share of links differ by more than 0.05 and by more than four standard errors of
     the mean of ``y - p``; with weights n is Kish's effective number of rows.
-
-    Parameters
-    ----------
-    name : str
-        Of the calibrator, as users know it.
-    p, y, weight : ndarray (n,)
-        Calibrated probabilities, labels and weights of the calibration links.
     """
     # Shares of the weight: squares of huge or tiny weights would leave the range of float64.
     weight = weight / weight.max()
@@ -81,16 +55,13 @@ def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) 
     standard_error = np.sqrt(np.average((y - p) ** 2, weights=weight) / effective_n)
     gap = abs(mean_p - share)
     if gap > _GAP and gap > _STANDARD_ERRORS * standard_error:
-        warnings.warn(
+        warn_caller(
             f"the average probability {mean_p:.3g} differs from the observed share of links {share:.3g}: "
             f"{name} divides the logit by a temperature, which keeps its sign and cannot move the base rate; "
             "those with an intercept or bins can (platt, beta, isotonic, histogram, bbq, in-n-out-plus)",
             BaseRateWarning,
-            stacklevel=4,
         )
 
-
-# Temperature scaling: one convex parameter, found by bracketing.
 
 # The search interval of mean |s| / T. An optimum outside means that the likelihood has no maximum for finite
 # T > 0: the logit says nothing or the reverse (lower end), or separates the classes (upper end).
@@ -115,8 +86,6 @@ class Temperature(Calibrator):
         Steps of the root search.
     converged_ : bool
         Whether the search reached its tolerance; True also where the optimum lies at a bound.
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
 
     Warns
     -----
@@ -143,6 +112,8 @@ class Temperature(Calibrator):
     1.820478
     """
 
+    name = "temperature"
+    description = "sigmoid(s / T), one temperature for all links"
     _state: ClassVar[dict[str, StateKind]] = {"temperature_": float, "n_iter_": int, "converged_": bool}
 
     temperature_: float
@@ -157,7 +128,7 @@ class Temperature(Calibrator):
         else:
             sharpness = self._best_sharpness(X[:, 0] / scale, y, weight / weight.sum())
             self.temperature_ = scale / sharpness
-        warn_base_rate(said_name(self), self._bounded_probability(X), y, weight)
+        warn_base_rate(self._shown_name, self._bounded_probability(X), y, weight)
 
     def _best_sharpness(self, s: FloatArray, y: FloatArray, weight: FloatArray) -> float:
         """Maximum-likelihood 1/T of logits with mean |s| = 1, within the bounds."""
@@ -178,9 +149,7 @@ class Temperature(Calibrator):
         )
         self.n_iter_, self.converged_ = int(result.iterations), bool(result.converged)
         if not self.converged_:
-            warnings.warn(
-                f"the temperature did not converge in {self.n_iter_} steps", ConvergenceWarning, stacklevel=5
-            )
+            warn_caller(f"the temperature did not converge in {self.n_iter_} steps", ConvergenceWarning)
         return float(np.exp(root))
 
     def _decision(self, X: FloatArray) -> FloatArray:
@@ -189,15 +158,11 @@ class Temperature(Calibrator):
 
 def _warn_bound(which: str, cause: str) -> None:
     low, high = _SHARPNESS_BOUNDS
-    warnings.warn(
+    warn_caller(
         f"no finite temperature is optimal: {cause}; T was stopped at a {which} value "
         f"(mean |logit| / T must be in [{low:g}, {high:g}])",
         BoundReachedWarning,
-        stacklevel=6,
     )
-
-
-# Platt scaling: logistic regression on the logit.
 
 
 @final
@@ -215,8 +180,6 @@ class Platt(Calibrator):
     n_iter_ : int
         Newton steps.
     converged_ : bool
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
 
     Warns
     -----
@@ -240,6 +203,8 @@ class Platt(Calibrator):
     array([[0.9, 0.1]])
     """
 
+    name = "platt"
+    description = "sigmoid(a s + b)"
     _state: ClassVar[dict[str, StateKind]] = {
         "slope_": float,
         "intercept_": float,
@@ -255,48 +220,24 @@ class Platt(Calibrator):
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         s = X[:, 0]
         direction = separated(s, y)
-        if direction:
-            fit = step_fit(s, y, weight, direction)
-            warn_separated(said_name(self))
-        else:
-            fit = fit_logistic(s[:, None], y, weight)
+        fit = step_fit(s, y, weight, direction) if direction else fit_logistic(s[:, None], y, weight)
         self.slope_, self.intercept_ = float(fit.slope[0]), fit.intercept
         self.n_iter_, self.converged_ = fit.n_iter, fit.converged
-        if not fit.converged:
-            warn_not_converged(said_name(self), fit.n_iter)
+        _warn_of_fit(self._shown_name, fit, at_bound=direction != 0)
 
     def _decision(self, X: FloatArray) -> FloatArray:
         return self.slope_ * X[:, 0] + self.intercept_
 
 
-def step_fit(s: FloatArray, y: FloatArray, weight: FloatArray, direction: int) -> LogisticFit:
-    """Best intercept at the steepest allowed slope, for classes that a threshold separates."""
-    upper_class = s[y == (1.0 if direction > 0 else 0.0)]
-    lower_class = s[y == (0.0 if direction > 0 else 1.0)]
-    threshold = 0.5 * (lower_class.max() + upper_class.min())
-    mean = np.average(s, weights=weight)
-    deviation = np.sqrt(np.average((s - mean) ** 2, weights=weight))
-    bound = direction * SLOPE_BOUND
-    start = (-bound * (threshold - mean) / deviation, bound)
-    return fit_logistic(s[:, None], y, weight, lower=bound, upper=bound, start=start)
-
-
-def warn_separated(name: str) -> None:
-    """Say that a likelihood has no maximum and where the fit was stopped."""
-    warnings.warn(
-        f"a threshold on the logit separates the classes, so the likelihood has no maximum; "
-        f"the slope of {name} was stopped at its bound, {SLOPE_BOUND:g} per standard deviation of the logit",
-        BoundReachedWarning,
-        stacklevel=5,
-    )
-
-
-def warn_not_converged(name: str, n_iter: int) -> None:
-    """Say that Newton steps ended before the tolerance."""
-    warnings.warn(f"{name} did not converge in {n_iter} steps", ConvergenceWarning, stacklevel=5)
-
-
-# Beta calibration: three convex parameters.
+def _warn_of_fit(name: str, fit: LogisticFit, *, at_bound: bool) -> None:
+    if at_bound:
+        warn_caller(
+            "a threshold on the logit separates the classes, so the likelihood has no maximum; the slope of "
+            f"{name} was stopped at its bound, {SLOPE_BOUND:g} per standard deviation of the logit",
+            BoundReachedWarning,
+        )
+    if not fit.converged:
+        warn_caller(f"{name} did not converge in {fit.n_iter} steps", ConvergenceWarning)
 
 
 @final
@@ -313,8 +254,6 @@ class Beta(Calibrator):
     n_iter_ : int
         Newton steps.
     converged_ : bool
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
 
     Warns
     -----
@@ -339,10 +278,10 @@ class Beta(Calibrator):
     array([[0.9, 0.1]])
     """
 
+    name = "beta"
+    description = "beta calibration: both tails stretched, three parameters"
     _state: ClassVar[dict[str, StateKind]] = {
-        "a_": float,
-        "b_": float,
-        "c_": float,
+        **dict.fromkeys(("a_", "b_", "c_"), float),
         "n_iter_": int,
         "converged_": bool,
     }
@@ -356,15 +295,14 @@ class Beta(Calibrator):
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         s = X[:, 0]
         # The map increases with s, so it can separate the classes exactly where a threshold on s can.
-        if separated(s, y) > 0:
+        at_bound = separated(s, y) > 0
+        if at_bound:
             fit = step_fit(s, y, weight, 1)
-            warn_separated(said_name(self))
         else:
             fit = fit_logistic(_log_odds_parts(s), y, weight, lower=0.0)
         self.a_, self.b_ = float(fit.slope[0]), float(fit.slope[-1])
         self.c_, self.n_iter_, self.converged_ = fit.intercept, fit.n_iter, fit.converged
-        if not fit.converged:
-            warn_not_converged(said_name(self), fit.n_iter)
+        _warn_of_fit(self._shown_name, fit, at_bound=at_bound)
 
     def _decision(self, X: FloatArray) -> FloatArray:
         parts = _log_odds_parts(X[:, 0])

@@ -2,188 +2,51 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from sklearn.base import clone
 
-from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS, TOGGLE_COLUMNS
+from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURE_COLUMNS, TOGGLE_COLUMNS
 from linkcal._core.validation import check_choice, check_flag, check_positive_float, check_positive_int
 from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, Term, merged_links
 from linkcal.calibrators._held_out import Tails, choose_held_out
 from linkcal.calibrators._newton import RidgeProblem, fit_ridge
-from linkcal.calibrators._state import unchanged_if_refused
 from linkcal.calibrators.base import (
     Calibrator,
     FloatArray,
     LinkFeatures,
     StateKind,
     known_labels,
-    said_name,
+    unchanged_if_refused,
     validated,
+    warn_caller,
 )
 from linkcal.exceptions import ConvergenceWarning, InputError
 
-__all__ = ["Stacked", "StructuralCalibrator", "named_columns", "ridge_problem", "standardised"]
+__all__ = ["StructuralCalibrator"]
 
-
-# The penalised fit behind ``StructuralCalibrator``: its columns, standardised design, penalties, start.
-
-
-#: Columns by name; sets are joined by "+".
+#: Columns that ``features`` selects by name; sets are joined by "+".
 _FEATURE_SETS: dict[str, tuple[str, ...]] = {
     "toggle": TOGGLE_COLUMNS,
     "structure": STRUCTURE_COLUMNS,
     "attributes": ATTRIBUTE_COLUMNS,
 }
 
-
-def named_columns(features: str, n_columns: int) -> tuple[list[str], list[int]]:
-    """Names of the terms and their columns in X."""
-    alone = ("all", "logit")
-    parts = features.split("+") if isinstance(features, str) and features not in alone else [features]
-    for part in parts:
-        check_choice(part, "features", (*alone, *_FEATURE_SETS) if len(parts) == 1 else _FEATURE_SETS)
-    structural = n_columns == 1 + len(STRUCTURAL_COLUMNS)
-    if not structural and features not in alone:
-        raise InputError(
-            f"X must have {1 + len(STRUCTURAL_COLUMNS)} columns for features={features!r} (the logit and "
-            f"{', '.join(STRUCTURAL_COLUMNS)}), got {n_columns}"
-        )
-    names = STRUCTURAL_COLUMNS if structural else tuple(f"feature_{j}" for j in range(1, n_columns))
-    wanted = set(names if features == "all" else ())
-    wanted.update(*(_FEATURE_SETS.get(part, ()) for part in parts))
-    columns = [0, *(j for j, name in enumerate(names, start=1) if name in wanted)]
-    return ["logit", *(name for name in names if name in wanted)], columns
-
-
-def standardised(terms: list[Term], weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Design matrix (n, 1 + m) with a first column of ones, and the deviations (m,) it was divided by."""
-    design = np.column_stack((np.ones(len(weight)), *(term.block for term in terms)))
-    body = design[:, 1:]
-    average = np.average(body, axis=0, weights=weight)
-    body -= average
-    deviation = np.sqrt(np.average(body**2, axis=0, weights=weight))
-    # A constant column keeps its rounding noise, which the penalty holds at coefficient 0.
-    deviation[deviation <= 1e-12 * np.maximum(1.0, np.abs(average))] = 1.0
-    body /= deviation
-    return design, deviation
-
-
-def ridge_problem(
-    design: FloatArray, terms: list[Term], y: FloatArray, weight: FloatArray
-) -> tuple[RidgeProblem, FloatArray, FloatArray]:
-    """The penalised fit, the relative penalties (1 + m,), and a start that fits the share of links."""
-    positive = np.concatenate([np.full(len(term.penalty), term.positive) for term in terms])
-    lower = np.r_[-np.inf, np.where(positive, 0.0, -np.inf)]
-    strength = np.concatenate(([0.0], *(term.penalty for term in terms)))
-    # Below 1, to which weights of 1 and 1e-17 round: the start must be finite.
-    share = min(float(weight @ y / weight.sum()), float(np.nextafter(1.0, 0.0)))
-    start = np.zeros(design.shape[1])
-    start[0] = np.log(share) - np.log1p(-share)
-    return RidgeProblem(design, y, weight, lower, np.zeros_like(start)), strength, start
-
-
-# A calibrator of few links on top of one of many: what its base is, and how it travels with the rest.
-
-# Where the base's fitted attributes are in a state.
-_PREFIX = "base_."
-
-
-class Stacked(Calibrator):
-    """A calibrator whose ``fit`` takes base links too; a subclass reads ``base_`` in its map."""
-
-    #: Of the same class and settings, fitted on the base links; None without them.
-    base_: Self | None
-
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, X_base: Any = None, y_base: Any = None
-    ) -> Self:
-        """Fit on calibration links.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, 1 + k)
-            Uncalibrated logit in column 0, link features of the kind ``link_features`` after it.
-        y : array-like of shape (n,)
-            Exactly two different labels; the larger one is the positive class.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative counts.
-        X_base, y_base : array-like, optional
-            Base links: many, but of another kind, such as training links scored leave-one-out. The logit
-            fitted on them becomes an input of the fit on (X, y).
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            As for the other calibrators; also if only one of `X_base` and `y_base` is given, or `y_base` has
-            not both labels of `y`. A fit that raises changes nothing.
-        """
-        with unchanged_if_refused(self):
-            X, y, weight = self._check_fit(X, y, sample_weight)
-            given = X_base is not None or y_base is not None
-            self.base_ = self._fitted_base(X_base, y_base) if given else None
-            self._fit(X, y, weight)
-        return self
-
-    def refitted(self, X: Any, y: Any) -> Self:
-        """A clone fitted to other links on top of the same base."""
-        fresh: Self = clone(self)
-        X, y, weight = fresh._check_fit(X, y, None)
-        fresh.base_ = getattr(self, "base_", None)
-        fresh._fit(X, y, weight)
-        return fresh
-
-    def get_state(self) -> dict[str, Any]:
-        """Fitted attributes, those of the base among them."""
-        state = super().get_state()
-        base = {} if self.base_ is None else self.base_.get_state()
-        return state | {_PREFIX + name: value for name, value in base.items()}
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Take over what :meth:`get_state` gave."""
-        own = {name: value for name, value in state.items() if not str(name).startswith(_PREFIX)}
-        base = {str(name).removeprefix(_PREFIX): state[name] for name in state if name not in own}
-        with unchanged_if_refused(self):
-            self.base_ = clone(self).set_state(base) if base else None
-            return super().set_state(own)
-
-    def _check_together(self) -> None:
-        if self.base_ is not None and self.base_.n_features_in_ != self.n_features_in_:
-            raise ValueError(f"a base of {self.base_.n_features_in_} columns under {self.n_features_in_}")
-        super()._check_together()
-
-    def _fitted_base(self, X_base: Any, y_base: Any) -> Self:
-        if X_base is None or y_base is None:
-            raise InputError("X_base and y_base must be given together, got only one of them")
-        try:
-            X, y = validated(self, X_base, y_base, reset=False)
-        except InputError as error:
-            raise InputError(f"X_base and y_base must be links as X and y are: {error}") from error
-        label = known_labels(y, len(X), self.classes_, "y_base")
-        if label.min() == label.max():
-            raise InputError(f"y_base must hold both labels {self.classes_.tolist()}, got only {y[0]}")
-        base: Self = clone(self)
-        return base.fit(X, y)
-
-
-# In-n-Out as a convex additive model: what the target link does, where the link sits, how alike its ends.
-
-# Name of the base's term.
-_BASE_TERM = "base"
+# Name of the base's term, and where the base's fitted attributes are in a state.
+_BASE_TERM, _PREFIX = "base", "base_."
 
 # Columns with long tails, which pass through asinh.
 _LONG_TAILS = (_BASE_TERM, "logit", "logit_change")
 
+# Names in ``contributions`` that no column may have.
+_RESERVED = ("intercept", "logit", _BASE_TERM, "limit")
+
 
 @final
-class StructuralCalibrator(Stacked, Calibrator):
+class StructuralCalibrator(Calibrator):
     """Additive logistic model of the logit, the target link's effect, degrees and feature similarity.
 
     ``p = sigmoid(a(gamma, sign s) s + b(gamma))``: the temperature of In-n-Out becomes a free slope, by sign
@@ -195,7 +58,13 @@ class StructuralCalibrator(Stacked, Calibrator):
     ----------
     features : {"all", "toggle", "structure", "attributes", "logit"}, default="all"
         Columns 1.. of X that are used: all; those that need toggling; degrees and common neighbours; the
-        feature similarity of the nodes' own features; none. Also several, as ``"toggle+structure"``.
+        feature similarity of the nodes' own features; none. Also several, as ``"toggle+structure"``. Sets
+        other than "all" and "logit" need names.
+    feature_names : sequence of str, optional
+        Names of columns 1.. of X (column 0 is the logit). By default those of the DataFrame that is fitted,
+        if X is one, else there are none. linkcal's own columns are ``linkcal.features.STRUCTURAL_COLUMNS``;
+        :class:`linkcal.CalibratedLinkPredictor` gives these names itself. A column named ``"logit_change"``
+        passes through asinh. Columns of other names, and columns without names, are all treated alike.
     n_knots : int, default=4
         Inner knots of each curve, at quantiles.
     penalty : float, optional
@@ -211,8 +80,8 @@ class StructuralCalibrator(Stacked, Calibrator):
     base_ : StructuralCalibrator or None
         Of the same settings, fitted on ``X_base`` and ``y_base`` if they were given.
     terms_ : list of str
-        Names of the terms: ``base`` if there is one, ``logit``, then the columns used
-        (``linkcal.features.STRUCTURAL_COLUMNS``).
+        Names of the terms: ``base`` if there is one, ``logit``, then the columns used, by their names or as
+        ``feature_1``, ``feature_2``, ...
     columns_ : list of int
         Their columns in X; the base has none.
     scale_ : ndarray of shape (c,)
@@ -236,8 +105,6 @@ class StructuralCalibrator(Stacked, Calibrator):
         Newton steps of the final fit.
     converged_ : bool
         Whether these ended at the tolerance, and the search for slope and limits at a stationary point.
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
 
     Warns
     -----
@@ -251,37 +118,34 @@ class StructuralCalibrator(Stacked, Calibrator):
     of the ranking keep their order. Every column has a curve, piecewise linear with knots at quantiles (and
     at 0 for the logit); products with both sides of the logit play the part of the paper's two networks, and
     products of pairs of the other columns (of up to 10) let, say, a common neighbour count less between nodes
-    of high degree. The sum of negative log-likelihoods plus ``penalty / 2`` times the squared coefficients
-    (of columns scaled to unit deviation; straight lines count 0.1, bends 1, products 3) is minimised by
-    damped Newton steps. With ``monotone=True`` the logit's curve rises between its knots and
-    products with it are built of factors that keep the sign, all with coefficients >= 0.
+    of high degree. A column that is constant between its clipping points has no terms and does not count
+    among the 10. The sum of negative log-likelihoods plus ``penalty / 2`` times the squared coefficients (of
+    columns scaled to unit deviation; straight lines count 0.1, bends 1, products 3) is minimised by damped
+    Newton steps. With ``monotone=True`` the logit's curve rises between its knots and products with it are
+    built of factors that keep the sign, all with coefficients >= 0.
 
-    **Slope and limits.** The fit has seen its own links, so a last step asks the logits of 5 held-out folds
-    at the chosen penalty for a slope within 0.01 and 2 and for two shares: of links that look like negatives
+    **Slope and limits.** The fit has seen its own links, so the logits of 5 held-out folds at the chosen
+    penalty then determine a slope within 0.01 and 2 and two shares: of links that look like negatives
     (lost), and of negatives that look like links (stray). With r = exp(logit - prior) the odds become
     ``exp(prior) ((1 - lost) r + lost) / ((1 - stray) + stray r)``. Half a link more than was seen counts for
     each share: n links without an exception do not show that none in 10 n is one, and a probability at a base
     rate of 1 in 1,000 rests on just that. A hundredth of the slope stays beyond the limits, so that the order
     does. The intercept then makes the mean probability the share of links.
 
-    With a single column, or ``features="logit"``, it is a smooth one-dimensional map. If X has not the nine
-    columns of the feature kind ``"structural"``, every column after the logit is a feature of its own, and
-    only ``"all"`` and ``"logit"`` can be asked for. With a single link of a class nothing can be held out and
-    the strongest penalty is taken, with slope 1. Beyond 10,000 links, so many of them choose the penalty, the
-    slope and the limits; all are fitted.
+    With a single column, or ``features="logit"``, it is a smooth one-dimensional map. With a single link of a
+    class nothing can be held out and the strongest penalty is taken, with slope 1. Beyond 10,000 links, so
+    many of them choose the penalty, the slope and the limits; all are fitted.
 
     **Stacked.** Training links scored leave-one-out are many, but not like the links to come: the model was
     fitted to them. Given as ``X_base`` and ``y_base`` they get a model of their own, ``base_``, whose logit
     becomes the first column of the model of (X, y) and has the logit's part there; the logit itself is one of
-    the other columns. What the few calibration links need not be asked for then comes from the many, and what
-    differs between the two is still learned. With ``monotone=True`` the logit enters by the base alone.
+    the other columns. So the few calibration links only have to show what differs from the many. With
+    ``monotone=True`` the logit enters by the base alone.
 
     The form, the relative penalties and the number of knots were chosen by cross-validation inside the
     validation links of Cora, CiteSeer, Bitcoin Alpha and Chameleon, the products of pairs also of Bitcoin OTC
-    and Twitch PT; the limits inside those of Cora, CiteSeer and both Bitcoin graphs beside fresh negatives;
-    what feature similarity is (:func:`linkcal.features.attribute_similarity`) inside those of Cora,
-    CiteSeer, Twitch PT and Chameleon, with GCN or VGAE, and by the error to the true probabilities of the
-    simulated graph. No test link of a real graph was read.
+    and Twitch PT; the limits inside those of Cora, CiteSeer and both Bitcoin graphs beside fresh negatives.
+    No test link of a real graph was read.
 
     References
     ----------
@@ -294,34 +158,29 @@ class StructuralCalibrator(Stacked, Calibrator):
     >>> s, common = rng.normal(size=500), rng.poisson(1.0, size=500)
     >>> y = rng.random(500) < 1 / (1 + np.exp(-s - common + 1))
     >>> X = np.column_stack((s, np.log1p(common)))
-    >>> calibrator = StructuralCalibrator().fit(X, y)
+    >>> calibrator = StructuralCalibrator(feature_names=["common_neighbours"]).fit(X, y)
     >>> sorted(calibrator.contributions(X))
-    ['feature_1', 'intercept', 'limit', 'logit']
+    ['common_neighbours', 'intercept', 'limit', 'logit']
     """
 
+    name = "in-n-out-plus"
+    description = (
+        "additive model of the logit, of what the target link does, and of the link's place in the graph"
+    )
+    search: ClassVar[dict[str, list[Any]]] = {"n_knots": [2, 4, 8], "monotone": [False, True]}
     link_features: ClassVar[LinkFeatures] = "structural"
-
     _state: ClassVar[dict[str, StateKind]] = {
-        "intercept_": float,
         "terms_": list,
         "columns_": list,
-        "scale_": 1,
-        "mean_": 1,
-        "deviation_": 1,
-        "knots_": 1,
-        "values_": 1,
-        "starts_": 1,
+        **dict.fromkeys(("scale_", "mean_", "deviation_", "knots_", "values_", "starts_"), 1),
         "products_": 2,
         "pairs_": 2,
-        "penalty_": float,
-        "slope_": float,
-        "prior_": float,
-        "lost_": float,
-        "stray_": float,
+        **dict.fromkeys(("intercept_", "penalty_", "slope_", "prior_", "lost_", "stray_"), float),
         "n_iter_": int,
         "converged_": bool,
     }
 
+    base_: Self | None
     intercept_: float
     terms_: list[str]
     columns_: list[int]
@@ -345,21 +204,48 @@ class StructuralCalibrator(Stacked, Calibrator):
         self,
         *,
         features: str = "all",
+        feature_names: Sequence[str] | None = None,
         n_knots: int = 4,
         penalty: float | None = None,
         monotone: bool = False,
     ) -> None:
         self.features = features
+        self.feature_names = feature_names
         self.n_knots = n_knots
         self.penalty = penalty
         self.monotone = monotone
 
-    def contributions(self, X: Any) -> dict[str, FloatArray]:
-        """Why each link has its probability: terms of its calibrated logit, by name.
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, X_base: Any = None, y_base: Any = None
+    ) -> Self:
+        """Fit on calibration links, as :meth:`Calibrator.fit` states.
 
         Parameters
         ----------
-        X : array-like of shape (n, 1 + k)
+        X, y, sample_weight : array-like
+            Calibration links. InputError if `feature_names` do not fit X.
+        X_base, y_base : array-like, optional
+            Base links: many, but of another kind, such as training links scored leave-one-out. The logit
+            fitted on them becomes an input of the fit on (X, y). InputError if only one is given, or `y_base`
+            has not both labels of `y`.
+        """
+        with unchanged_if_refused(self):
+            X, y, weight = self._check_fit(X, y, sample_weight)
+            given = X_base is not None or y_base is not None
+            self.base_ = self._fitted_base(X_base, y_base) if given else None
+            self._fit(X, y, weight)
+        return self
+
+    def refitted(self, X: Any, y: Any) -> Self:
+        """A copy fitted on other links on top of the same base, with the same names of columns."""
+        fresh = self.clone_for(self._frame_names())
+        X, y, weight = fresh._check_fit(X, y, None)
+        fresh.base_ = getattr(self, "base_", None)
+        fresh._fit(X, y, weight)
+        return fresh
+
+    def contributions(self, X: Any) -> dict[str, FloatArray]:
+        """Why each link of X (n, 1 + k) has its probability: terms of its calibrated logit, by name.
 
         Returns
         -------
@@ -367,13 +253,6 @@ class StructuralCalibrator(Stacked, Calibrator):
             ``intercept`` (with the offset of ``refresh``); a term for each column used (``terms_``), of mean
             0 over the calibration links, where a product of two columns counts half for each; and ``limit``,
             what the limits take off at the ends of the ranking. They add up to :meth:`decision_function`.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If X has another number of columns than in ``fit`` or is not finite.
         """
         X = self._check_predict(X)
         columns = self._model().contributions(self._inputs(X))
@@ -385,10 +264,74 @@ class StructuralCalibrator(Stacked, Calibrator):
             "limit": Tails(self.prior_, self.lost_, self.stray_)(total) - total,
         }
 
+    def get_state(self) -> dict[str, Any]:
+        """Fitted attributes, those of the base among them."""
+        state = super().get_state()
+        base = {} if self.base_ is None else self.base_.get_state()
+        return state | {_PREFIX + name: value for name, value in base.items()}
+
+    def set_state(self, state: dict[str, Any]) -> Self:
+        """Restore what :meth:`get_state` returned."""
+        own = {name: value for name, value in state.items() if not str(name).startswith(_PREFIX)}
+        base = {str(name).removeprefix(_PREFIX): state[name] for name in state if name not in own}
+        with unchanged_if_refused(self):
+            self.base_ = clone(self).set_state(base) if base else None
+            return super().set_state(own)
+
+    def _fitted_base(self, X_base: Any, y_base: Any) -> Self:
+        if X_base is None or y_base is None:
+            raise InputError("X_base and y_base must be given together, got only one of them")
+        try:
+            X, y = validated(self, X_base, y_base, reset=False)
+        except InputError as error:
+            raise InputError(f"X_base and y_base must be links as X and y are: {error}") from error
+        label = known_labels(y, len(X), self.classes_, "y_base")
+        if label.min() == label.max():
+            raise InputError(f"y_base must hold both labels {self.classes_.tolist()}, got only {y[0]}")
+        return self.clone_for(self._frame_names()).fit(X, y)
+
+    def _frame_names(self) -> list[str] | None:
+        """Names of columns 1.. of the DataFrame of the fit; None if it was none."""
+        return list(self.feature_names_in_[1:]) if hasattr(self, "feature_names_in_") else None
+
+    def _column_names(self) -> list[str] | None:
+        """Names of columns 1.. from `feature_names` or the DataFrame of the fit; None without either."""
+        framed = self._frame_names()
+        names = framed if self.feature_names is None else list(self.feature_names)
+        if names is None:
+            return None
+        if framed not in (None, names):
+            raise InputError(f"feature_names must be the columns of X after column 0, {framed}, got {names}")
+        k = self.n_features_in_ - 1
+        if len(names) != k:
+            raise InputError(f"feature_names must hold {k} names, of columns 1.. of X, got {len(names)}")
+        if not all(isinstance(name, str) for name in names) or len({*names, *_RESERVED}) < k + len(_RESERVED):
+            raise InputError(
+                f"feature_names must be different strings other than {', '.join(_RESERVED)}, got {names}"
+            )
+        return names
+
+    def _select(self) -> tuple[list[str], list[int]]:
+        """Names of the terms without a base, and their columns in X."""
+        alone, asked = ("all", "logit"), self.features
+        parts = asked.split("+") if isinstance(asked, str) and asked not in alone else [asked]
+        for part in parts:
+            check_choice(part, "features", (*alone, *_FEATURE_SETS) if len(parts) == 1 else _FEATURE_SETS)
+        selected = [name for part in parts for name in _FEATURE_SETS.get(part, ())]
+        names = self._column_names()
+        if not set(selected) <= set(names or ()):
+            raise InputError(
+                f"feature_names must hold {', '.join(selected)} for features={asked!r}, got {names}; "
+                "give feature_names, or X as a DataFrame with these columns"
+            )
+        names = names or [f"feature_{j}" for j in range(1, self.n_features_in_)]
+        used = [(j, name) for j, name in enumerate(names, start=1) if asked == "all" or name in selected]
+        return ["logit", *(name for _, name in used)], [0, *(j for j, _ in used)]
+
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         n_knots = check_positive_int(self.n_knots, "n_knots", minimum=0)
         monotone = check_flag(self.monotone, "monotone")
-        self.terms_, self.columns_ = named_columns(self.features, X.shape[1])
+        self.terms_, self.columns_ = self._select()
         if self.base_ is not None:
             # Left to itself, a curve of the logit could undo the base's rise.
             kept = slice(1, None) if monotone else slice(None)
@@ -397,22 +340,20 @@ class StructuralCalibrator(Stacked, Calibrator):
         squeezed = np.array([name in _LONG_TAILS for name in self.terms_])
         basis = AdditiveBasis.of(X, weight, squeezed, n_knots)
         terms = basis.terms(basis.columns(X), monotone=monotone)
-        design, deviation = standardised(terms, weight)
-        problem, strength, start = ridge_problem(design, terms, y, weight)
+        problem, deviation, strength, start = _ridge_problem(terms, y, weight)
         given = None if self.penalty is None else check_positive_float(self.penalty, "penalty")
-        choice = choose_held_out(problem, strength, start, given)
-        solution = fit_ridge(problem, choice.penalty * strength, start)
-        theta = choice.slope * solution.theta[1:]
-        self.penalty_, self.slope_ = choice.penalty, choice.slope
-        tails = replace(choice.tails, prior=float(np.log(weight @ y) - np.log(weight @ (1.0 - y))))
+        self.penalty_, self.slope_, tails, found = choose_held_out(problem, strength, start, given)
+        solution = fit_ridge(problem, self.penalty_ * strength, start)
+        theta = self.slope_ * solution.theta[1:]
+        tails = replace(tails, prior=float(np.log(weight @ y) - np.log(weight @ (1.0 - y))))
         self.prior_, self.lost_, self.stray_ = tails.prior, tails.lost, tails.stray
         # Last, so that the mean probability is the share of links.
-        self.intercept_ = tails.intercept(design[:, 1:] @ theta, weight)
+        self.intercept_ = tails.intercept(problem.design[:, 1:] @ theta, weight)
         self._keep(AdditiveModel.from_coefficients(basis, terms, theta / deviation, X, weight))
-        self.n_iter_, self.converged_ = solution.n_iter, solution.converged and choice.converged
+        self.n_iter_, self.converged_ = solution.n_iter, solution.converged and found
         if not self.converged_:
             what = "slope and limits" if solution.converged else f"{solution.n_iter} steps"
-            warnings.warn(f"{said_name(self)} did not converge in {what}", ConvergenceWarning, stacklevel=3)
+            warn_caller(f"{self._shown_name} did not converge in {what}", ConvergenceWarning)
 
     def _inputs(self, X: FloatArray) -> FloatArray:
         """Columns of the terms: the base's logit if there is one, then those of X that are used."""
@@ -427,8 +368,22 @@ class StructuralCalibrator(Stacked, Calibrator):
         self.starts_ = np.cumsum([0.0, *map(len, basis.knots)])
         self.products_, self.pairs_ = model.products, model.pairs
 
+    def _model(self) -> AdditiveModel:
+        inner = self.starts_[1:-1].astype(np.intp)
+        knots, values = np.split(self.knots_, inner), np.split(self.values_, inner)
+        basis = AdditiveBasis(self.scale_, self.mean_, self.deviation_, tuple(knots))
+        return AdditiveModel(basis, tuple(values), self.products_, self.pairs_)
+
+    def _decision(self, X: FloatArray) -> FloatArray:
+        total = np.full(len(X), self.intercept_)
+        for column in self._model().contributions(self._inputs(X)).T:
+            total += column
+        return Tails(self.prior_, self.lost_, self.stray_)(total)
+
     def _check_together(self) -> None:
         stacked = self.base_ is not None
+        if self.base_ is not None and self.base_.n_features_in_ != self.n_features_in_:
+            raise ValueError(f"a base of {self.base_.n_features_in_} columns under {self.n_features_in_}")
         if len({name for name in self.terms_ if isinstance(name, str)}) < len(self.terms_):
             raise ValueError(f"terms_ {self.terms_}, which must be different names")
         if self.terms_[:1] != [_BASE_TERM if stacked else "logit"]:
@@ -452,14 +407,24 @@ class StructuralCalibrator(Stacked, Calibrator):
             )
         super()._check_together()
 
-    def _model(self) -> AdditiveModel:
-        inner = self.starts_[1:-1].astype(np.intp)
-        knots, values = np.split(self.knots_, inner), np.split(self.values_, inner)
-        basis = AdditiveBasis(self.scale_, self.mean_, self.deviation_, tuple(knots))
-        return AdditiveModel(basis, tuple(values), self.products_, self.pairs_)
 
-    def _decision(self, X: FloatArray) -> FloatArray:
-        total = np.full(len(X), self.intercept_)
-        for column in self._model().contributions(self._inputs(X)).T:
-            total += column
-        return Tails(self.prior_, self.lost_, self.stray_)(total)
+def _ridge_problem(
+    terms: list[Term], y: FloatArray, weight: FloatArray
+) -> tuple[RidgeProblem, FloatArray, FloatArray, FloatArray]:
+    """The penalised fit, its columns' deviations (m,), relative penalties (1 + m,), and a start."""
+    design = np.column_stack((np.ones(len(weight)), *(term.block for term in terms)))
+    body = design[:, 1:]
+    average = np.average(body, axis=0, weights=weight)
+    body -= average
+    deviation = np.sqrt(np.average(body**2, axis=0, weights=weight))
+    # A constant column keeps its rounding noise, which the penalty holds at coefficient 0.
+    deviation[deviation <= 1e-12 * np.maximum(1.0, np.abs(average))] = 1.0
+    body /= deviation
+    positive = np.concatenate([np.full(len(term.penalty), term.positive) for term in terms])
+    lower = np.r_[-np.inf, np.where(positive, 0.0, -np.inf)]
+    strength = np.concatenate(([0.0], *(term.penalty for term in terms)))
+    # Below 1, to which weights of 1 and 1e-17 round: the start must be finite.
+    share = min(float(weight @ y / weight.sum()), float(np.nextafter(1.0, 0.0)))
+    start = np.zeros(design.shape[1])
+    start[0] = np.log(share) - np.log1p(-share)
+    return RidgeProblem(design, y, weight, lower, np.full(len(lower), np.inf)), deviation, strength, start

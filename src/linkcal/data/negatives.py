@@ -1,4 +1,4 @@
-"""Pairs without an edge: uniform, degree-matched and two-hop, exactly as stated."""
+"""Negatives, pairs without an edge: uniform, degree-matched and two-hop, exactly as stated."""
 
 from __future__ import annotations
 
@@ -14,27 +14,112 @@ from linkcal._core.validation import check_choice, check_edge_index, check_posit
 from linkcal.data.graph import Graph, neighbour_rows, pair_keys, rows_of_keys
 from linkcal.exceptions import InputError, ShortageError
 
-__all__ = [
-    "NEGATIVE_KINDS",
-    "NegativeKind",
-    "NegativeSampler",
-    "degree_negatives",
-    "distinct_ranks",
-    "first_occurrences",
-    "in_sorted",
-    "sample_negatives",
-    "two_hop_negatives",
-]
-
-
-# Exact uniform sampling of non-edges, without rejection against the edge list.
-#
-# Pairs of different nodes are numbered 0, 1, 2, ... by a closed formula. The non-edges are the numbers left
-# over when those of the edges are taken out, and the r-th number left over is found by one binary search in
-# the sorted edge numbers. So distinct ranks give distinct non-edges at any density, in O(E + L) memory: a
-# complete graph less one edge costs no more than a sparse one.
+__all__ = ["NEGATIVE_KINDS", "NegativeKind", "NegativeSampler", "in_sorted", "sample_negatives"]
 
 IntArray = NDArray[np.int64]
+Array = Any  # NumPy arrays of int64; Numba specialises the code on it
+
+#: Kinds of negatives by name; see :func:`sample_negatives`.
+NegativeKind = Literal["uniform", "degree", "two-hop"]
+NEGATIVE_KINDS: tuple[str, ...] = get_args(NegativeKind)
+
+#: Up to so many candidate pairs are listed one by one rather than drawn and rejected, ...
+_LISTED = 1 << 22
+#: ... and up to so many where most draws would be rejected.
+_LISTED_DENSE = 1 << 27
+#: Up to so many paths of two edges are walked one by one (a fraction of a second); beyond, pairs are drawn.
+_WALKED = 1 << 24
+#: Draws for each wanted pair before drawing is given up for walking.
+_DRAWS_PER_PAIR = 256
+
+
+def sample_negatives(
+    graph: Graph,
+    num: int,
+    generator: np.random.Generator,
+    *,
+    kind: NegativeKind = "uniform",
+    exclude: Tensor | None = None,
+) -> Tensor:
+    """Draw `num` distinct non-edges of `graph`.
+
+    For repeated uniform draws from one graph keep a :class:`NegativeSampler`, which sorts the edges once.
+
+    Parameters
+    ----------
+    graph : Graph
+    num : int
+        L, at least 0.
+    generator : numpy.random.Generator
+    kind : {"uniform", "degree", "two-hop"}
+        ``"uniform"``: every non-edge equally likely. ``"degree"``: endpoints in proportion to their degrees
+        (out-degree of the source, in-degree of the target in a directed graph), one pair after the other
+        from those left over. ``"two-hop"``: every non-edge with a common neighbour (in any direction) equally
+        likely, however many common neighbours it has.
+    exclude : Tensor [2, K], optional
+        More pairs never to draw, in either orientation if the graph is undirected.
+
+    Returns
+    -------
+    Tensor [2, L], int64
+        On the graph's device; smaller index first in an undirected graph. Never an edge, a reversed edge of
+        an undirected graph, a self-pair, an excluded pair or a repeat.
+
+    Raises
+    ------
+    InputError
+        If `kind` is unknown.
+    ShortageError
+        If there are fewer than `num` such pairs.
+
+    Notes
+    -----
+    Memory is O(E + N + L). Time is O(L log E) for uniform and degree-matched pairs; two-hop pairs cost
+    up to one walk over all paths of two edges in small graphs, and some searches of neighbour lists for each
+    pair in large ones.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
+    >>> sorted(map(tuple, sample_negatives(path, 2, np.random.default_rng(0), kind="two-hop").T.tolist()))
+    [(0, 2), (1, 3)]
+    >>> triangle = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 0]]), num_nodes=3)
+    >>> sample_negatives(triangle, 1, np.random.default_rng(0))
+    Traceback (most recent call last):
+    linkcal.exceptions.ShortageError: num must be at most the number of non-edges that can be drawn, 0, got 1
+    """
+    check_choice(kind, "kind", NEGATIVE_KINDS)
+    if kind == "uniform":
+        return NegativeSampler(graph, exclude=exclude).sample(num, generator)
+    num = _check_draw(num, generator)
+    taken = graph.pairs
+    if exclude is not None:
+        exclude = check_edge_index(exclude, graph.num_nodes, "exclude").to(taken.device)
+        taken = torch.cat([taken, exclude[:, exclude[0] != exclude[1]]], dim=1)
+    closed = torch.unique(pair_keys(taken, graph.num_nodes, directed=graph.directed)).cpu().numpy()
+    draw = _degree_keys if kind == "degree" else _two_hop_keys
+    pairs = np.stack(np.divmod(draw(graph, num, generator, closed), graph.num_nodes))
+    return torch.from_numpy(pairs).to(graph.edge_index.device)
+
+
+def _check_draw(num: int, generator: np.random.Generator) -> int:
+    if not isinstance(generator, np.random.Generator):
+        raise InputError(f"generator must be a numpy.random.Generator, got {type(generator).__name__}")
+    return check_positive_int(num, "num", minimum=0)
+
+
+def _require(num: int, available: int, which: str) -> None:
+    if num > available:
+        raise ShortageError(
+            f"num must be at most the number of non-edges {which}, {available}, got {num}", available
+        )
+
+
+# Uniform negatives, without rejection against the edge list. Pairs of different nodes are numbered 0, 1, 2,
+# ... by a closed formula. The non-edges are the numbers left over when those of the edges are taken out,
+# and the r-th number left over is found by one binary search in the sorted edge numbers. So distinct ranks
+# give distinct non-edges at any density, in O(E + L) memory.
 
 
 class NegativeSampler:
@@ -105,21 +190,14 @@ class NegativeSampler:
         ShortageError
             If there are fewer than `num` non-edges.
         """
-        num = check_positive_int(num, "num", minimum=0)
-        if not isinstance(generator, np.random.Generator):
-            raise InputError(f"generator must be a numpy.random.Generator, got {type(generator).__name__}")
-        if num > self._num_available:
-            raise ShortageError(
-                f"num must be at most the number of non-edges that can be drawn, "
-                f"{self._num_available}, got {num}",
-                self._num_available,
-            )
-        ranks = distinct_ranks(self._num_available, num, generator)
+        num = _check_draw(num, generator)
+        _require(num, self._num_available, "that can be drawn")
+        ranks = _distinct_ranks(self._num_available, num, generator)
         numbers = ranks + np.searchsorted(self._free_before, ranks, side="right")
         return _pairs_of_numbers(numbers, self._num_nodes, directed=self._directed).to(self._device)
 
 
-def distinct_ranks(population: int, size: int, rng: np.random.Generator) -> IntArray:
+def _distinct_ranks(population: int, size: int, rng: np.random.Generator) -> IntArray:
     """Uniform ordered sample without replacement of `size` of ``range(population)`` in O(size) memory.
 
     The distinct values of an i.i.d. uniform sequence, in order of first appearance, are such a sample.
@@ -131,11 +209,11 @@ def distinct_ranks(population: int, size: int, rng: np.random.Generator) -> IntA
     while len(ranks) < size:
         missing = size - len(ranks)
         draws = rng.integers(population, size=missing + missing // 4 + 8)
-        ranks = first_occurrences(np.concatenate([ranks, draws]))
+        ranks = _first_occurrences(np.concatenate([ranks, draws]))
     return ranks[:size]
 
 
-def first_occurrences(values: IntArray) -> IntArray:
+def _first_occurrences(values: IntArray) -> IntArray:
     """Distinct values in order of first appearance."""
     return values[np.sort(np.unique(values, return_index=True)[1])]
 
@@ -178,91 +256,38 @@ def _pairs_of_numbers(numbers: IntArray, num_nodes: int, *, directed: bool) -> T
     return torch.from_numpy(np.stack([u, v]))
 
 
-# Pairs without an edge whose endpoints are drawn in proportion to their degrees.
+# Degree-matched negatives. The source of a random edge and the target of another are proportional to the
+# degrees. The distinct ones of a sequence of such pairs, in order of first appearance, are a sample without
+# replacement in which each next pair is drawn from those left over, in proportion to their weights. Where
+# repeats or rejections would waste draws, the free pairs are listed and those with the smallest
+# ``Exponential(1) / weight`` kept: the same distribution (Efraimidis, Spirakis: Weighted random sampling
+# with a reservoir, 2006).
 
-# Up to so many candidate pairs are listed one by one rather than drawn and rejected.
-_LISTED = 1 << 22
 
-
-def degree_negatives(
-    graph: Graph, num: int, generator: np.random.Generator, taken: IntArray, *, listed: int = _LISTED
-) -> Tensor:
-    """Draw `num` distinct pairs one after the other, each in proportion to the product of its degrees.
-
-    Parameters
-    ----------
-    graph : Graph
-        Degrees are counted in it: of a directed graph, out-degree of the source and in-degree of the target.
-    num : int
-    generator : numpy.random.Generator
-    taken : ndarray (K,), int64
-        Sorted distinct keys ``u N + v`` of pairs never to draw (u < v in an undirected graph).
-    listed : int
-        Graphs with up to so many candidate pairs are drawn from a list of them.
-
-    Returns
-    -------
-    Tensor [2, num], int64
-
-    Raises
-    ------
-    ShortageError
-        If fewer pairs of nodes with edges are free.
-
-    Notes
-    -----
-    The source of a random edge and the target of another are proportional to the degrees. The distinct ones
-    of a sequence of such pairs, in order of first appearance, are a sample without replacement in which each
-    next pair is drawn from those left over, in proportion to their weights. Where so many are asked for, or
-    so few exist, that repeats would waste draws, the free pairs are listed and those with the `num` smallest
-    ``Exponential(1) / weight`` taken: the same distribution (Efraimidis, Spirakis: Weighted random sampling
-    with a reservoir, 2006).
-    """
+def _degree_keys(graph: Graph, num: int, generator: np.random.Generator, closed: IntArray) -> IntArray:
+    """Keys ``u N + v`` of `num` pairs, none in the sorted keys `closed`, by the product of their degrees."""
     edges = graph.edge_index.cpu().numpy()
     sources, out_degree = np.unique(edges[0], return_counts=True)
     targets, in_degree = np.unique(edges[1], return_counts=True)
-    available = _num_free(graph, sources, targets, taken)
-    if num > available:
-        raise ShortageError(
-            f"num must be at most the number of non-edges between nodes that have edges, {available}, "
-            f"got {num}",
-            available,
-        )
-    if len(sources) * len(targets) <= max(8 * num, listed):
-        keys, row, column = _free_pairs(graph, sources, targets, taken)
-        weight = out_degree[row].astype(np.float64) * in_degree[column]
-        waited = generator.exponential(size=len(keys)) / weight
-        chosen = np.argpartition(waited, num - 1)[:num] if 0 < num < len(keys) else np.arange(len(keys))[:num]
-        keys = keys[chosen[np.argsort(waited[chosen], kind="stable")]]
-    else:
-        keys = _drawn(graph, edges, num, generator, taken)
-    return torch.from_numpy(np.stack(np.divmod(keys, graph.num_nodes)))
-
-
-def _num_free(graph: Graph, sources: IntArray, targets: IntArray, taken: IntArray) -> int:
-    """Pairs of a source and a target that may be drawn."""
-    u, v = np.divmod(taken, graph.num_nodes)
+    u, v = np.divmod(closed, graph.num_nodes)
     inside = np.isin(u, sources) & np.isin(v, targets)
-    loops = len(np.intersect1d(sources, targets, assume_unique=True))
-    ordered = len(sources) * len(targets) - loops
-    return int((ordered if graph.directed else ordered // 2) - inside.sum())
-
-
-def _free_pairs(
-    graph: Graph, sources: IntArray, targets: IntArray, taken: IntArray
-) -> tuple[IntArray, NDArray[np.intp], NDArray[np.intp]]:
-    """Keys of all pairs that may be drawn, with their places in `sources` and `targets`."""
-    row, column = np.divmod(np.arange(len(sources) * len(targets)), max(len(targets), 1))
-    u, v = sources[row], targets[column]
-    keys = u * graph.num_nodes + v
-    free = (u != v) if graph.directed else (u < v)
-    free &= ~in_sorted(taken, keys)
-    return keys[free], row[free], column[free]
-
-
-def _drawn(
-    graph: Graph, edges: IntArray, num: int, generator: np.random.Generator, taken: IntArray
-) -> IntArray:
+    row, column = np.searchsorted(sources, u[inside]), np.searchsorted(targets, v[inside])
+    loops, at_source, at_target = np.intersect1d(sources, targets, return_indices=True)
+    orders = 1 if graph.directed else 2
+    candidates = len(sources) * len(targets)
+    available = (candidates - len(loops)) // orders - len(row)
+    _require(num, available, "between nodes that have edges")
+    out_weight, in_weight = out_degree.astype(np.float64), in_degree.astype(np.float64)
+    refused = orders * (out_weight[row] @ in_weight[column]) + out_weight[at_source] @ in_weight[at_target]
+    wasteful = refused > 0.75 * edges.shape[1] ** 2 or 2 * num > available
+    if candidates <= max(8 * num, _LISTED) or (wasteful and candidates <= _LISTED_DENSE):
+        free = sources[:, None] != targets if graph.directed else sources[:, None] < targets
+        free[row, column] = False
+        row, column = np.nonzero(free)
+        waited = generator.exponential(size=len(row)) / (out_weight[row] * in_weight[column])
+        chosen = np.argpartition(waited, num - 1)[:num] if 0 < num < len(row) else np.arange(len(row))[:num]
+        chosen = chosen[np.argsort(waited[chosen], kind="stable")]
+        return np.asarray(sources[row[chosen]] * graph.num_nodes + targets[column[chosen]])
     keys = np.empty(0, dtype=np.int64)
     while len(keys) < num:
         size = 2 * (num - len(keys)) + 64
@@ -271,73 +296,34 @@ def _drawn(
         if not graph.directed:
             u, v = np.minimum(u, v), np.maximum(u, v)
         found = (u * graph.num_nodes + v)[u != v]
-        keys = first_occurrences(np.concatenate([keys, found[~in_sorted(taken, found)]]))
+        keys = _first_occurrences(np.concatenate([keys, found[~in_sorted(closed, found)]]))
     return keys[:num]
 
 
-# Pairs without an edge two steps apart: pairs that share a neighbour, each equally likely.
-
-Array = Any  # NumPy arrays of int64; Numba specialises the code on it
-
-# Up to so many paths of two edges are walked one by one (a fraction of a second); beyond, pairs are drawn.
-_WALKED = 1 << 24
-
-# Draws for each pair asked for before drawing is given up for walking.
-_DRAWS_PER_PAIR = 256
+# Two-hop negatives, without an N x N table. A path u - w - v drawn uniformly favours pairs with many common
+# neighbours; it is kept only if w is the SMALLEST of them. Each pair has one such path in each direction,
+# so pairs are uniform. In a graph with few paths, or when too few distinct pairs come out of many draws,
+# all paths are walked node by node in O(N) memory: partners are counted, distinct ranks drawn, and the
+# partners with these ranks found in a second walk. Draws that were given up do not change the distribution,
+# because all pairs are exchangeable.
 
 
-def two_hop_negatives(
-    graph: Graph, num: int, generator: np.random.Generator, taken: IntArray, *, walked: int = _WALKED
-) -> Tensor:
-    """Draw `num` distinct pairs with a common neighbour, every ordered selection equally likely.
-
-    Parameters
-    ----------
-    graph : Graph
-        A common neighbour is joined to both nodes, in a directed graph in any direction.
-    num : int
-    generator : numpy.random.Generator
-    taken : ndarray (K,), int64
-        Sorted distinct keys ``u N + v`` of pairs never to draw (u < v in an undirected graph).
-    walked : int
-        Graphs with up to so many paths of two edges have all of them walked.
-
-    Returns
-    -------
-    Tensor [2, num], int64
-
-    Raises
-    ------
-    ShortageError
-        If fewer such pairs are free.
-
-    Notes
-    -----
-    Never an N x N table. A path u - w - v drawn uniformly favours pairs with many common neighbours; it is
-    kept only if w is the SMALLEST of them. Each pair has one such path in each direction, so pairs are
-    uniform. In a graph with few paths, or when too few distinct pairs come out of many draws, all paths are
-    walked node by node in O(N) memory: partners are counted, distinct ranks drawn, and the partners with
-    these ranks found in a second walk. Draws that were given up leave no trace in the distribution, because
-    all pairs are exchangeable.
-    """
+def _two_hop_keys(graph: Graph, num: int, generator: np.random.Generator, closed: IntArray) -> IntArray:
+    """Keys ``u N + v`` of `num` pairs with a common neighbour, none in the sorted keys `closed`."""
     rows = neighbour_rows(graph.edge_index, graph.num_nodes)
     degree = np.diff(rows[0])
     paths = np.cumsum(degree * (degree - 1))
-    keys = None
-    if len(paths) and paths[-1] > walked:
-        keys = _two_hop_negatives_drawn(graph, rows, paths, num, generator, taken)
-    if keys is None:
-        keys = _walked(graph, rows, num, generator, taken)
-    return torch.from_numpy(np.stack(np.divmod(keys, graph.num_nodes)))
+    keys = _two_hop_drawn(graph, rows, paths, num, generator, closed) if paths[-1] > _WALKED else None
+    return _two_hop_walked(graph, rows, num, generator, closed) if keys is None else keys
 
 
-def _two_hop_negatives_drawn(
+def _two_hop_drawn(
     graph: Graph,
     rows: tuple[IntArray, IntArray],
     paths: IntArray,
     num: int,
     generator: np.random.Generator,
-    taken: IntArray,
+    closed: IntArray,
 ) -> IntArray | None:
     """Keys of `num` pairs from random paths; None if too many draws are wasted."""
     start, neighbours = rows
@@ -356,38 +342,34 @@ def _two_hop_negatives_drawn(
         if not graph.directed:
             u, v = np.minimum(u, v), np.maximum(u, v)
         found = u * graph.num_nodes + v
-        free = ~np.isin(found, taken)
+        free = ~in_sorted(closed, found)
         free[free] = _smallest_common(start, neighbours, u[free], v[free]) == middle[free]
-        keys = first_occurrences(np.concatenate([keys, found[free]]))
+        keys = _first_occurrences(np.concatenate([keys, found[free]]))
     return keys[:num]
 
 
-def _walked(
+def _two_hop_walked(
     graph: Graph,
     rows: tuple[IntArray, IntArray],
     num: int,
     generator: np.random.Generator,
-    taken: IntArray,
+    closed: IntArray,
 ) -> IntArray:
     """Keys of `num` pairs by rank among all pairs that are free."""
     n = graph.num_nodes
-    if not graph.directed:  # both directions: every row must know all its partners that are taken
-        u, v = np.divmod(taken, n)
-        taken = np.unique(np.concatenate([taken, v * n + u]))
-    closed = rows_of_keys(taken, n)
-    upto = np.cumsum(_count_partners(*rows, *closed, graph.directed))
+    if not graph.directed:  # both directions: every row must know all its closed partners
+        u, v = np.divmod(closed, n)
+        closed = np.unique(np.concatenate([closed, v * n + u]))
+    closed_rows = rows_of_keys(closed, n)
+    upto = np.cumsum(_count_partners(*rows, *closed_rows, graph.directed))
     available = int(upto[-1])
-    if num > available:
-        raise ShortageError(
-            f"num must be at most the number of non-edges with a common neighbour, {available}, got {num}",
-            available,
-        )
-    ranks = distinct_ranks(available, num, generator)
+    _require(num, available, "with a common neighbour")
+    ranks = _distinct_ranks(available, num, generator)
     order = np.argsort(ranks)
     nodes = np.searchsorted(upto, ranks[order], side="right")
     before = np.concatenate([[0], upto[:-1]])[nodes]
     partners = np.empty(num, dtype=np.int64)
-    partners[order] = _pick_partners(*rows, *closed, graph.directed, nodes, ranks[order] - before)
+    partners[order] = _pick_partners(*rows, *closed_rows, graph.directed, nodes, ranks[order] - before)
     nodes[order] = nodes.copy()
     return np.asarray(nodes * n + partners)
 
@@ -472,81 +454,3 @@ def _smallest_common(start: Array, neighbours: Array, first: Array, second: Arra
                 out[pair] = row[low]
                 break
     return out
-
-
-# Which non-edges stand against the links: uniform ones, degree-matched ones, or pairs two steps apart.
-
-#: Kinds of non-edges by name; see :func:`sample_negatives`.
-NegativeKind = Literal["uniform", "degree", "two-hop"]
-NEGATIVE_KINDS: tuple[str, ...] = get_args(NegativeKind)
-
-
-def sample_negatives(
-    graph: Graph,
-    num: int,
-    generator: np.random.Generator,
-    *,
-    kind: NegativeKind = "uniform",
-    exclude: Tensor | None = None,
-) -> Tensor:
-    """Draw `num` distinct non-edges of `graph`.
-
-    For repeated uniform draws from one graph keep a :class:`NegativeSampler`, which sorts the edges once.
-
-    Parameters
-    ----------
-    graph : Graph
-    num : int
-        L, at least 0.
-    generator : numpy.random.Generator
-    kind : {"uniform", "degree", "two-hop"}
-        ``"uniform"``: every non-edge equally likely. ``"degree"``: endpoints in proportion to their degrees
-        (out-degree of the source, in-degree of the target in a directed graph), one pair after the other
-        from those left over. ``"two-hop"``: every non-edge with a common neighbour (in any direction) equally
-        likely, however many common neighbours it has.
-    exclude : Tensor [2, K], optional
-        More pairs never to draw, in either orientation if the graph is undirected.
-
-    Returns
-    -------
-    Tensor [2, L], int64
-        On the graph's device; smaller index first in an undirected graph. Never an edge, a reversed edge of
-        an undirected graph, a self-pair, an excluded pair or a repeat.
-
-    Raises
-    ------
-    InputError
-        If `kind` is unknown.
-    ShortageError
-        If there are fewer than `num` such pairs.
-
-    Notes
-    -----
-    Memory is O(E + N + L). Time is O(L log E) for uniform and degree-matched pairs; two-hop pairs cost
-    up to one walk over all paths of two edges in small graphs, and some searches of neighbour lists for each
-    pair in large ones.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
-    >>> sorted(map(tuple, sample_negatives(path, 2, np.random.default_rng(0), kind="two-hop").T.tolist()))
-    [(0, 2), (1, 3)]
-    >>> triangle = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 0]]), num_nodes=3)
-    >>> sample_negatives(triangle, 1, np.random.default_rng(0))
-    Traceback (most recent call last):
-    linkcal.exceptions.ShortageError: num must be at most the number of non-edges that can be drawn, 0, got 1
-    """
-    check_choice(kind, "kind", NEGATIVE_KINDS)
-    if kind == "uniform":
-        return NegativeSampler(graph, exclude=exclude).sample(num, generator)
-    num = check_positive_int(num, "num", minimum=0)
-    if not isinstance(generator, np.random.Generator):
-        raise InputError(f"generator must be a numpy.random.Generator, got {type(generator).__name__}")
-    taken = graph.pairs
-    if exclude is not None:
-        exclude = check_edge_index(exclude, graph.num_nodes, "exclude").to(taken.device)
-        taken = torch.cat([taken, exclude[:, exclude[0] != exclude[1]]], dim=1)
-    keys = torch.unique(pair_keys(taken, graph.num_nodes, directed=graph.directed)).cpu().numpy()
-    draw = degree_negatives if kind == "degree" else two_hop_negatives
-    return draw(graph, num, generator, keys).to(graph.edge_index.device)

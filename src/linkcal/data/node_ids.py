@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from linkcal._core.files import one_line
 from linkcal._core.validation import check_positive_int
 from linkcal.exceptions import ArtifactError, InputError
 
-__all__ = ["IdColumn", "NodeIds", "is_id_type"]
-
+__all__ = ["NodeIds", "is_id_type", "is_missing", "parse_ids"]
 
 IntArray = NDArray[np.int64]
 
@@ -25,66 +24,7 @@ IntArray = NDArray[np.int64]
 #: names, not numbers.
 _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 _LARGEST = 10**18 - 1
-
 _COLUMN = "node_id"
-
-
-@dataclass(frozen=True, eq=False)
-class IdColumn:
-    """A column of node ids, parsed once: hashing millions of strings is what reading a graph costs.
-
-    Parameters
-    ----------
-    keys : pyarrow.Array
-        int64, one per value, if all values are whole numbers; else the texts of the distinct values, without
-        surrounding blanks.
-    codes : array (n,), int64, optional
-        Key of each value, -1 for a null; None if keys and values are the same.
-    """
-
-    keys: Any
-    codes: IntArray | None
-
-    @classmethod
-    def parse(cls, values: Any) -> IdColumn:
-        """Parse a pyarrow or NumPy array or a sequence of strings or integers.
-
-        Raises
-        ------
-        InputError
-            If values are of another type.
-        """
-        if isinstance(values, IdColumn):
-            return values
-        if not isinstance(values, (pa.Array, pa.ChunkedArray)):
-            values = _to_arrow(values)
-        if not is_id_type(values.type):
-            raise InputError(f"node ids must be strings or integers, got {values.type}")
-        if pa.types.is_string_view(values.type):  # what Polars writes; Arrow cannot encode it yet
-            values = pc.cast(values, pa.large_string())
-        if isinstance(values, pa.ChunkedArray):
-            # One array: encoding chunk by chunk repeats the growing dictionary in every chunk.
-            values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-        if not pa.types.is_dictionary(values.type):
-            numbers = _as_numbers(values)
-            if numbers is not None:
-                return cls(keys=numbers, codes=None)
-            values = values.dictionary_encode()
-        codes = pc.fill_null(values.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return cls(keys=pc.utf8_trim_whitespace(pc.cast(values.dictionary, pa.string())), codes=codes)
-
-    def spread(self, per_key: NDArray[Any], for_null: Any) -> NDArray[Any]:
-        """Values (n,) from values per key."""
-        if self.codes is None:
-            return per_key
-        return np.append(per_key, np.asarray(for_null, dtype=per_key.dtype))[self.codes]
-
-    def missing(self) -> NDArray[np.bool_]:
-        """Whether each value (n,) is null, empty or blank."""
-        nothing = pc.is_null(self.keys)
-        if pa.types.is_string(self.keys.type):
-            nothing = pc.or_(nothing, pc.fill_null(pc.equal(self.keys, ""), True))
-        return self.spread(nothing.to_numpy(zero_copy_only=False), True)
 
 
 class NodeIds:
@@ -114,7 +54,6 @@ class NodeIds:
 
     def __init__(self, ids: Any) -> None:
         self._ids = ids
-        self._numbers: IntArray | None = ids.to_numpy() if pa.types.is_int64(ids.type) else None
 
     @classmethod
     def from_values(cls, *columns: Any) -> NodeIds:
@@ -125,16 +64,13 @@ class NodeIds:
         InputError
             If a value is missing or neither string nor integer.
         """
-        parsed = [IdColumn.parse(column) for column in columns] or [IdColumn.parse(pa.array([], pa.string()))]
-        if any(column.missing().any() for column in parsed):
+        parsed = [parse_ids(column) for column in columns or ([],)]
+        if any(is_missing(column).any() for column in parsed):
             raise InputError("node ids must not be missing or empty, got an empty one")
-        keys = [pc.unique(column.keys) for column in parsed]
-        if not all(pa.types.is_int64(key.type) for key in keys):
-            keys = [pc.cast(key, pa.string()) for key in keys]
-        unique = pc.unique(pa.concat_arrays(keys))
-        if pa.types.is_string(unique.type) and len(unique) and _look_like_numbers(unique).all():
-            unique = pc.cast(unique, pa.int64())
-        return cls(unique.take(pc.sort_indices(unique)))
+        same = {column.type for column in parsed}
+        kind = pa.int64() if same == {pa.int64()} else pa.string()
+        distinct = pc.unique(pa.concat_arrays([pc.cast(pc.unique(column), kind) for column in parsed]))
+        return cls(distinct.take(pc.sort_indices(distinct)))
 
     @classmethod
     def range(cls, num_nodes: int) -> NodeIds:
@@ -152,43 +88,15 @@ class NodeIds:
     @property
     def are_integers(self) -> bool:
         """Whether all ids are whole numbers."""
-        return self._numbers is not None
-
-    @property
-    def is_range(self) -> bool:
-        """Whether the ids are the integers 0 .. N-1 themselves."""
-        numbers = self._numbers
-        # Sorted and distinct: the ends tell.
-        return (
-            numbers is not None and len(numbers) > 0 and numbers[0] == 0 and numbers[-1] == len(numbers) - 1
-        )
+        return bool(pa.types.is_int64(self._ids.type))
 
     def lookup(self, values: Any) -> IntArray:
         """Index of each id, int64 (n,); -1 for one that is unknown or missing."""
-        column = IdColumn.parse(values)
-        found = self._find_numbers if pa.types.is_int64(column.keys.type) else self._find_texts
-        return column.spread(found(column.keys), -1)
-
-    def _find_numbers(self, keys: Any) -> IntArray:
-        if self._numbers is None:
-            return self._find_texts(pc.cast(keys, pa.string()))
-        known = pc.is_valid(keys).to_numpy(zero_copy_only=False)
-        numbers = pc.fill_null(keys, 0).to_numpy()
-        if self.is_range:
-            return np.where(known & (numbers >= 0) & (numbers < len(self)), numbers, -1)
-        place = np.minimum(np.searchsorted(self._numbers, numbers), max(len(self) - 1, 0))
-        if len(self) == 0:
-            return np.full(len(numbers), -1)
-        return np.where(known & (self._numbers[place] == numbers), place, -1)
-
-    def _find_texts(self, keys: Any) -> IntArray:
-        if self._numbers is None:
-            index = pc.index_in(keys, value_set=self._ids)
-            return np.asarray(pc.fill_null(index, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-        found = np.full(len(keys), -1, dtype=np.int64)
-        numeric = _look_like_numbers(keys)
-        found[numeric] = self._find_numbers(pc.cast(keys.filter(pa.array(numeric)), pa.int64()))
-        return found
+        ids = parse_ids(values)
+        if self.are_integers and pa.types.is_string(ids.type):  # some are no numbers
+            ids = pc.if_else(pc.match_substring_regex(ids, _INTEGER), ids, None)
+        index = pc.index_in(pc.cast(ids, self._ids.type), value_set=self._ids)
+        return np.asarray(pc.fill_null(index, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def encode(self, values: Any) -> IntArray:
         """Index of each id, int64 (n,).
@@ -201,8 +109,8 @@ class NodeIds:
         index = self.lookup(values)
         bad = np.flatnonzero(index < 0)[:5]
         if len(bad):
-            arrow = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else _to_arrow(values)
-            some = ", ".join(f"{arrow[int(i)].as_py()!r} at position {i}" for i in bad)
+            arrow = _to_arrow(values)
+            some = ", ".join(f"{one_line(repr(arrow[int(i)].as_py()))} at position {i}" for i in bad)
             raise InputError(f"values must be known node ids, got {some}")
         return index
 
@@ -238,18 +146,61 @@ class NodeIds:
         try:
             # Through bytes: no memory map stays open on a file that may be replaced.
             table = pq.read_table(pa.BufferReader(Path(path).read_bytes()))
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:  # Arrow reports damage by many types of errors
             raise ArtifactError(
-                f"file {path} must be a readable table of node ids, got {str(error).splitlines()[0]}"
+                f"file {path} must be a readable table of node ids, got {one_line(error)}"
             ) from error
         if table.column_names != [_COLUMN] or table.column(0).type not in (pa.int64(), pa.string()):
             raise ArtifactError(
                 f"file {path} must have the one column {_COLUMN} of int64 or string, got {table.schema.names}"
             )
-        ids = cls(pa.concat_arrays([pa.array([], table.column(0).type), *table.column(0).chunks]))
+        ids = cls(_one_array(table.column(0)))
         if ids != cls.from_values(table.column(0)):
             raise ArtifactError(f"file {path} must hold sorted, distinct node ids, got other ones")
         return ids
+
+
+def parse_ids(values: Any) -> Any:
+    """A column of ids as int64 if all are whole numbers, else as their texts without surrounding blanks.
+
+    Parameters
+    ----------
+    values : pyarrow or NumPy array, or sequence of strings or integers
+        Missing ones are null, empty or blank.
+
+    Raises
+    ------
+    InputError
+        If values are of another type.
+    """
+    ids = _to_arrow(values)
+    if not is_id_type(ids.type):
+        raise InputError(f"node ids must be strings or integers, got {ids.type}")
+    if pa.types.is_dictionary(ids.type):
+        ids = pc.cast(ids, ids.type.value_type)
+    if not pa.types.is_integer(ids.type):
+        ids = pc.utf8_trim_whitespace(pc.cast(ids, pa.string()))
+    try:
+        pc.cast(
+            ids.slice(0, 100), pa.int64()
+        )  # a failing cast goes on to the end: let a few values fail first
+        numbers = pc.cast(ids, pa.int64())
+    except pa.ArrowInvalid:
+        return pc.cast(ids, pa.string())
+    ends = pc.min_max(numbers)
+    small = ends["max"].as_py() is None or max(ends["max"].as_py(), -ends["min"].as_py()) <= _LARGEST
+    # Arrow also reads "007" and "0x7" as 7; a name that is not written back the same is no number.
+    if small and (pa.types.is_integer(ids.type) or pc.cast(numbers, pa.string()).equals(ids)):
+        return numbers
+    return pc.cast(ids, pa.string())
+
+
+def is_missing(ids: Any) -> NDArray[np.bool_]:
+    """Whether each of the parsed ids (n,) is null or empty."""
+    missing = pc.is_null(ids)
+    if pa.types.is_string(ids.type):
+        missing = pc.or_(missing, pc.fill_null(pc.equal(ids, ""), True))
+    return np.asarray(missing.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def is_id_type(kind: Any) -> bool:
@@ -260,33 +211,22 @@ def is_id_type(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or any(is_text(kind) for is_text in texts))
 
 
-def _as_numbers(values: Any) -> Any | None:
-    """int64 array of values that are all whole numbers (or null), else None."""
-    try:
-        # A failing cast is slow (Arrow goes on to the end): let a few values fail first.
-        pc.cast(values.slice(0, 100), pa.int64())
-        numbers = pc.cast(values, pa.int64())
-    except pa.ArrowInvalid:
-        return None
-    ends = pc.min_max(numbers)
-    if len(values) > values.null_count and max(ends["max"].as_py(), -ends["min"].as_py()) > _LARGEST:
-        return None
-    # Arrow also reads "007" and "0x7" as 7; a name that is not written back the same is no number.
-    if pa.types.is_integer(values.type) or pc.cast(numbers, values.type).equals(values):
-        return numbers
-    return None
-
-
-def _look_like_numbers(text: Any) -> NDArray[np.bool_]:
-    matches = pc.fill_null(pc.match_substring_regex(text, _INTEGER), False)
-    return np.asarray(matches.to_numpy(zero_copy_only=False), dtype=bool)
+def _one_array(values: Any) -> Any:
+    """One array: Arrow would repeat a growing dictionary in every chunk."""
+    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
 
 
 def _to_arrow(values: Any) -> Any:
+    if isinstance(values, pa.ChunkedArray):
+        return _one_array(values)
+    if isinstance(values, pa.Array):
+        return values
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-        raise InputError(f"node ids must be a sequence of strings or integers, got {values!r}")
+        raise InputError(f"node ids must be a sequence of strings or integers, got {one_line(repr(values))}")
     try:
         array = pa.array(values)
+        if isinstance(array, pa.ChunkedArray):
+            return _one_array(array)
         # A list of nothing, or of None alone, has a type of its own.
         return array.cast(pa.string()) if pa.types.is_null(array.type) else array
     except (pa.ArrowException, TypeError, OverflowError):

@@ -1,14 +1,22 @@
-"""Edges, features and pairs from a user's own CSV, Parquet and npz files."""
+"""Edges, features and pairs from a user's own CSV, Parquet and npz files.
+
+Ids in CSV files are always read as text: type inference would turn "007" into 7 in one file and leave it in
+the next. Every error is one line that names the file, and the line or row.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import gzip
 import os
 import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,249 +27,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._core.files import damage_named, one_line, read_arrays
 from linkcal._core.validation import check_positive_int, count_not_finite
-from linkcal.data._tables import (
-    one_line,
-    parse_options,
-    place_of,
-    plain_array,
-    plain_arrays,
-    read_header,
-    refuse_missing_ids,
-    table_format,
-    text_batches,
-)
 from linkcal.data.graph import Graph
-from linkcal.data.node_ids import IdColumn, NodeIds, is_id_type
+from linkcal.data.node_ids import NodeIds, is_id_type, is_missing, parse_ids
 from linkcal.exceptions import InputError, LinkcalWarning
 
-__all__ = [
-    "FeatureTable",
-    "NamedGraph",
-    "PairChunk",
-    "read_edges",
-    "read_feature_table",
-    "read_features",
-    "read_pairs",
-]
-
-
-# Node features from files, and their alignment with the nodes of a graph.
-
-#: Start of the names that pandas gives an index without one.
-_NAMELESS = "__index_level_"
-#: What people call an array of ids that is to be named "id"; without it rows would be taken in order.
-_LIKE_ID = ("ids", "node", "nodes", "node_id", "node_ids")
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureTable:
-    """Feature rows as they stand in a file.
-
-    Parameters
-    ----------
-    path : Path
-    x : array (M, F), float32, finite
-    ids : pyarrow.Array (M,), optional
-        Node of each row; without them row i belongs to the node with id i.
-    """
-
-    path: Path
-    x: NDArray[np.float32]
-    ids: Any | None
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def require_row_numbers(self, node_ids: NodeIds) -> None:
-        """Raise unless every id is a row number ``0 .. M-1`` of this file."""
-        if len(node_ids) == 0:
-            return
-        rule = f"node ids must be 0 .. {len(self) - 1} to be matched to the {len(self)} rows of {self.path}"
-        first, last = node_ids.decode([0, len(node_ids) - 1]).to_pylist()
-        if not node_ids.are_integers:
-            raise InputError(
-                f"{rule}, got ids such as {first!r}; give .csv or .parquet with the node id in the first "
-                "column"
-            )
-        if first < 0 or last >= len(self):
-            wrong = first if first < 0 else last
-            raise InputError(f"{rule}, got {wrong}")
-
-    def align(self, node_ids: NodeIds) -> Tensor:
-        """Features [N, F] in the order of `node_ids`, float32.
-
-        Raises
-        ------
-        InputError
-            If rows and nodes do not match one to one.
-        """
-        if self.ids is None:
-            self.require_row_numbers(node_ids)
-            if len(node_ids) != len(self):
-                raise InputError(
-                    f"features must have one row per node, {len(node_ids)}, got {len(self)} in {self.path}"
-                )
-            return torch.from_numpy(self.x)
-        index = node_ids.lookup(self.ids)
-        self._refuse_bad_ids(index)
-        rows = np.full(len(node_ids), -1, dtype=np.int64)
-        rows[index] = np.arange(len(index))
-        missing = np.flatnonzero(rows < 0)
-        if len(missing):
-            some = ", ".join(repr(v) for v in node_ids.decode(missing[:5]).to_pylist())
-            raise InputError(
-                f"features must have a row for each of the {len(node_ids)} nodes, got none for "
-                f"{len(missing)} in {self.path}: {some}{', ...' if len(missing) > 5 else ''}"
-            )
-        return torch.from_numpy(self.x[rows])
-
-    def _refuse_bad_ids(self, index: NDArray[np.int64]) -> None:
-        ids: Any = self.ids
-        unknown = np.flatnonzero(index < 0)
-        if len(unknown):
-            some = ", ".join(
-                f"{ids[int(row)].as_py()!r} in {place_of(self.path, int(row))}" for row in unknown[:5]
-            )
-            raise InputError(
-                f"features must name nodes of the graph in their first column, got unknown ones in "
-                f"{self.path}: {some}"
-            )
-        order = np.argsort(index, kind="stable")
-        again = order[1:][index[order][1:] == index[order][:-1]]
-        if len(again):
-            row = int(again.min())
-            raise InputError(
-                f"features must have one row per node and its id in the first column, got a second one for "
-                f"{ids[row].as_py()!r} in {place_of(self.path, row)} of {self.path}"
-            )
-
-
-def _without_index(path: Path, table: Any) -> Any:
-    """The table without the nameless row index that pandas stores beside the columns.
-
-    A row index with a name most likely holds the ids, but stands in the last column, as a feature would.
-    """
-    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
-    named = [name for name in index if name in table.column_names[1:] and not name.startswith(_NAMELESS)]
-    if named:
-        raise InputError(
-            f"features must have the node id in the first column, got the pandas index {named[0]!r} after "
-            f"the columns of {path}; write df.reset_index()"
-        )
-    stored = [name for name in table.column_names if name.startswith(_NAMELESS)]
-    return table.drop_columns(stored) if stored else table
-
-
-def read_feature_table(path: Path) -> FeatureTable:
-    """Read a feature file of any known format; see :func:`linkcal.data.read_features`.
-
-    Raises
-    ------
-    InputError
-        If the file is no such table or a value is missing, not finite or no number.
-    """
-    kind = table_format(path, "features", ("csv", "parquet", "npy", "npz"))
-    try:
-        if kind == "csv":
-            ids, x = _read_csv(path)
-        elif kind == "parquet":
-            ids, x = _split(path, _without_index(path, pq.read_table(os.fspath(path))))
-        else:
-            ids, x = _read_arrays(path, kind)
-    except (pa.ArrowException, OSError) as error:
-        reason = _with_column_name(one_line(error), path) if kind == "csv" else one_line(error)
-        raise InputError(f"features must be a valid {kind} file, got {path}: {reason}") from error
-    bad = ~np.isfinite(x)
-    if bad.any():
-        row = int(np.flatnonzero(bad.any(axis=1))[0])
-        raise InputError(
-            f"features must be finite float32 numbers, got {count_not_finite(int(bad.sum()))}, "
-            f"the first in {place_of(path, row)} of {path}"
-        )
-    return FeatureTable(path=path, x=x, ids=ids)
-
-
-def _read_csv(path: Path) -> tuple[Any, NDArray[np.float32]]:
-    header = read_header(path, "features")
-    types = {column: pa.float32() for column in header[1:]} | {header[0]: pa.string()}
-    table = pacsv.read_csv(
-        os.fspath(path),
-        parse_options=parse_options(path, "features"),
-        convert_options=pacsv.ConvertOptions(column_types=types, strings_can_be_null=False),
-    )
-    return _split(path, table)
-
-
-def _with_column_name(reason: str, path: Path) -> str:
-    """Arrow counts columns from 0, which readers take for another column."""
-    found = re.match(r"In CSV column #(\d+): ", reason)
-    if found is None:
-        return reason
-    return f"column {read_header(path, 'features')[int(found[1])]!r}: {reason[found.end() :]}"
-
-
-def _split(path: Path, table: Any) -> tuple[Any, NDArray[np.float32]]:
-    """Ids and numbers of a table whose first column is the node id."""
-    if table.num_columns < 2:
-        raise InputError(
-            f"features must have the node id and at least one number per row, got {table.num_columns} "
-            f"column{'s' if table.num_columns != 1 else ''} in {path}"
-        )
-    x = np.empty((table.num_rows, table.num_columns - 1), dtype=np.float32)
-    for place, field in enumerate(table.schema):
-        if place == 0:
-            continue
-        column = table.column(place)
-        if pa.types.is_boolean(field.type):  # what pandas makes of categories
-            column = column.cast(pa.float32())
-        elif not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
-            raise InputError(f"column {field.name!r} of {path} must hold numbers, got {field.type}")
-        # A null becomes NaN and what float32 cannot hold infinite; the caller reports both with their line.
-        with np.errstate(over="ignore"):
-            x[:, place - 1] = column.to_numpy()
-    return _checked_ids(path, table.schema.names[0], table.column(0)), x
-
-
-def _checked_ids(path: Path, column: str, ids: Any) -> Any:
-    if not is_id_type(ids.type):
-        raise InputError(
-            f"column {column!r} of {path} must hold node ids, strings or integers, got {ids.type}"
-        )
-    refuse_missing_ids(path, "features", (column,), [IdColumn.parse(ids)])
-    return ids
-
-
-def _read_arrays(path: Path, kind: str) -> tuple[Any, NDArray[np.float32]]:
-    ids = None
-    if kind == "npz":
-        arrays = plain_arrays(path, "features")
-        ids = arrays.pop("id", None)
-        like_id = [key for key in arrays if key.lower() in _LIKE_ID]
-        if ids is None and like_id:
-            raise InputError(f"the array of node ids must be named 'id' in {path}, got {like_id[0]!r}")
-        if "x" not in arrays and len(arrays) != 1:
-            raise InputError(
-                f"features must be the array 'x' or the only one of {path}, got {', '.join(sorted(arrays))}"
-            )
-        x = arrays["x"] if "x" in arrays else next(iter(arrays.values()))
-    else:
-        x = plain_array(path, "features")
-    if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "fiub":
-        raise InputError(f"features must be numbers of shape [N, F], got {x.dtype} {x.shape} in {path}")
-    if ids is not None and (ids.shape != x.shape[:1] or ids.dtype.kind not in "iuU"):
-        raise InputError(
-            f"array 'id' of {path} must hold one string or integer per row, {len(x)}, "
-            f"got {ids.dtype} {ids.shape}"
-        )
-    with np.errstate(over="ignore"):
-        x = x.astype(np.float32)
-    return None if ids is None else _checked_ids(path, "id", pa.array(ids)), x
-
-
-# The user's own graph from files: edges, node features, and pairs to score.
+__all__ = ["NamedGraph", "PairChunk", "read_edges", "read_features", "read_pairs"]
 
 _PathLike = str | os.PathLike[str]
+FloatArray = NDArray[np.float32]
+
+#: File endings by format; a ".gz" after a text format is decompressed.
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npz": "npz",
+    ".npy": "npy",
+}
+#: Bytes of a CSV file that are parsed at a time; bounds the memory of streaming.
+_BLOCK = 8 << 20
+#: Start of the names that pandas gives an index without one.
+_NAMELESS = "__index_level_"
+#: Names of an array of ids that should have been named "id"; without it rows would be matched in order.
+_LIKE_ID = ("ids", "node", "nodes", "node_id", "node_ids")
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,8 +119,8 @@ def read_edges(
     ----------
     path : path
         ``.csv``, ``.tsv`` (also ``.gz``) or ``.parquet`` with columns, or ``.npz`` with 1-D arrays, named
-        `source` and `target`; others are left alone. Node ids are any strings or integers (:class:`NodeIds`).
-        Self-loops and repeated edges are dropped and counted.
+        `source` and `target`; other columns are ignored. Node ids are any strings or integers
+        (:class:`NodeIds`). Self-loops and repeated edges are dropped and counted.
     features : path, optional
         Node features as for :func:`read_features`. A node that stands only there is an isolated node.
     source, target : str
@@ -363,20 +154,22 @@ def read_edges(
     >>> named.graph.pairs.tolist()
     [[0, 0], [1, 2]]
     """
-    path = Path(path)
-    columns = (source, target)
-    batches = list(text_batches(path, "edges", columns))
+    file, columns = _File(path, "edges", ("csv", "parquet", "npz")), (source, target)
+    batches = list(file.batches(columns))
     if not batches:
         raise InputError(f"edges must have at least one row, got none in {path}")
-    ends = [IdColumn.parse(pa.chunked_array([batch[i] for batch in batches])) for i in range(2)]
-    refuse_missing_ids(path, "edges", columns, ends)
-    table = None if features is None else read_feature_table(Path(features))
-    node_ids = _all_ids(ends, table)
-    _warn_of_decimals(path, node_ids)
-    edge_index = torch.from_numpy(np.stack([node_ids.lookup(end) for end in ends]))
-    x = None if table is None else table.align(node_ids)
-    graph = Graph.from_edges(edge_index, len(node_ids), x=x, directed=directed, name=path.name.split(".")[0])
-    return NamedGraph(graph=graph, node_ids=node_ids)
+    ends = [parse_ids(pa.chunked_array([batch[i] for batch in batches])) for i in range(2)]
+    file.refuse_missing_ids(columns, ends)
+    coded = [end.dictionary_encode() for end in ends]  # each distinct text is looked up once
+    distinct = [column.dictionary for column in coded]
+    rows = None if features is None else _feature_rows(features)
+    node_ids = NodeIds.from_values(*distinct, *([] if rows is None else [rows[1]]))
+    _warn_of_decimals(file, node_ids)
+    index = [node_ids.lookup(ids)[column.indices] for ids, column in zip(distinct, coded, strict=True)]
+    x = None if rows is None else _aligned(*rows, node_ids)
+    name = file.path.name.split(".")[0]
+    graph = Graph.from_edges(np.stack(index), len(node_ids), x=x, directed=directed, name=name)
+    return NamedGraph(graph, node_ids)
 
 
 def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
@@ -411,7 +204,7 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
     tensor([[25.],
             [30.]])
     """
-    return read_feature_table(Path(path)).align(node_ids)
+    return _aligned(*_feature_rows(path), node_ids)
 
 
 def read_pairs(
@@ -422,7 +215,7 @@ def read_pairs(
     target: str = "target",
     chunk_size: int = 100_000,
 ) -> Iterator[PairChunk]:
-    r"""Read pairs to score, in the file's order, without holding the whole file in memory.
+    r"""Read query pairs in the file's order, without holding the whole file in memory.
 
     Parameters
     ----------
@@ -441,9 +234,9 @@ def read_pairs(
     Raises
     ------
     InputError
-        If a node is unknown (the first five of the file are listed with their lines), a value is
-        missing or a node is paired with itself. It is raised when the first such row is reached, so
-        an output file should be put in its place only at the end.
+        If ids are unknown (their number and the first with its line), a value is missing or a node is paired
+        with itself. It is raised when the first such row is reached, so an output file should be put in its
+        place only at the end.
 
     Examples
     --------
@@ -455,42 +248,33 @@ def read_pairs(
     [[[0, 2], [1, 0]], [[0], [2]]]
     """
     chunk_size = check_positive_int(chunk_size, "chunk_size")
-    path, columns = Path(path), (source, target)
-    first_row = 0
-    batches = text_batches(path, "pairs", columns)
+    file, columns, first_row = _File(path, "pairs", ("csv", "parquet", "npz")), (source, target), 0
+    batches = file.batches(columns)
     for batch in batches:
         index = np.stack([node_ids.lookup(column) for column in batch])
         if (index < 0).any():
-            _raise_unknown(path, columns, node_ids, first_row, batch, batches)
+            file.refuse_missing_ids(columns, [parse_ids(column) for column in batch], first_row)
+            row, end = np.argwhere(index.T < 0)[0].tolist()
+            rest = sum(int((node_ids.lookup(column) < 0).sum()) for other in batches for column in other)
+            raise InputError(
+                f"pairs must name nodes of the graph ({len(node_ids)} nodes), got {(index < 0).sum() + rest} "
+                f"unknown ids in {path}, the first {_shown(batch[end][row])} in {file.place(first_row + row)}"
+            )
         same = np.flatnonzero(index[0] == index[1])
         if len(same):
-            row = int(same[0])
             raise InputError(
-                f"pairs must join two different nodes, got {batch[0][row].as_py()!r} with itself in "
-                f"{place_of(path, first_row + row)} of {path}"
+                f"pairs must join two different nodes, got {_shown(batch[0][int(same[0])])} with itself in "
+                f"{file.place(first_row + int(same[0]))} of {path}"
             )
         for start in range(0, index.shape[1], chunk_size):
-            stop = min(start + chunk_size, index.shape[1])
+            some = slice(start, start + chunk_size)
             yield PairChunk(
-                edge_label_index=torch.from_numpy(index[:, start:stop].copy()),
-                source=batch[0].slice(start, stop - start),
-                target=batch[1].slice(start, stop - start),
-                first_row=first_row + start,
+                torch.from_numpy(index[:, some].copy()), batch[0][some], batch[1][some], first_row + start
             )
         first_row += index.shape[1]
 
 
-def _all_ids(ends: list[IdColumn], table: FeatureTable | None) -> NodeIds:
-    """Ids of the edges and of the feature rows together."""
-    if table is None:
-        return NodeIds.from_values(*ends)
-    if table.ids is not None:
-        return NodeIds.from_values(*ends, table.ids)
-    table.require_row_numbers(NodeIds.from_values(*ends))
-    return NodeIds.range(len(table))
-
-
-def _warn_of_decimals(path: Path, node_ids: NodeIds) -> None:
+def _warn_of_decimals(file: _File, node_ids: NodeIds) -> None:
     """Programs write a column of integers with gaps as floats, and the other column as it was."""
     if node_ids.are_integers:
         return
@@ -501,37 +285,287 @@ def _warn_of_decimals(path: Path, node_ids: NodeIds) -> None:
     if both.size:
         first = int(both[0])
         warnings.warn(
-            f"{path} has ids that differ in '.0' alone and are different nodes, {both.size} times, such as "
-            f"{whole[first].as_py()!r} and {decimal[first].as_py()!r}: were integers written as floats?",
+            f"{file.path} has ids that differ in '.0' alone and are different nodes, {both.size} times, such "
+            f"as {_shown(whole[first])} and {_shown(decimal[first])}: were integers written as floats?",
             LinkcalWarning,
             stacklevel=3,
         )
 
 
-def _raise_unknown(
-    path: Path,
-    columns: tuple[str, ...],
-    node_ids: NodeIds,
-    first_row: int,
-    batch: list[Any],
-    rest: Iterator[list[Any]],
-) -> NoReturn:
-    """Raise with the first five unknown nodes of the file, reading on as far as needed to find them."""
-    unknown: list[str] = []
-    while True:
-        index = np.stack([node_ids.lookup(column) for column in batch])
-        refuse_missing_ids(path, "pairs", columns, [IdColumn.parse(c) for c in batch], first_row)
-        for row in np.flatnonzero((index < 0).any(axis=0)).tolist():
-            place = place_of(path, first_row + row)
-            unknown += [f"{batch[i][row].as_py()!r} in {place}" for i in (0, 1) if index[i, row] < 0]
-            if len(unknown) >= 5:
-                break
-        first_row += index.shape[1]
-        following = next(rest, None) if len(unknown) < 5 else None
-        if following is None:
-            break
-        batch = following
-    raise InputError(
-        f"pairs must name nodes of the graph ({len(node_ids)} nodes), got unknown ones in {path}: "
-        f"{', '.join(unknown[:5])}"
-    )
+# Feature rows, and their alignment with the nodes of a graph.
+
+
+def _feature_rows(path: _PathLike) -> tuple[_File, Any, FloatArray]:
+    """The file, the ids of its rows (their numbers where the file has none), and x (M, F)."""
+    file = _File(path, "features", ("csv", "parquet", "npy", "npz"))
+    if file.kind in ("npy", "npz"):
+        ids, x = _feature_arrays(file)
+    else:
+        with file.damage_named():
+            ids, x = _split(file, _feature_csv(file) if file.kind == "csv" else _feature_parquet(file))
+    file.refuse_missing_ids(None, [parse_ids(ids)])
+    bad = ~np.isfinite(x)
+    if bad.any():
+        row = int(np.flatnonzero(bad.any(axis=1))[0])
+        raise InputError(
+            f"features must be finite float32 numbers, got {count_not_finite(int(bad.sum()))}, the first in "
+            f"{file.place(row)} of {path}"
+        )
+    return file, ids, x
+
+
+def _feature_csv(file: _File) -> Any:
+    header = file.header()
+    types = {column: pa.float32() for column in header[1:]} | {header[0]: pa.string()}
+    options = pacsv.ConvertOptions(column_types=types, strings_can_be_null=False)
+    try:
+        return pacsv.read_csv(file.path, parse_options=file.parse_options(), convert_options=options)
+    except pa.ArrowInvalid as error:
+        found = re.match(r"In CSV column #(\d+): ", str(error))
+        if found is None:
+            raise
+        # Arrow counts columns from 0, which readers mistake for another column.
+        reason = f"column {_shown(header[int(found[1])])}: {str(error)[found.end() :]}"
+        raise pa.ArrowInvalid(reason) from error
+
+
+def _feature_parquet(file: _File) -> Any:
+    """The table without the nameless row index that pandas stores beside the columns.
+
+    A row index with a name most likely holds the ids, but stands in the last column, as a feature would.
+    """
+    table = pq.read_table(file.path)
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    named = [name for name in index if name in table.column_names[1:] and not name.startswith(_NAMELESS)]
+    if named:
+        raise InputError(
+            f"features must have the node id in the first column, got the pandas index {_shown(named[0])} "
+            f"after the columns of {file.path}; write df.reset_index()"
+        )
+    return table.drop_columns([name for name in table.column_names if name.startswith(_NAMELESS)])
+
+
+def _split(file: _File, table: Any) -> tuple[Any, FloatArray]:
+    """Ids and numbers of a table whose first column is the node id."""
+    if table.num_columns < 2:
+        raise InputError(
+            f"features must have the node id and at least one number per row, got {table.num_columns} "
+            f"column{'s' if table.num_columns != 1 else ''} in {file.path}"
+        )
+    file.check_id_type(table.schema.field(0))
+    x = np.empty((table.num_rows, table.num_columns - 1), dtype=np.float32)
+    for place, field in enumerate(list(table.schema)[1:]):
+        column = table.column(place + 1)
+        if pa.types.is_boolean(field.type):  # what pandas makes of categories
+            column = column.cast(pa.float32())
+        elif not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
+            raise InputError(
+                f"column {_shown(field.name)} of {file.path} must hold numbers, got {field.type}"
+            )
+        # A null becomes NaN and what float32 cannot hold infinite; the caller reports both with their line.
+        with np.errstate(over="ignore"):
+            x[:, place] = column.to_numpy()
+    return table.column(0), x
+
+
+def _feature_arrays(file: _File) -> tuple[Any, FloatArray]:
+    arrays = read_arrays(file.path, "features")
+    ids = arrays.pop("id", None)
+    like_id = [key for key in arrays if key.lower() in _LIKE_ID]
+    if ids is None and like_id:
+        raise InputError(f"the array of node ids must be named 'id' in {file.path}, got {like_id[0]!r}")
+    if "x" not in arrays and len(arrays) != 1:
+        names = one_line(", ".join(sorted(arrays)))
+        raise InputError(f"features must be the array 'x' or the only one of {file.path}, got {names}")
+    x = arrays["x"] if "x" in arrays else next(iter(arrays.values()))
+    if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "fiub":
+        raise InputError(f"features must be numbers of shape [N, F], got {x.dtype} {x.shape} in {file.path}")
+    if ids is None:
+        ids = np.arange(len(x))
+    if ids.shape != x.shape[:1] or ids.dtype.kind not in "iuU":
+        raise InputError(
+            f"array 'id' of {file.path} must hold one string or integer per row, {len(x)}, "
+            f"got {ids.dtype} {ids.shape}"
+        )
+    with np.errstate(over="ignore"):
+        return pa.array(ids), x.astype(np.float32)
+
+
+def _aligned(file: _File, ids: Any, x: FloatArray, node_ids: NodeIds) -> Tensor:
+    """Feature rows in the order of `node_ids`, [N, F]; refused unless rows and nodes match one to one."""
+    index, path = node_ids.lookup(ids), file.path
+    unknown = np.flatnonzero(index < 0)
+    if len(unknown):
+        raise InputError(
+            f"features must have rows for nodes of the graph alone, got {len(unknown)} unknown ids in {path} "
+            f"(the first column, or row numbers), the first {_shown(ids[int(unknown[0])])} in "
+            f"{file.place(int(unknown[0]))}"
+        )
+    again = np.setdiff1d(np.arange(len(index)), np.unique(index, return_index=True)[1])
+    if len(again):
+        raise InputError(
+            f"features must have one row per node and its id in the first column, got a second one for "
+            f"{_shown(ids[int(again[0])])} in {file.place(int(again[0]))} of {path}"
+        )
+    rows = np.full(len(node_ids), -1, dtype=np.int64)
+    rows[index] = np.arange(len(index))
+    missing = np.flatnonzero(rows < 0)
+    if len(missing):
+        raise InputError(
+            f"features must have a row for each of the {len(node_ids)} nodes, got none for {len(missing)} in "
+            f"{path} (ids are the first column, or row numbers), the first "
+            f"{_shown(node_ids.decode(missing[:1])[0])}"
+        )
+    return torch.from_numpy(x[rows])
+
+
+# Columns of node ids from CSV, Parquet and npz files, batch by batch.
+
+
+class _File:
+    """A user's table: its path, its name in messages, its format by the ending."""
+
+    def __init__(self, path: _PathLike, name: str, formats: tuple[str, ...]) -> None:
+        self.path, self.name = Path(path), name
+        if not self.path.is_file():
+            raise InputError(f"{name} must be an existing file, got {os.fspath(path)!r}")
+        gzipped = self.path.suffix == ".gz"  # Arrow does not decompress ".GZ"
+        ending = (self.path.with_suffix("") if gzipped else self.path).suffix.lower()
+        self.kind = _FORMATS.get(ending, "")
+        if self.kind not in formats or (gzipped and self.kind != "csv"):
+            known = ", ".join(ending for ending, kind in _FORMATS.items() if kind in formats)
+            raise InputError(f"{name} must be a file that ends in {known}, got {os.fspath(path)!r}")
+        self._open = gzip.open if gzipped else open
+        self._delimiter = "\t" if ending == ".tsv" else ","
+
+    def damage_named(self) -> contextlib.AbstractContextManager[None]:
+        return damage_named(self.path, self.name, f"a valid {self.kind} file")
+
+    def batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
+        """Batches of the two columns, each a pyarrow array of strings or integers; none is empty."""
+        if columns[0] == columns[1]:
+            raise InputError(
+                f"{self.name} must have its nodes in two different columns, got {columns[0]!r} for both"
+            )
+        read = {"csv": self._csv_batches, "parquet": self._parquet_batches, "npz": self._npz_batches}
+        with self.damage_named():
+            yield from (batch for batch in read[self.kind](columns) if len(batch[0]))
+
+    def _csv_batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
+        wanted = self._find_columns(self.header(), columns)
+        reader = pacsv.open_csv(
+            self.path,
+            read_options=pacsv.ReadOptions(block_size=_BLOCK),
+            parse_options=self.parse_options(),
+            convert_options=pacsv.ConvertOptions(
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.string()),
+                strings_can_be_null=False,
+            ),
+        )
+        for batch in reader:
+            yield list(batch.columns)
+
+    def _parquet_batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
+        with pq.ParquetFile(self.path) as file:
+            wanted = self._find_columns(file.schema_arrow.names, columns)
+            for column in wanted:
+                self.check_id_type(file.schema_arrow.field(column))
+            for batch in file.iter_batches(columns=wanted):
+                yield [batch.column(column) for column in wanted]
+
+    def _npz_batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
+        arrays = read_arrays(self.path, self.name, dict.fromkeys(columns, ("iuU", 1)))
+        found = {column: len(arrays[column]) for column in columns}
+        if len(set(found.values())) > 1:
+            lengths = ", ".join(f"{column} {length}" for column, length in found.items())
+            raise InputError(f"arrays of {self.path} must have equal lengths, got {lengths}")
+        yield [pa.array(arrays[column]) for column in columns]
+
+    def _find_columns(self, header: list[str], columns: tuple[str, str]) -> list[str]:
+        """The columns as they are written in `header`, where blanks may surround them."""
+        names = [entry.strip() for entry in header]
+        missing = [column for column in columns if column not in names]
+        if missing:
+            numeric = any(re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", entry) for entry in names)
+            hint = "; the first line looks like data: has the file no header?" if numeric else ""
+            raise InputError(
+                f"{self.name} must have the column{'s' if len(missing) > 1 else ''} "
+                f"{', '.join(map(repr, missing))}, got {one_line(', '.join(map(repr, names)))} in "
+                f"{self.path}{hint}"
+            )
+        repeated = [column for column in columns if names.count(column) > 1]
+        if repeated:
+            raise InputError(
+                f"{self.name} must have the column {repeated[0]!r} once, got it repeated in {self.path}"
+            )
+        return [header[names.index(column)] for column in columns]
+
+    def check_id_type(self, field: Any) -> None:
+        if not is_id_type(field.type):
+            raise InputError(
+                f"column {_shown(field.name)} of {self.path} must hold node ids (strings or integers), got "
+                f"{field.type}"
+            )
+
+    def rows(self, *, errors: str = "strict", strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+        """Rows of a text file that are not blank, each with the line that it ends in."""
+        with self._open(self.path, "rt", encoding="utf-8-sig", errors=errors, newline="") as file:
+            reader = csv.reader(file, delimiter=self._delimiter, strict=strict)
+            yield from ((reader.line_num, row) for row in reader if row)
+
+    def header(self) -> list[str]:
+        with damage_named(self.path, self.name, "a CSV file in UTF-8"):
+            for _, row in self.rows():
+                return row
+        raise InputError(f"{self.name} must have a header line, got the empty file {self.path}")
+
+    def parse_options(self) -> pacsv.ParseOptions:
+        """How Arrow parses the text, after checking that every quoted value is closed.
+
+        Arrow would read all lines up to the end as one open value. Line breaks within quoted values make it
+        slower, so they are allowed only where the file has quotes.
+        """
+        with self._open(self.path, "rb") as raw:
+            quotes = sum(block.count(b'"') for block in iter(lambda: raw.read(_BLOCK), b""))
+        if (
+            quotes % 2
+        ):  # else all are closed; or one stands in a plain value, where it is a character like others
+            last = 0
+            try:
+                for line, _ in self.rows(errors="replace", strict=True):
+                    last = line
+            except csv.Error as error:
+                raise InputError(
+                    f'{self.name} must close every quoted value, got a quote (") that is open to the end in '
+                    f"the row after line {last} of {self.path}"
+                ) from error
+        return pacsv.ParseOptions(delimiter=self._delimiter, newlines_in_values=quotes > 0)
+
+    def refuse_missing_ids(self, columns: tuple[str, str] | None, ids: list[Any], first_row: int = 0) -> None:
+        """Raise if an id of the parsed columns is missing; they start at row `first_row` of the file."""
+        missing = np.stack([is_missing(column) for column in ids])
+        rows = np.flatnonzero(missing.any(axis=0))
+        if len(rows):
+            column = f" (column {columns[int(missing[:, rows[0]].argmax())]!r})" if columns else ""
+            raise InputError(
+                f"{self.name} must have a node id in every row, got {len(rows)} without one, the first in "
+                f"{self.place(first_row + int(rows[0]))}{column} of {self.path}"
+            )
+
+    def place(self, row: int) -> str:
+        """Where data row `row` (from 0) stands: ``line 17`` of a text file, else ``row 15``.
+
+        Blank lines and quoted line breaks make lines and rows differ, so the text is read again, only on the
+        way to an error message. Other columns may hold anything.
+        """
+        with contextlib.suppress(csv.Error):  # one very long value
+            lines = self.rows(errors="replace") if self.kind == "csv" else iter(())
+            for line, _ in islice(lines, row + 1, None):  # the header stands before row 0
+                return f"line {line}"
+        return f"row {row}"
+
+
+def _shown(value: Any) -> str:
+    """A value of a file for a message."""
+    return one_line(repr(value.as_py() if isinstance(value, pa.Scalar) else value))

@@ -13,8 +13,7 @@ from sklearn.utils import Tags
 
 from linkcal._core.maths import sigmoid
 from linkcal._core.validation import check_binary_labels, check_fraction, check_scores, to_float64, to_numpy
-from linkcal.calibrators._state import unchanged_if_refused
-from linkcal.calibrators.base import Calibrator
+from linkcal.calibrators.base import Calibrator, unchanged_if_refused
 from linkcal.exceptions import InputError, NotFittedError
 
 FloatArray = NDArray[np.float64]

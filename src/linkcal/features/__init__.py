@@ -6,6 +6,7 @@ from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS
 from linkcal.features._attributes import attribute_similarity
 from linkcal.features._paths import PAIR_PATHS, pair_paths
 from linkcal.features._scores import (
+    COLUMN_NAMES,
     FEATURE_KINDS,
     FIT_ON,
     FitOn,
@@ -20,6 +21,7 @@ from linkcal.features._structure import PAIR_STRUCTURE, pair_structure, structur
 
 __all__ = [
     "ATTRIBUTE_COLUMNS",
+    "COLUMN_NAMES",
     "FEATURE_KINDS",
     "FIT_ON",
     "PAIR_PATHS",

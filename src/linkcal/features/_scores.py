@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from linkcal._core.columns import STRUCTURAL_COLUMNS
 from linkcal._core.validation import (
     check_choice,
     check_edge_index,
@@ -127,6 +128,9 @@ FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
     # What the target link does, and how similar the ends are: linkcal.features.STRUCTURAL_COLUMNS.
     "structural": _structural,
 }
+
+#: Names of the columns of :meth:`LinkScores.features`, for the kinds whose columns have one each.
+COLUMN_NAMES: dict[str, tuple[str, ...]] = {"structural": STRUCTURAL_COLUMNS}
 
 
 def score_links(

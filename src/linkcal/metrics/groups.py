@@ -17,7 +17,7 @@ from linkcal._core.validation import (
     to_numpy,
 )
 from linkcal.exceptions import InputError
-from linkcal.metrics._inputs import check_generator
+from linkcal.metrics.floor import generator_of
 
 __all__ = ["GroupCalibration", "group_calibration"]
 
@@ -128,7 +128,7 @@ def group_calibration(
     label = check_binary_labels(y_true, prob.size)
     check_fraction(level, "level")
     n_resamples = check_positive_int(n_resamples, "n_resamples")
-    rng = check_generator(random_state)
+    rng = generator_of(random_state)
     if not prob.size or not groups:
         raise InputError(f"groups must name at least one grouping of links, got {len(groups)} of {prob.size}")
     segment, member = _members(groups, prob.size)

@@ -34,13 +34,12 @@ _METHODS = {"encode": "encode(x, edge_index)", "decode": "decode(z, edge_label_i
 class AdaptedLinkPredictor(nn.Module):
     """A module from elsewhere behind linkcal's interface, made by :func:`as_link_predictor`.
 
-    The wrapped module is the attribute ``module`` and is not changed.
-
     Parameters
     ----------
     module : nn.Module
+        Kept unchanged as attribute `module`.
     module_returns : {"logits", "probabilities"}
-        What the wrapped module's ``decode`` returns.
+        What its ``decode`` returns.
 
     Notes
     -----
@@ -50,15 +49,8 @@ class AdaptedLinkPredictor(nn.Module):
 
     Examples
     --------
-    >>> import torch
-    >>> class Halves(nn.Module):
-    ...     def encode(self, x, edge_index):
-    ...         return x
-    ...     def decode(self, z, edge_label_index):
-    ...         return torch.full((edge_label_index.size(1),), 0.5)
-    >>> pair = torch.tensor([[0], [1]])
-    >>> AdaptedLinkPredictor(Halves(), "probabilities")(torch.ones(3, 2), pair, pair)
-    tensor([0.])
+    >>> AdaptedLinkPredictor(GAE(nn.Identity()), "probabilities").decode_returns
+    'logits'
     """
 
     decode_returns = "logits"
@@ -112,11 +104,7 @@ class AdaptedLinkPredictor(nn.Module):
         return self.decode(self.encode(x, edge_index), edge_label_index)
 
     def auxiliary_loss(self) -> Tensor | None:
-        """Term that the module adds to the training loss after ``encode`` in training mode, or None.
-
-        Its own ``auxiliary_loss()``; for PyG's ``VGAE`` its KL divergence over the number of nodes (Kipf and
-        Welling, arXiv 1611.07308).
-        """
+        """The module's own; for PyG's ``VGAE`` its KL divergence over N (arXiv 1611.07308)."""
         if hasattr(self.module, "auxiliary_loss"):
             loss: Tensor | None = cast("Any", self.module).auxiliary_loss()
             return loss
@@ -133,7 +121,7 @@ class AdaptedLinkPredictor(nn.Module):
 def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = None) -> nn.Module:
     """Return `model` behind linkcal's interface (``decode`` gives logits), checked.
 
-    A :class:`LinkPredictor`, a :class:`PairPredictor` or an already adapted model comes back as it is.
+    A :class:`LinkPredictor`, a :class:`PairPredictor` or an already adapted model is returned as it is.
 
     Parameters
     ----------
@@ -150,18 +138,19 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
     Raises
     ------
     UnsupportedModelError
-        If `model` is no module or lacks a method; the message names it.
+        If `model` is no module or lacks a method.
     InputError
-        If nothing is declared, the value is unknown, or argument, attribute and class contradict each other.
+        If nothing is declared, or argument, attribute and class contradict each other.
 
     Examples
     --------
-    >>> import torch
-    >>> from torch_geometric.nn import GAE
-    >>> model = as_link_predictor(GAE(torch.nn.Identity()))
+    >>> model = as_link_predictor(GAE(nn.Identity()))
     >>> model.decode(2 * torch.ones(2, 1), torch.tensor([[0], [1]]))
     tensor([4.])
     """
+    model = getattr(
+        model, "_orig_mod", model
+    )  # torch.compile wraps `forward` alone, which is not called here
     name = type(model).__name__
     if not isinstance(model, nn.Module):
         raise UnsupportedModelError(f"model must be a torch.nn.Module with encode and decode, got {name}")
@@ -257,7 +246,6 @@ def unwrap_link_predictor(model: nn.Module) -> nn.Module:
 
     Examples
     --------
-    >>> from torch_geometric.nn import GAE
     >>> model = GAE(nn.Identity())
     >>> unwrap_link_predictor(as_link_predictor(model)) is model
     True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import reprlib
 import textwrap
@@ -35,19 +36,13 @@ _WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 def save_model(model: GraphModel, folder: str | os.PathLike[str]) -> None:
     """Write ``model.safetensors`` and ``model.json`` into `folder`, which is made if it is not there.
 
-    Each file is written whole or not at all, and the JSON file, written last, holds the weights' SHA-256: a
-    mixture of two savings does not load.
+    The JSON file, written last, holds the weights' SHA-256, so that a mixture of two savings does not load.
 
     Parameters
     ----------
     model : LinkPredictor or PairPredictor
-        One of the classes in ``MODELS``, also compiled by ``torch.compile``.
+        One of the classes in ``MODELS`` (else UnsupportedModelError), also compiled by ``torch.compile``.
     folder : path
-
-    Raises
-    ------
-    UnsupportedModelError
-        If the model is of another class: keep its ``state_dict()`` with your own code.
 
     Examples
     --------
@@ -129,7 +124,7 @@ def load_model(folder: str | os.PathLike[str]) -> GraphModel:
 
 
 def _build(cls: type[GraphModel], config: Any, state: dict[str, torch.Tensor]) -> GraphModel:
-    """Model of a description that nobody vouches for: no memory is taken before the weights fit it."""
+    """Model of an untrusted description: no memory is allocated before the weights fit it."""
     if not isinstance(config, dict):
         raise TypeError(f"a configuration that is a {type(config).__name__}")
     layers = config.get("num_layers")
@@ -159,16 +154,16 @@ def _read_description(path: Path) -> dict[str, Any]:
         raise ArtifactError(
             f"{path} must have format_version {MODEL_FORMAT_VERSION}, got {reprlib.repr(version)}"
         )
-    missing = [key for key in ("model", "config", "weights_sha256") if key not in description]
-    if missing:
-        raise ArtifactError(f"{path} must have the key {missing[0]!r}, got {sorted(description)}")
+    for key in ("model", "config", "weights_sha256"):
+        if key not in description:
+            raise ArtifactError(f"{path} must have the key {key!r}, got {sorted(description)}")
     return description
 
 
-def _read(path: Path, longest: int | None = None) -> bytes:
+def _read(path: Path, longest: float = math.inf) -> bytes:
     try:
         size = path.stat().st_size
-        if longest is not None and size > longest:
+        if size > longest:
             raise ArtifactError(f"{path} must be at most {longest} bytes long, got {size}")
         return path.read_bytes()
     except OSError as error:

@@ -26,7 +26,7 @@ from linkcal._core.validation import (
     to_float64,
 )
 from linkcal.data.graph import Graph
-from linkcal.data.pairs import LinkSplit
+from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models._enclosing import MAX_LABEL, EnclosingSubgraphs, SubgraphBatch
 from linkcal.models.base import PairPredictor, TargetLinkState

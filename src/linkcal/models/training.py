@@ -15,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from linkcal._core.random import numpy_stream, torch_streams_forked
 from linkcal._core.validation import check_device, check_positive_float, check_positive_int, to_numpy
 from linkcal.data.negatives import NegativeSampler
-from linkcal.data.pairs import LinkSplit
+from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError, ShortageError, TrainingDivergedError
 from linkcal.models.adapter import DecodeReturns, as_link_predictor
 
@@ -24,16 +24,14 @@ __all__ = ["EpochReport", "TrainingConfig", "TrainingResult", "train_link_predic
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How a link predictor is trained.
+    """How a link predictor is trained; values out of range are an InputError.
 
     Parameters
     ----------
     epochs : int
         Passes over the training positives, at most.
-    lr : float > 0
-        Adam's learning rate.
-    weight_decay : float >= 0
-        Adam's L2 term.
+    lr, weight_decay : float > 0, float >= 0
+        Adam's learning rate and L2 term.
     patience : int, optional
         Stop after so many epochs without a better validation AUC; None never stops early.
     eval_every : int
@@ -42,11 +40,6 @@ class TrainingConfig:
         Training positives per optimiser step, each step encoding the graph anew; None uses them all at once.
     keep_best : bool
         Keep the weights of the best validation AUC; False keeps the last epoch's and needs ``patience=None``.
-
-    Raises
-    ------
-    InputError
-        If a value is out of range, or `patience` is set with ``keep_best=False``.
 
     Examples
     --------
@@ -82,10 +75,8 @@ class EpochReport:
     ----------
     epoch, epochs : int
         The finished epoch, from 1, and the largest number of epochs.
-    loss : float
-        Mean training loss of the epoch.
-    val_auc : float, optional
-        Validation AUC, at the epochs where it is measured.
+    loss, val_auc : float
+        Mean training loss of the epoch; validation AUC, None at epochs where it is not measured.
 
     Examples
     --------
@@ -153,7 +144,7 @@ def train_link_predictor(
     seed : int
         Of dropout, sampled embeddings and negatives; torch's global generators stay as they were.
     device : torch.device or str
-        ``"auto"`` is CUDA if there is one.
+        ``"auto"``: CUDA if there is one.
     decode_returns : {"logits", "probabilities"}, optional
         What ``model.decode`` returns; None reads the model's attribute.
     progress : callable, optional
@@ -250,25 +241,20 @@ class _Training:
                 return
 
     def _train_epoch(self) -> float:
+        """One pass over the positives and as many fresh negatives; every step has equal shares of both."""
         self.model.train()
-        negatives = self.sampler.sample(self.num_negatives, self.generator)
-        total, count = 0.0, 0
-        for pairs, label in self._batches(negatives):
-            total += self._step(pairs, label) * label.numel()
-            count += label.numel()
-        return total / count
-
-    def _batches(self, negatives: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Pairs and labels of each step, positives and negatives in equal shares."""
         positives, size = self.positives, self.config.batch_size
+        negatives = self.sampler.sample(self.num_negatives, self.generator)
         steps = 1 if size is None else -(-positives.size(1) // size)
         if steps > 1:
             positives = positives[:, torch.randperm(positives.size(1), device=positives.device)]
+        total = 0.0
         parts = (pairs.tensor_split(steps, dim=1) for pairs in (positives, negatives))
         for positive, negative in zip(*parts, strict=True):
-            label = torch.zeros(positive.size(1) + negative.size(1), device=positive.device)
-            label[: positive.size(1)] = 1.0
-            yield torch.cat([positive, negative], dim=1), label
+            pairs = torch.cat([positive, negative], dim=1)
+            label = (torch.arange(pairs.size(1), device=pairs.device) < positive.size(1)).float()
+            total += self._step(pairs, label) * label.numel()
+        return total / (positives.size(1) + negatives.size(1))
 
     def _step(self, pairs: Tensor, label: Tensor) -> float:
         self.optimizer.zero_grad()

@@ -1,0 +1,220 @@
+"""How many faults, put into the code one at a time, the tests find."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import difflib
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import Queue
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+from _harness import Case, Point, Row, table
+
+#: By exit status of pytest: a failed test, or a module that cannot be imported any more, kills.
+_OUTCOMES = {None: "timeout", 0: "survived", 1: "killed", 2: "killed"}
+
+_OPERATORS: dict[type[ast.AST], tuple[type[Any], ...]] = {
+    ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt,), ast.Gt: (ast.GtE, ast.Lt), ast.GtE: (ast.Gt,),
+    ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,), ast.NotIn: (ast.In,), ast.And: (ast.Or,), ast.Or: (ast.And,),
+    ast.Add: (ast.Sub,), ast.Sub: (ast.Add,), ast.Mult: (ast.Div,), ast.Div: (ast.Mult,),
+    ast.FloorDiv: (ast.Div,), ast.Mod: (ast.Mult,), ast.Pow: (ast.Mult,),
+    ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd,),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One changed expression of a file; `start` and `end` are byte offsets."""
+
+    path: str
+    tests: tuple[str, ...]
+    start: int
+    end: int
+    text: str
+
+    def apply(self, source: bytes) -> bytes:
+        return source[: self.start] + self.text.encode() + source[self.end :]
+
+    def diff(self, source: bytes) -> str:
+        old, new = (text.decode().splitlines(keepends=True) for text in (source, self.apply(source)))
+        return "".join(difflib.unified_diff(old, new, self.path, self.path, n=1))
+
+
+def mutants_of(source: bytes) -> Iterator[tuple[int, int, str]]:
+    """Every mutant of a file, as the bytes that are replaced and the expression in their place.
+
+    Operators of comparisons, boolean and arithmetic expressions, numbers, truth values, returned values and
+    conditions are changed; annotations, messages of errors, text and decorators are not.
+    """
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    for node in _mutable(ast.parse(source)):
+        for place, mutated in _changed(node):
+            start = starts[place.lineno - 1] + place.col_offset
+            yield start, starts[place.end_lineno - 1] + place.end_col_offset, f"({ast.unparse(mutated)})"
+
+
+def _mutable(node: ast.AST) -> Iterator[Any]:
+    """The node and all below it that may be mutated; positions inside f-strings are not those of the file."""
+    if isinstance(node, (ast.Raise, ast.JoinedStr)):
+        return
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name not in ("annotation", "returns", "decorator_list"):
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    yield from _mutable(child)
+
+
+def _changed(node: Any) -> Iterator[tuple[Any, ast.AST]]:
+    """The expression of a node that is replaced, and what by."""
+    if isinstance(node, (ast.If, ast.While)):
+        if not (isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)):  # else: below
+            yield node.test, ast.UnaryOp(ast.Not(), node.test)
+    elif isinstance(node, ast.Return) and node.value is not None:
+        yield node.value, ast.Constant(None)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
+        yield node, node.operand
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield node, ast.Constant(not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        yield node, ast.Constant(node.value + 1)
+    elif isinstance(node, ast.Compare):
+        for place, operator in enumerate(node.ops):
+            for other in _OPERATORS[type(operator)]:
+                changed = copy.deepcopy(node)
+                changed.ops[place] = other()
+                yield node, changed
+    elif isinstance(node, (ast.BoolOp, ast.BinOp)):
+        for other in _OPERATORS.get(type(node.op), ()):
+            rewritten = copy.deepcopy(node)
+            rewritten.op = other()
+            yield node, rewritten
+
+
+class Mutation(Case):
+    """Share of mutants, one changed expression each, that the tests beside the mutated file find.
+
+    A random sample of all mutants of the targets, each `SOURCE=TESTS`: a file or folder, and the tests that
+    are run, joined by commas. A mutant is killed if a test or a doctest of its file fails or the time limit
+    (seconds) is passed. Finished mutants stay in the store and are not run again.
+    """
+
+    name = "mutation"
+    title = "Mutation score"
+    needs = ("store",)
+    settings = {
+        "sample": 300,
+        "seed": 0,
+        "jobs": 2,
+        "limit": 600.0,
+        "root": str(Path(__file__).resolve().parents[1]),
+        "targets": (
+            "src/linkcal/metrics=tests/metrics",
+            "src/linkcal/calibrators=tests/calibrators",
+            "src/linkcal/decisions=tests/decisions",
+            "src/linkcal/data/negatives.py=tests/data/test_negatives.py,tests/data/test_negative_kinds.py",
+            "src/linkcal/data/split.py=tests/data/test_split.py",
+            "src/linkcal/toggle/_layers.py=tests/toggle",
+        ),
+    }
+    quick = {"sample": 2, "targets": ("src/linkcal/metrics/proper.py=tests/metrics/test_proper.py",)}
+
+    def setup(self, point: Point, folder: Path) -> list[Mutant]:
+        every = []
+        for target in point.targets:
+            source, _, tests = target.partition("=")
+            place = Path(point.root, source)
+            for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+                name = path.relative_to(point.root).as_posix()
+                every += [Mutant(name, tuple(tests.split(",")), *m) for m in mutants_of(path.read_bytes())]
+        return random.Random(point.seed).sample(every, min(point.sample, len(every)))
+
+    def measure(self, point: Point, made: list[Mutant]) -> list[Row]:
+        with TemporaryDirectory() as folder:
+            copies: Queue[Path] = Queue()
+            for number in range(point.jobs):
+                place = Path(folder, str(number))
+                kept = shutil.ignore_patterns(".*", "__pycache__", "runs")
+                shutil.copytree(point.root, place, ignore=kept)
+                copies.put(place)
+            store = Path(folder, "store") if point.store is None else point.store
+            store.mkdir(parents=True, exist_ok=True)
+
+            def judged(mutant: Mutant) -> Row:
+                source = Path(point.root, mutant.path).read_bytes()
+                key = hashlib.sha256(b"\0".join([repr(mutant).encode(), source])).hexdigest()[:24]
+                path = store / f"{key}.json"
+                if not path.exists():
+                    place = copies.get()
+                    try:
+                        row = judge(mutant, source, place, point.limit)
+                    finally:
+                        copies.put(place)
+                    path.with_suffix(".part").write_text(json.dumps(row), encoding="utf-8")
+                    path.with_suffix(".part").replace(path)
+                    print(f"{mutant.path}: {row['outcome']}, {row['s']:.0f} s", file=sys.stderr, flush=True)
+                return dict(json.loads(path.read_text(encoding="utf-8")))
+
+            for mutant in {each.tests: each for each in made}.values():
+                row = judged(replace(mutant, end=mutant.start, text=""))
+                if row["outcome"] != "survived":
+                    tests = " ".join(mutant.tests)
+                    raise SystemExit(f"{tests} must pass on the unchanged code, got: {row['outcome']}")
+            with ThreadPoolExecutor(point.jobs) as pool:
+                return list(pool.map(judged, made))
+
+    def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
+        lines = []
+        for path, part in [*rows.groupby("path"), ("all", rows)]:
+            counts = [int((part["outcome"] == o).sum()) for o in ("killed", "timeout", "survived")]
+            lines.append([path, len(part), *counts, f"{100 * (1 - counts[-1] / len(part)):.0f} %"])
+        survivors = rows[rows["outcome"] == "survived"]
+        return [
+            f"A random sample (seed {settings.seed}) of the mutants of {', '.join(settings.targets)}.",
+            table(["file", "mutants", "killed", "timeout", "survived", "score"], lines),
+            "## Survivors",
+            *(f"```diff\n{diff}```" for diff in survivors["diff"]),
+        ]
+
+
+def judge(mutant: Mutant, source: bytes, place: Path, limit: float) -> Row:
+    """Run the tests of a mutant in a copy of the repository, which is as before afterwards."""
+    start, changed = time.perf_counter(), place / mutant.path
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--doctest-modules"]
+    command += [*mutant.tests, mutant.path]
+    environment = {**os.environ, "PYTHONPATH": str(place / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    changed.write_bytes(mutant.apply(source))
+    pipes: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd=place, env=environment, start_new_session=True, **pipes)
+    try:
+        code = process.wait(limit)
+    except subprocess.TimeoutExpired:
+        code = None
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        changed.write_bytes(source)
+    if code not in _OUTCOMES:
+        raise SystemExit(f"{' '.join(command)}: pytest ended with {code}")
+    diff = mutant.diff(source)
+    return {"path": mutant.path, "outcome": _OUTCOMES[code], "s": time.perf_counter() - start, "diff": diff}

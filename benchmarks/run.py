@@ -1,0 +1,40 @@
+"""Run one benchmark, or list them.
+
+    python benchmarks/run.py --list
+    python benchmarks/run.py toggle --datasets cora --out benchmarks/results/toggle
+
+writes the page benchmarks/results/toggle.md and toggle.json, which the page was made from. A call that was
+interrupted goes on after the last finished point. ``--quick`` runs any case on a small simulated graph.
+"""
+
+from __future__ import annotations
+
+from _harness import Case, main
+from fits import CalibratorSpeed, NetworkSpeed
+from mutation import Mutation
+from quality import Negatives, RareLinks, Runs, TopOrder
+from scale import Scale
+from seal import SealSpeed
+from targets import Stacked, Targets
+
+from decisions import Decisions
+from toggle import Toggle
+
+CASES: tuple[Case, ...] = (
+    Toggle(),
+    CalibratorSpeed(),
+    NetworkSpeed(),
+    SealSpeed(),
+    Scale(),
+    Negatives(),
+    RareLinks(),
+    TopOrder(),
+    Decisions(),
+    Runs(),
+    Mutation(),
+    Targets(),
+    Stacked(),
+)
+
+if __name__ == "__main__":
+    main(CASES)

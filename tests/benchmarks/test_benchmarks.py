@@ -1,0 +1,331 @@
+"""Every case runs on the small graph, its command lines parse, and the harness keeps what was measured."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import t
+from tests.benchmarks.documented import ROOT, commands_in, documents
+
+DOCUMENTED = [(where, *command) for where, text in documents() for command in commands_in(text)]
+SLOW = {"scale", "seal-speed", "runs", "negatives", "decisions", "in-n-out-speed"}
+#: Cases that the small graph is no part of.
+OTHERS = {"targets", "stacked", "mutation"}
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    """One store for all cases: a training is made once."""
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture
+def run(benchmarks, tmp_path):
+    """Run a case; the stored results and the page."""
+
+    def run(name, *words):
+        out = tmp_path / "made" / name
+        benchmarks["_harness"].main(benchmarks["run"].CASES, [name, *map(str, words), "--out", str(out)])
+        page = out.with_suffix(".md").read_text(encoding="utf-8")
+        path = out.with_suffix(".json")
+        return (json.loads(path.read_text(encoding="utf-8")) if path.exists() else None), page
+
+    return run
+
+
+def rows_of(result):
+    return [row for point in result["points"].values() for row in point["rows"]]
+
+
+@pytest.fixture
+def quick(run, store, benchmarks):
+    def quick(name, *words):
+        case = {case.name: case for case in benchmarks["run"].CASES}[name]
+        words = [*words, *(["--store", store] if "store" in case.needs else [])]
+        result, page = run(name, "--quick", "--threads", 1, *words)
+        ((script, written),) = commands_in(page)
+        assert script == "benchmarks/run.py"
+        benchmarks["_harness"].parser(benchmarks["run"].CASES).parse_args(written)
+        return rows_of(result), page
+
+    return quick
+
+
+def test_toggle(quick):
+    rows, page = quick("toggle", "--models", "gcn", "--depths", 2)
+    seconds = {row["method"]: row["seconds"] for row in rows}
+    assert set(seconds) == {"forward pass", "kernel", "delta", "khop", "k_hop_subgraph", "naive"}
+    assert 0 < seconds["kernel"] < seconds["naive"]
+    assert "| small | gcn | 2 | naive | 30 of 2,530 | ~" in page
+
+
+def test_rare_links(quick):
+    rows, page = quick("rare-links")
+    assert "0.69315, 0.05600, 0.00791" in page
+    for row in rows:
+        # Negatives count as many as links.
+        assert sum(row["negatives"]) == pytest.approx(sum(row["links"]))
+        expected = sum(row["expected links"]) + sum(row["expected negatives"])
+        assert expected == pytest.approx(2 * sum(row["links"]))
+
+
+def test_loss_where_links_are_rare(benchmarks):
+    """Against the NLL of probabilities that are moved by Bayes' rule."""
+    case = benchmarks["quality"].RareLinks()
+    link, negative = np.array([2.0, -1.0]), np.array([-3.0, 0.5, 1.0])
+    moved = [0.1 * p / (0.1 * p + 0.9 * (1 - p)) for p in 1 / (1 + np.exp(-np.r_[link, negative]))]
+    expected = -0.1 * np.log(moved[:2]).mean() - 0.9 * np.log1p(-np.array(moved[2:])).mean()
+    assert case.loss(link, negative, 0.1) == pytest.approx(expected)
+
+
+def test_top_order(quick, benchmarks):
+    rows, _ = quick("top-order")
+    graph = benchmarks["_cells"].load_graph("small")
+    edges = graph.num_pairs
+    assert [row["k"] for row in rows] == [20, 50]
+    for row in rows:
+        # All pairs but the message-passing edges, four fifths of all, and the validation links, a tenth.
+        assert row["links"] == pytest.approx(0.1 * edges, abs=1.0)
+        assert row["missing"] == graph.num_nodes * (graph.num_nodes - 1) // 2 - edges + row["links"]
+    # The 50 best of 50 are the same in any order.
+    assert rows[1]["by score"] == rows[1]["C = 50"] > 0
+
+
+def test_calibrator_speed(quick):
+    rows, _ = quick("calibrator-speed")
+    assert [row["what"] for row in rows[-4:]] == ["fit", "predict", "stacked fit", "stacked predict"]
+    assert rows[-1]["links"] == 3000
+
+
+@pytest.mark.slow
+def test_negatives(quick):
+    rows, page = quick("negatives")
+    frame = pd.DataFrame(rows)
+    assert set(frame["table"]) == {"calibrators", "features", "gains", "transfer"}
+    assert set(frame["kind"]) == {"uniform", "degree", "two-hop"}
+    nll = frame[frame["table"] == "features"].set_index(["kind", "name"])["nll"]
+    gains = frame[frame["table"] == "gains"].set_index(["kind", "name"])["gain"]
+    # Mean over links of the differences is the difference of the means.
+    for kind, name in gains.index:
+        first, second = name.split(" to ")
+        assert gains[kind, name] == pytest.approx(nll[kind, first] - nll[kind, second], abs=1e-9)
+    assert "## Features, two-hop negatives" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SLOW - {"negatives"}))
+def test_quick(name, quick):
+    rows, _ = quick(name)
+    assert rows
+
+
+def test_every_case_is_tested(benchmarks):
+    tested = {"toggle", "rare-links", "top-order", "calibrator-speed"} | SLOW | OTHERS
+    assert {case.name for case in benchmarks["run"].CASES} == tested
+
+
+def test_finished_points_are_kept(run, benchmarks, monkeypatch):
+    words = ("--quick", "--threads", 1, "--models", "gcn")
+    first, _ = run("toggle", *words, "--depths", 2)
+
+    def fail(*_):
+        raise AssertionError("measured again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(benchmarks["toggle"].Toggle, "measure", fail)
+        second, page = run("toggle", *words, "--depths", 2)
+        assert second["points"] == first["points"]
+        assert page.count("| kernel |") == 1
+        with pytest.raises(AssertionError, match="measured again"):
+            run("toggle", *words, "--depths", 2, "--again")
+    with pytest.raises(SystemExit, match="choose another --out"):
+        run("toggle", *words, "--repeats", 7)
+    monkeypatch.setattr(
+        benchmarks["toggle"].Toggle, "measure", lambda *_: first["points"]["small/gcn/2"]["rows"]
+    )
+    third, page = run("toggle", *words, "--depths", 3)
+    assert list(third["points"]) == ["small/gcn/2", "small/gcn/3"]
+    assert len(third["runs"]) == 3
+    # Points say which run measured them; the page names the runs that did.
+    assert [point["run"] for point in third["points"].values()] == [0, 2]
+    assert len(commands_in(page)) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "name a case"),
+        (("negatives",), "needs --store"),
+        (("toggle",), "set LINKCAL_DATA_ROOT"),
+        (("targets",), "needs --records"),
+    ],
+)
+def test_what_is_missing(words, message, benchmarks, monkeypatch):
+    monkeypatch.delenv("LINKCAL_DATA_ROOT", raising=False)
+    with pytest.raises(SystemExit, match=message):
+        benchmarks["_harness"].main(benchmarks["run"].CASES, words)
+
+
+def test_list(benchmarks, capsys):
+    benchmarks["_harness"].main(benchmarks["run"].CASES, ["--list"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [case.name for case in benchmarks["run"].CASES]
+
+
+def test_interval(benchmarks):
+    """Three divisions with means 1, 2 and 6: the t interval of a mean of three."""
+    values, division = pd.Series([0.0, 2.0, 2.0, 6.0]), [pd.Series(["a", "a", "b", "c"])]
+    half = t.ppf(0.975, 2) * np.std([1.0, 2.0, 6.0], ddof=1) / np.sqrt(3)
+    assert benchmarks["_harness"].interval(values, division) == f"{3:.4f} +- {half:.4f}"
+
+
+def test_table(benchmarks):
+    made = benchmarks["_harness"].table(["a", "b"], [["x", 1234.5678], ["y", 2]])
+    assert made == "| a | b |\n| --- | ---: |\n| x | 1,235 |\n| y | 2 |"
+
+
+def test_peak_memory(benchmarks):
+    with benchmarks["_harness"].peak_memory() as peak:
+        torch.ones(16 << 20)  # 64 MiB of float32
+    assert 60 < peak() < 100
+
+
+def test_plain_labels(benchmarks):
+    """Labels around (0, 1) in a square with a tail: by hand, 1 + min + (d // 2) (d // 2 + d % 2 - 1)."""
+    square = torch.tensor([[0, 1], [0, 2], [1, 3], [2, 3], [3, 4]]).T
+    edge_index = torch.cat([square, square.flip(0)], dim=1)
+    labels = benchmarks["seal"].plain_labels(0, 1, 2, edge_index, 5)
+    # Distances to 0 and 1, each without the other end: 2 has (1, 2), 3 has (2, 1), 4 has (3, 2).
+    assert labels == {0: 1, 1: 1, 2: 3, 3: 3, 4: 7}
+
+
+TOY = """\
+def is_adult(age: int = 18) -> bool:
+    if not age >= 18:
+        raise ValueError(f"{age + 1}")
+    return True
+
+
+def half(x):
+    return x / 2
+"""
+TOY_TEST = """\
+import pytest, toy
+
+
+def test_is_adult():
+    assert toy.is_adult(18)
+    with pytest.raises(ValueError):
+        toy.is_adult(17)
+"""
+
+
+def test_mutants(benchmarks):
+    """Every mutant, by hand: none in annotations or in the error's message."""
+    source = TOY.encode()
+    made = [
+        source[:a] + text.encode() + source[b:] for a, b, text in benchmarks["mutation"].mutants_of(source)
+    ]
+    lines = TOY.splitlines()
+    changed = [
+        new.strip()
+        for text in made
+        for old, new in zip(lines, text.decode().splitlines(), strict=True)
+        if old != new
+    ]
+    assert sorted(changed) == sorted(
+        [
+            "def is_adult(age: int = (19)) -> bool:",
+            "if (age >= 18):",
+            "if not (age > 18):",
+            "if not age >= (19):",
+            "return (None)",
+            "return (False)",
+            "return (None)",
+            "return (x * 2)",
+            "return x / (3)",
+        ]
+    )
+
+
+@pytest.mark.slow
+def test_mutation(run, benchmarks, tmp_path, monkeypatch):
+    for name, text in (("src/toy/__init__.py", TOY), ("tests/test_toy.py", TOY_TEST)):
+        path = tmp_path / "toy" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    words = (
+        "--root",
+        tmp_path / "toy",
+        "--targets",
+        "src/toy=tests/test_toy.py",
+        "--store",
+        tmp_path / "store",
+    )
+    result, page = run("mutation", *words)
+    outcomes = sorted(row["outcome"] for row in rows_of(result))
+    # The default argument is never used by a test, and nothing tests half.
+    assert outcomes == ["killed"] * 5 + ["survived"] * 4
+    assert "| all | 9 | 5 | 0 | 4 | 56 % |" in page
+    assert "+    return (x * 2)" in page
+    monkeypatch.setattr(benchmarks["mutation"], "judge", None)  # nothing is run again
+    again, _ = run("mutation", *words, "--again")
+    assert rows_of(again) == rows_of(result)
+
+
+@pytest.mark.parametrize(
+    ("where", "script", "words"), DOCUMENTED, ids=[f"{w}: {s} {' '.join(o)}" for w, s, o in DOCUMENTED]
+)
+def test_documented_command(where, script, words, benchmarks):
+    assert (ROOT / script).is_file(), f"{where} names {script}"
+    if script == "benchmarks/run.py":
+        benchmarks["_harness"].parser(benchmarks["run"].CASES).parse_args(words)
+    elif script == "benchmarks/same_numbers.py":
+        benchmarks["same_numbers"].parser().parse_args(words)
+    else:
+        assert not words, f"{where}: {script} has no options"
+
+
+def test_commands_are_found():
+    text = """
+    python benchmarks/a.py --store S \\
+      --out b.md  # a comment
+
+Words (`python benchmarks/b.py --graphs cora
+pubmed`), more `words`. `python examples/c.py`, `make bench BENCH="toggle --datasets cora"`.
+
+```
+python benchmarks/d.py --name "two words"
+```
+"""
+    assert commands_in(text) == [
+        ("benchmarks/a.py", ["--store", "S", "--out", "b.md"]),
+        ("benchmarks/b.py", ["--graphs", "cora", "pubmed"]),
+        ("examples/c.py", []),
+        ("benchmarks/d.py", ["--name", "two words"]),
+        ("benchmarks/run.py", ["toggle", "--datasets", "cora"]),
+    ]
+    held = {where for where, *_ in DOCUMENTED}
+    assert {"docs/toggling.md", "docs/reproduction/README.md", "benchmarks/run.py"} <= held
+
+
+def documented_pages():
+    """Commands of docs/reproduction that make pages from the records beside them."""
+    text = (ROOT / "docs" / "reproduction" / "README.md").read_text(encoding="utf-8")
+    return [words for _, words in commands_in(text)]
+
+
+@pytest.mark.parametrize("words", documented_pages(), ids=[words[-1] for words in documented_pages()])
+def test_documented_page(words, benchmarks, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert words[-2] == "--out"
+    benchmarks["_harness"].main(benchmarks["run"].CASES, [*words[:-1], str(tmp_path / "page")])
+    made, kept = (
+        path.read_text(encoding="utf-8") for path in (tmp_path / "page.md", ROOT / f"{words[-1]}.md")
+    )
+    assert made == kept
+    assert list(tmp_path.iterdir()) == [tmp_path / "page.md"]  # what anybody can compute anew has no record

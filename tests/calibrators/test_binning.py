@@ -1,0 +1,294 @@
+"""Histogram binning, BBQ, isotonic regression, and the order of ties."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit, gammaln, logit
+from sklearn.isotonic import IsotonicRegression
+
+from linkcal.calibrators import (
+    BBQ,
+    Histogram,
+    Isotonic,
+)
+from linkcal.calibrators.binning import quantile_edges, ties_broken
+from linkcal.exceptions import (
+    InputError,
+)
+from linkcal.metrics import expected_calibration_error, hits_at_k, roc_auc
+from linkcal.metrics.calibration import bin_index, uniform_edges
+
+from .samples import groups, overconfident
+
+
+def test_bins_are_closed_on_the_right_and_zero_is_in_the_first():
+    edges = uniform_edges(5)
+    assert bin_index(np.array([0.0, 0.1, 0.2, 0.21, 0.6, 0.61, 1.0]), edges).tolist() == [0, 0, 0, 1, 2, 3, 4]
+
+
+def test_case_05_identical_scores_stay_together_and_groups_apart():
+    edges = quantile_edges(np.array([0.2, 0.8]), np.array([60.0, 40.0]), 10)
+    assert edges.tolist() == [0.0, 0.5, 1.0]
+    assert quantile_edges(np.array([0.9]), np.array([100.0]), 10).tolist() == [0.0, 1.0]
+
+
+def test_distinct_values_are_split_evenly():
+    values = (np.arange(10) + 0.5) / 10
+    assert bin_index(values, quantile_edges(values, np.ones(10), 5)).tolist() == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+        4,
+        4,
+    ]
+
+
+@pytest.mark.parametrize("cls", [Histogram, Isotonic])
+def test_case_12_reaches_the_base_rate(cls):
+    X, y = groups((0.0, 1000, 100))
+    np.testing.assert_allclose(cls().fit(X, y).predict_proba(X)[:, 1], 0.1, atol=1e-12)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1), st.integers(1, 9)), min_size=1, max_size=40, unique_by=lambda t: t[0]
+    ),
+    st.integers(1, 12),
+    st.sampled_from([1.0, 0.1, 1e-9, 1e6]),
+)
+def test_quantile_bins_are_ordered_occupied_and_free_of_the_weights_unit(rows, n_bins, unit):
+    values, weight = np.array(sorted(rows)).T
+    edges = quantile_edges(values, weight, n_bins)
+    assert edges[0] == 0.0
+    assert edges[-1] == 1.0
+    assert 1 <= len(edges) - 1 <= n_bins
+    assert (np.diff(edges) >= 0.0).all()
+    assert np.array_equal(edges, quantile_edges(values, unit * weight, n_bins))
+
+
+@pytest.mark.parametrize("n_bins", [1, 7, 15, 49])
+def test_uniform_edges_are_the_nearest_floats(n_bins):
+    assert uniform_edges(n_bins).tolist() == [i / n_bins for i in range(n_bins + 1)]
+
+
+def test_case_18b_empty_bins_return_their_centre():
+    X, y = groups((logit(0.7), 100, 30))
+    fitted = Histogram(n_bins=10).fit(X, y)
+    p = fitted.predict_proba(logit([[0.05], [0.55], [0.7], [0.95]]))[:, 1]
+    assert p[2] == 0.30
+    np.testing.assert_allclose(p[[0, 1, 3]], [0.05, 0.55, 0.95], atol=1e-15)
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_mean_probability_of_each_bin_is_its_share_of_links(strategy):
+    X, y = overconfident()
+    fitted = Histogram(strategy=strategy).fit(X, y)
+    assert fitted.bin_weight_.sum() == 400
+    assert fitted.bin_weight_ @ fitted.bin_probability_ == pytest.approx(y.sum(), rel=1e-12)
+
+
+def test_quantile_bins_hold_equal_numbers():
+    X, y = overconfident(n=300)
+    assert Histogram(strategy="quantile").fit(X, y).bin_weight_.tolist() == [20.0] * 15
+
+
+@pytest.mark.parametrize("n_bins", [0, -1, 2.5, True])
+def test_wrong_number_of_bins(n_bins):
+    with pytest.raises(InputError, match="n_bins must be a whole number >= 1"):
+        Histogram(n_bins=n_bins).fit(*overconfident())
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("n_bins", [5, 15, 40])
+def test_agrees_with_netcal(netcal, n_bins):
+    # Away from the edges: there netcal fits with bins closed on the left and predicts with the reverse.
+    X, y = overconfident()
+    p = expit(X[:, 0])
+    other = netcal.binning.HistogramBinning(n_bins)
+    other.fit(p, y)
+    grid = np.linspace(-8, 8, 400)
+    ours = Histogram(n_bins=n_bins).fit(X[:, :1], y).predict_proba(grid[:, None])[:, 1]
+    np.testing.assert_allclose(ours, other.transform(expit(grid)), atol=1e-12)
+
+
+def test_ten_links_by_hand():
+    # Ten links, so at most two bins. Five at p = 0.25 (one true), five at p = 0.75 (four true).
+    X, y = groups((logit(0.25), 5, 1), (logit(0.75), 5, 4))
+    fitted = BBQ().fit(X, y)
+    assert fitted.binning_sizes_.tolist() == [1.0, 2.0]
+
+    def log_score(bins, n_b, m_b, middle):
+        prior = 2.0 / bins
+        alpha, beta = prior * middle, prior * (1 - middle)
+        return (
+            gammaln(prior) - gammaln(n_b + prior)
+            + gammaln(m_b + alpha) - gammaln(alpha)
+            + gammaln(n_b - m_b + beta) - gammaln(beta)
+        )  # fmt: skip
+
+    one = np.exp(log_score(1, 10, 5, 0.5))
+    two = np.exp(log_score(2, 5, 1, 0.25) + log_score(2, 5, 4, 0.75))
+    np.testing.assert_allclose(fitted.binning_weights_, np.array([one, two]) / (one + two), rtol=1e-12)
+    # Posterior means: (5 + 1) / 12 in the one bin; (1 + 1/4) / 6 and (4 + 3/4) / 6 in the two.
+    expected = (one * 0.5 + two * np.array([1.25, 4.75]) / 6) / (one + two)
+    np.testing.assert_allclose(fitted.predict_proba(X)[[0, -1], 1], expected, rtol=1e-12)
+
+
+def test_case_18c_stays_inside_the_unit_interval():
+    rng = np.random.default_rng(0)
+    p = np.concatenate((rng.uniform(0.9, 1.0, 200), rng.uniform(0.0, 0.1, 200)))
+    X, y = logit(p)[:, None], np.repeat([1, 0], 200)
+    for calibrator in (BBQ(), BBQ(strategy="uniform", criterion="bic")):
+        out = calibrator.fit(X, y).predict_proba(X)[:, 1]
+        assert out.min() >= 0.0
+        assert out.max() <= 1.0
+        assert out[:200].min() > 0.9
+        assert out[200:].max() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("n", "first", "last"), [(1000, 1, 100), (8000, 2, 200), (27_000, 3, 300), (50, 1, 10)]
+)
+def test_range_of_binnings(n, first, last):
+    X, y = overconfident(n=n, k=0)
+    sizes = BBQ().fit(X, y).binning_sizes_
+    assert (sizes[0], sizes[-1], len(sizes)) == (first, last, last - first + 1)
+
+
+def test_the_step_function_equals_the_average_of_the_binnings():
+    X, y = overconfident(n=200, k=0)
+    fitted = BBQ().fit(X, y)
+    p = expit(X[:, 0])
+    order = np.argsort(p)
+    average = np.zeros(200)
+    for size, weight in zip(fitted.binning_sizes_.astype(int), fitted.binning_weights_, strict=True):
+        # All scores differ: rank r of n belongs to bin floor(B r / n).
+        bins = np.empty(200, int)
+        bins[order] = np.arange(200) * size // 200
+        for b in range(size):
+            inside = np.flatnonzero(bins == b)
+            low, high = p[inside].min(), p[inside].max()
+            lower = 0.0 if b == 0 else 0.5 * (low + p[bins == b - 1].max())
+            upper = 1.0 if b == size - 1 else 0.5 * (high + p[bins == b + 1].min())
+            alpha = 2.0 / size * 0.5 * (lower + upper)
+            average[inside] += weight * (y[inside].sum() + alpha) / (len(inside) + 2.0 / size)
+    np.testing.assert_allclose(fitted.predict_proba(X)[:, 1], average, atol=1e-12)
+
+
+def test_saturated_probabilities():
+    # sigmoid is exactly 1 for most of these; the prior's middle of the last bin must not become 1.
+    X, y = groups((40.0, 50, 49), (60.0, 50, 50), (-800.0, 50, 1))
+    p = BBQ().fit(X, y).predict_proba(X)[:, 1]
+    assert np.isfinite(p).all()
+    assert p[0] > 0.9 > 0.1 > p[-1]
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(("n", "seed"), [(100, 0), (300, 0), (300, 1), (600, 2), (600, 5)])
+def test_agrees_with_netcal_to_1e_6_where_it_drops_next_to_nothing(netcal, n, seed):
+    X, y = overconfident(n=n, k=0, seed=seed)
+    p = expit(X[:, 0])
+    other = netcal.binning.BBQ()
+    other.fit(p, y)
+    ours = BBQ(strategy="uniform", criterion="bic").fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X)[:, 1], other.transform(p), atol=1e-6)
+
+
+def test_pools_adjacent_violators():
+    X = [[-2.0], [-1.0], [0.0], [1.0], [2.0]]
+    p = Isotonic().fit(X, [0, 1, 0, 1, 1]).predict_proba(X)[:, 1]
+    np.testing.assert_allclose(p, [0.0, 0.5, 0.5, 1.0, 1.0], atol=1e-15)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_equals_scikit_learn(weighted):
+    X, y = overconfident()
+    weight = np.random.default_rng(0).integers(1, 5, len(y)).astype(float) if weighted else None
+    other = IsotonicRegression(out_of_bounds="clip", y_min=0, y_max=1).fit(X[:, 0], y, sample_weight=weight)
+    grid = np.linspace(-30, 30, 501)
+    ours = Isotonic().fit(X[:, :1], y, sample_weight=weight).predict_proba(grid[:, None])[:, 1]
+    np.testing.assert_allclose(ours, other.predict(grid), atol=1e-14)
+
+
+def test_never_decreases_and_squared_error_does_not_rise():
+    X, y = overconfident()
+    p = Isotonic().fit(X, y).predict_proba(X)[:, 1]
+    assert (np.diff(p[np.argsort(X[:, 0], kind="stable")]) >= 0.0).all()
+    assert ((p - y) ** 2).sum() <= ((1 / (1 + np.exp(-X[:, 0])) - y) ** 2).sum()
+
+
+BINNING = [Histogram, BBQ, Isotonic]
+every = pytest.mark.parametrize("cls", BINNING)
+
+
+def pair(cls, X, y):
+    return cls().fit(X, y), cls(preserve_ranking=True).fit(X, y)
+
+
+@every
+def test_probabilities_move_by_less_than_1e_6(cls):
+    X, y = overconfident(n=1000)
+    plain, ranked = pair(cls, X, y)
+    extreme = np.zeros((5, X.shape[1]))
+    extreme[:, 0] = [-1e308, -50.0, 0.0, 50.0, 1e308]
+    for links in (X, extreme):
+        p = ranked.predict_proba(links)[:, 1]
+        assert np.abs(p - plain.predict_proba(links)[:, 1]).max() < 1e-6
+        assert ((p > 0.0) & (p < 1.0)).all()
+
+
+@every
+def test_order_inside_a_step_is_the_logits(cls):
+    X, y = overconfident(n=1000)
+    X = X[np.argsort(X[:, 0])]
+    plain, ranked = pair(cls, X, y)
+    same = np.diff(plain.predict_proba(X)[:, 1]) == 0.0
+    assert same.sum() > 100
+    assert (np.diff(ranked.decision_function(X))[same] > 0.0).all()
+
+
+def test_isotonic_is_strictly_increasing_so_that_auc_is_the_logits():
+    X, y = overconfident(n=1000)
+    ranked = Isotonic(preserve_ranking=True).fit(X, y)
+    grid = np.linspace(-60, 60, 20_001)[:, None] * np.ones((1, X.shape[1]))
+    assert (np.diff(ranked.decision_function(grid)) > 0.0).all()
+    assert roc_auc(y, ranked.decision_function(X)) == roc_auc(y, X[:, 0])
+    assert hits_at_k(y, ranked.decision_function(X), 20) == hits_at_k(y, X[:, 0], 20)
+
+
+@every
+def test_hits_do_not_collapse(cls):
+    X, y = overconfident(n=4000)
+    test, y_test = overconfident(n=4000, seed=1)
+    plain, ranked = pair(cls, X, y)
+    logit_hits = hits_at_k(y_test, test[:, 0], 20)
+    with_ties = hits_at_k(y_test, plain.decision_function(test), 20)
+    without = hits_at_k(y_test, ranked.decision_function(test), 20)
+    assert without >= with_ties
+    assert without >= 0.5 * logit_hits
+    assert with_ties < logit_hits
+    # The calibration is the same.
+    eces = [expected_calibration_error(y_test, c.predict_proba(test)[:, 1]) for c in (plain, ranked)]
+    assert eces[0] == pytest.approx(eces[1], abs=2e-2 if cls is Isotonic else 1e-5)
+
+
+@settings(max_examples=200)
+@given(
+    s=st.lists(st.floats(-100, 100, width=32), min_size=2, max_size=20, unique=True),
+    p=st.floats(0.0, 1.0),
+)
+def test_distinct_float32_logits_stay_distinct(s, p):
+    logits = np.sort(np.array(s))
+    # Subnormal differences around 0 are below any resolution.
+    logits = logits[np.r_[True, np.diff(logits) > 1e-8]]
+    moved = ties_broken(np.full(len(logits), p), logits)
+    assert (np.diff(moved) > 0.0).all()
+    assert np.abs(moved - p).max() < 1e-6

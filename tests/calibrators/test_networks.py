@@ -1,0 +1,357 @@
+"""In-n-Out and its ablation, alone and fitted together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from scipy.special import expit
+
+from linkcal._core.maths import bernoulli_nll
+from linkcal.calibrators import (
+    CALIBRATORS,
+    EmbeddingMLP,
+    Histogram,
+    InNOut,
+    Platt,
+    calibrator_name,
+    fit_together,
+)
+from linkcal.exceptions import (
+    ArtifactError,
+    BaseRateWarning,
+    InputError,
+    NotFittedError,
+)
+
+from .samples import FAST_NET, fast, groups, overconfident
+
+nets = pytest.mark.parametrize("cls", [InNOut, EmbeddingMLP])
+
+
+@nets
+def test_case_12_logit_zero_stays_one_half(cls):
+    X, y = groups((0.0, 1000, 100))
+    with pytest.warns(
+        BaseRateWarning, match=rf"0.5 differs from the observed share of links 0.1: {calibrator_name(cls())} "
+    ):
+        fitted = cls(**FAST_NET).fit(X, y)
+    assert (fitted.predict_proba(X)[:, 1] == 0.5).all()
+
+
+@nets
+def test_temperature_keeps_the_sign_and_divides_the_logit(cls):
+    X, y = overconfident()
+    fitted = cls(**FAST_NET).fit(X, y)
+    temperature = fitted.temperature(X)
+    assert (temperature > 0.0).all()
+    np.testing.assert_allclose(fitted.decision_function(X), X[:, 0] / temperature, rtol=1e-15)
+    assert np.array_equal(np.sign(fitted.decision_function(X)), np.sign(X[:, 0]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("zeros", [0, 3])
+def test_zero_features_reduce_to_a_temperature_per_sign(zeros):
+    # Positive logits three times too large, negative ones half as large as they should be.
+    rng = np.random.default_rng(0)
+    true = rng.normal(size=3000) * 2
+    y = (rng.random(3000) < expit(true)).astype(int)
+    s = np.where(true > 0, 3.0 * true, 0.5 * true)
+    X = np.column_stack((s, np.zeros((3000, zeros))))
+    fitted = InNOut(
+        ece_weights=(0.0,), early_stopping=False, learning_rate=0.02, max_iter=1500, weight_decay=0.0
+    ).fit(X, y)
+    temperature = fitted.temperature(X)
+
+    def loss(t, rows):
+        p = expit(s[rows] / t)
+        return (bernoulli_nll(s[rows] / t, y[rows]) - (2 * y[rows] - 1) * p).mean()
+
+    for rows in (s > 0, s <= 0):
+        assert np.ptp(temperature[rows]) == 0.0
+        best = minimize_scalar(loss, bounds=(0.01, 50), args=(rows,), method="bounded").x
+        assert temperature[rows][0] == pytest.approx(best, rel=0.01)
+
+
+def test_one_network_for_all_links_or_one_per_sign():
+    X, y = overconfident()
+    assert EmbeddingMLP(**FAST_NET).fit(X, y).hidden_weights_.shape == (1, 4, 4)
+    assert InNOut(**FAST_NET).fit(X, y).hidden_weights_.shape == (2, 4, 4)
+    assert InNOut(gamma="distance", **FAST_NET).fit(X, y).hidden_weights_.shape == (2, 4, 2)
+
+
+def test_distance_depends_on_the_norm_alone():
+    X, y = overconfident()
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    turned = np.column_stack((X[:, 0], X[:, 1:] @ rotation))
+    fitted = InNOut(gamma="distance", **FAST_NET).fit(X, y)
+    np.testing.assert_allclose(fitted.temperature(turned), fitted.temperature(X), rtol=1e-12)
+    by_difference = InNOut(**FAST_NET).fit(X, y)
+    assert np.abs(by_difference.temperature(turned) - by_difference.temperature(X)).max() > 1e-3
+
+
+@nets
+def test_same_seed_same_numbers_whatever_the_global_generators(cls):
+    X, y = overconfident()
+    threads = torch.get_num_threads()
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    first = cls(random_state=3, **FAST_NET).fit(X, y)
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    second = cls(random_state=3, **FAST_NET).fit(X, y)
+    assert np.array_equal(first.decision_function(X), second.decision_function(X))
+    assert torch.equal(state, torch.get_rng_state())
+    assert torch.get_num_threads() == threads
+    other = cls(random_state=4, **FAST_NET).fit(X, y)
+    assert not np.array_equal(first.decision_function(X), other.decision_function(X))
+
+
+def test_a_drawn_seed_is_recorded_and_repeats_the_fit():
+    X, y = overconfident()
+    drawn = InNOut(random_state=None, **FAST_NET).fit(X, y)
+    again = InNOut(random_state=drawn.seed_, **FAST_NET).fit(X, y)
+    assert np.array_equal(drawn.decision_function(X), again.decision_function(X))
+    generator = np.random.default_rng(0)
+    seeds = {InNOut(random_state=generator, **FAST_NET).fit(X, y).seed_ for _ in range(2)}
+    assert len(seeds) == 2
+
+
+@nets
+def test_validation_links_choose_the_ece_weight(cls):
+    X, y = overconfident(seed=0)
+    X_val, y_val = overconfident(seed=1)
+    chosen = cls(ece_weights=(0.0, 1.0, 50.0), **FAST_NET).fit(X, y, X_val=X_val, y_val=y_val)
+
+    def ece(fitted):
+        p = fitted.predict_proba(X_val)[:, 1]
+        bins = np.ceil(p * 15).astype(int)
+        return np.abs(np.bincount(bins, y_val - p)).sum() / len(p)
+
+    alone = {
+        w: cls(ece_weights=(w,), **FAST_NET).fit(X, y, X_val=X_val, y_val=y_val) for w in (0.0, 1.0, 50.0)
+    }
+    assert chosen.ece_weight_ == min(alone, key=lambda w: ece(alone[w]))
+    # float32 sums over stacks of other sizes round differently.
+    np.testing.assert_allclose(chosen.temperature(X), alone[chosen.ece_weight_].temperature(X), rtol=1e-4)
+
+
+def test_validation_links_are_not_trained_on():
+    X, y = overconfident(seed=0)
+    options = {"ece_weights": (0.0,), "early_stopping": False, **FAST_NET}
+    plain = InNOut(**options).fit(X, y)
+    flipped = InNOut(**options).fit(X, y, X_val=X, y_val=1 - y)
+    np.testing.assert_allclose(flipped.temperature(X), plain.temperature(X), rtol=1e-4)
+
+
+def test_without_early_stopping_all_epochs_are_trained():
+    X, y = overconfident(n=100)
+    fitted = InNOut(early_stopping=False, **FAST_NET).fit(X, y)
+    assert fitted.n_iter_ == 30
+    assert not fitted.converged_
+    assert len(fitted.loss_curve_) == 4
+
+
+def test_early_stopping_ends_before_the_cap():
+    X, y = overconfident()
+    fitted = InNOut(hidden_channels=4, learning_rate=0.05, max_iter=3000, patience=50).fit(X, y)
+    assert fitted.converged_
+    assert 0 < fitted.n_iter_ < 3000
+    assert fitted.loss_curve_[-1] < fitted.loss_curve_[0]
+
+
+@pytest.mark.slow
+def test_learns_a_temperature_that_depends_on_the_distance():
+    # True T grows with ||h - h+||; a common temperature cannot express that.
+    rng = np.random.default_rng(0)
+    n = 4000
+    delta = rng.normal(size=(n, 4)) * np.exp(rng.normal(size=(n, 1)) * 0.5)
+    distance = np.linalg.norm(delta, axis=1)
+    true = rng.normal(size=n) * 2
+    y = (rng.random(n) < expit(true)).astype(int)
+    X = np.column_stack((true * distance, delta))
+    fitted = InNOut(gamma="distance", learning_rate=0.01, max_iter=1000, ece_weights=(0.0,)).fit(X, y)
+    assert np.corrcoef(fitted.temperature(X), distance)[0, 1] > 0.9
+
+
+@nets
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"hidden_channels": 0}, "hidden_channels must be a whole number >= 1"),
+        ({"max_iter": 0}, "max_iter must be a whole number >= 1"),
+        ({"patience": -1}, "patience must be a whole number >= 1"),
+        ({"n_folds": 1}, "n_folds must be a whole number >= 2"),
+        ({"ece_weights": ()}, "ece_weights must hold at least one"),
+        ({"ece_weights": (-1.0,)}, "ece_weights must be a finite number >= 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a finite number > 0"),
+        ({"weight_decay": float("nan")}, "weight_decay must be a finite number"),
+        ({"random_state": -1}, "random_state must be a whole number >= 0"),
+    ],
+)
+def test_wrong_settings_are_refused(cls, option, message):
+    with pytest.raises(InputError, match=message):
+        cls(**{**FAST_NET, **option}).fit(*overconfident(n=20))
+
+
+@nets
+def test_wrong_validation_links_are_refused(cls):
+    X, y = overconfident(n=50)
+    with pytest.raises(InputError, match="X_val and y_val must be given together"):
+        cls(**FAST_NET).fit(X, y, X_val=X)
+    with pytest.raises(InputError, match="y_val must hold only the labels of fit"):
+        cls(**FAST_NET).fit(X, y, X_val=X, y_val=y + 1)
+    with pytest.raises(InputError, match="3 features, but"):
+        cls(**FAST_NET).fit(X, y, X_val=X[:, :3], y_val=y)
+
+
+@nets
+def test_values_beyond_single_precision_are_refused(cls):
+    X, y = overconfident(n=50)
+    assert np.isfinite(cls(**FAST_NET).fit(X * 1e11, y).decision_function(X)).all()
+    with pytest.raises(InputError, match=r"X must be at most 1e\+12 in absolute value"):
+        cls(**FAST_NET).fit(X * 1e200, y)
+
+
+def test_state_of_another_width_is_refused():
+    X, y = overconfident(n=50)
+    state = InNOut(**FAST_NET).fit(X, y).get_state()
+    with pytest.raises(ArtifactError, match="must fit together, got"):
+        InNOut().set_state({**state, "n_features_in_": 9})
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_a_handful_of_links_is_enough_to_run(n):
+    X, y = overconfident(n=40)
+    rows = np.r_[np.flatnonzero(y == 0)[:1], np.flatnonzero(y == 1)[: n - 1]]
+    assert np.isfinite(InNOut(**FAST_NET).fit(X[rows], y[rows]).decision_function(X)).all()
+
+
+# Case 12 with the option: 1,000 pairs of logit 0, 100 of them links.
+def test_center_repairs_the_base_rate_and_keeps_the_form():
+    rng = np.random.default_rng(0)
+    X = np.column_stack((np.zeros(1000), rng.normal(size=(1000, 2))))
+    y = (np.arange(1000) < 100).astype(int)
+    fitted = InNOut(center=True, ece_weights=(0.0,), max_iter=300, learning_rate=0.01).fit(X, y)
+    assert (fitted.slope_, fitted.intercept_) == pytest.approx((0.0, np.log(1 / 9)), abs=1e-9)
+    assert fitted.predict_proba(X)[:, 1].mean() < 0.2
+    np.testing.assert_allclose(
+        fitted.decision_function(X), fitted.intercept_ / fitted.temperature(X), rtol=1e-12
+    )
+
+
+def test_center_starts_from_platt():
+    X, y = overconfident(n=300)
+    X[:, 0] += 3.0
+    fitted, platt = InNOut(center=True, **FAST_NET).fit(X, y), Platt().fit(X, y)
+    assert (fitted.slope_, fitted.intercept_) == (platt.slope_, platt.intercept_)
+    moved = platt.decision_function(X)
+    np.testing.assert_allclose(fitted.decision_function(X), moved / fitted.temperature(X), rtol=1e-12)
+    plain = InNOut(**FAST_NET).fit(np.column_stack((moved, X[:, 1:])), y)
+    np.testing.assert_allclose(
+        plain.decision_function(np.column_stack((moved, X[:, 1:]))), fitted.decision_function(X), rtol=1e-9
+    )
+
+
+def test_without_center_nothing_moves():
+    X, y = overconfident(n=200)
+    fitted = InNOut(**FAST_NET).fit(X, y)
+    assert (fitted.slope_, fitted.intercept_) == (1.0, 0.0)
+    assert np.array_equal(fitted.decision_function(X), X[:, 0] / fitted.temperature(X))
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_doubled_scaling_is_a_softmax_over_both_signs_of_the_scaled_logit(early_stopping):
+    X, y = overconfident()
+    settings = FAST_NET | {"early_stopping": early_stopping}
+    fitted = InNOut(scaling="multiply-doubled", **settings).fit(X, y)
+    scores = np.empty((len(X), 2))
+    for i, row in enumerate(X):
+        head = int(row[0] > 0)
+        hidden, output = fitted.hidden_weights_[head], fitted.output_weights_[head]
+        layer = np.maximum(hidden[:, :-1] @ row[1:] + hidden[:, -1], 0.0)
+        t = np.log1p(np.exp(output[:-1] @ layer + output[-1]))
+        scores[i] = -row[0] * t, row[0] * t
+    softmax = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(fitted.predict_proba(X), softmax, rtol=1e-12)
+    np.testing.assert_allclose(fitted.decision_function(X), X[:, 0] / fitted.temperature(X), rtol=1e-15)
+
+
+def test_both_scalings_reach_the_same_temperature_without_features():
+    """T = t or T = 1 / (2 t): two names for one positive number per sign."""
+    X, y = overconfident(k=0)
+    settings = {
+        "ece_weights": (0.0,), "early_stopping": False, "learning_rate": 0.02, "max_iter": 1500,
+        "weight_decay": 0.0,
+    }  # fmt: skip
+    divided, doubled = (InNOut(scaling=s, **settings).fit(X, y) for s in ("divide", "multiply-doubled"))
+    np.testing.assert_allclose(doubled.temperature(X), divided.temperature(X), rtol=0.01)
+
+
+def _seeds(count, n=300):
+    """X, y and validation links of calibration seeds."""
+    links = [overconfident(n=n, seed=seed) for seed in range(count)]
+    validation = [overconfident(n=100, seed=100 + seed) for seed in range(count)]
+    return [X for X, _ in links], [y for _, y in links], validation
+
+
+def _same(first, second):
+    for name, value in first.get_state().items():
+        assert np.array_equal(value, second.get_state()[name]), name
+
+
+@pytest.mark.parametrize("cls", [InNOut, EmbeddingMLP])
+@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_batch_gives_the_numbers_of_single_fits(cls, validated, threads):
+    X, y, validation = _seeds(3)
+    nets = [cls(random_state=seed, **{**FAST_NET, "max_iter": 60, "patience": 20}) for seed in range(3)]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        together = fit_together(nets, X, y, validation if validated else None)
+    finally:
+        torch.set_num_threads(before)
+    for net, A, b, (X_val, y_val), fitted in zip(nets, X, y, validation, together, strict=True):
+        given = {"X_val": X_val, "y_val": y_val} if validated else {}
+        _same(net.fit(A, b, **given), fitted)
+    assert len({fitted.seed_ for fitted in together}) == 3
+
+
+def test_every_kind_and_links_of_other_sizes_may_be_mixed():
+    names = list(CALIBRATORS)
+    calibrators = [fast(name) for name in names]
+    # in-n-out-plus reads nine columns.
+    data = [overconfident(n=200 + 10 * i, k=9, seed=i) for i in range(len(names))]
+    fitted = fit_together(calibrators, [X for X, _ in data], [y for _, y in data])
+    for calibrator, (X, y), result in zip(calibrators, data, fitted, strict=True):
+        _same(calibrator.fit(X, y), result)
+
+
+def test_the_calibrators_given_stay_unfitted_and_may_repeat():
+    X, y, _ = _seeds(2)
+    net = InNOut(**FAST_NET)
+    first, second = fit_together([net, net], X, y)
+    assert not np.array_equal(first.hidden_weights_, second.hidden_weights_)
+    with pytest.raises(NotFittedError):
+        net.predict_proba(X[0])
+
+
+def test_validation_links_go_only_where_they_are_used():
+    X, y, validation = _seeds(2)
+    histogram, net = fit_together([Histogram(), InNOut(**FAST_NET)], X, y, validation)
+    _same(Histogram().fit(X[0], y[0]), histogram)
+    _same(InNOut(**FAST_NET).fit(X[1], y[1], X_val=validation[1][0], y_val=validation[1][1]), net)
+    mixed = fit_together([InNOut(**FAST_NET)] * 2, X, y, [None, validation[1]])
+    _same(InNOut(**FAST_NET).fit(X[0], y[0]), mixed[0])
+    _same(net, mixed[1])
+
+
+@pytest.mark.parametrize("short", ["X", "y", "validation"])
+def test_sequences_of_other_lengths_are_refused(short):
+    X, y, validation = _seeds(2)
+    arguments = {"X": X, "y": y, "validation": validation}
+    arguments[short] = arguments[short][:1]
+    with pytest.raises(InputError, match=rf"{short} must hold one item per calibrator \(2\), got 1"):
+        fit_together([Platt(), Platt()], **arguments)

@@ -1,0 +1,256 @@
+"""The report: its table, complete, escaped, self-contained, and never half-written."""
+
+import base64
+import math
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from linkcal.exceptions import InputError
+from linkcal.metrics import EVALUATION_KEYS
+from linkcal.plots import reliability_figure
+from linkcal.report import write_report
+from linkcal.report._page import build_table
+
+METRICS = {
+    "dataset": "cora",
+    "model": "vgae",
+    "seed": 3,
+    "fit_on": "val",
+    "negatives_per_positive": 4.0,
+    "counts": {"nodes": 10, "edges": 9, "non_edges": 36, "test_positives": 500, "test_negatives": 2000},
+    "results": {
+        "uncalibrated": {"ece": 0.152, "ece_floor": 0.031, "ece_floor_q95": 0.041, "nll": 0.61, "auc": 0.882},
+        "platt": {"ece": 0.035, "ece_floor": 0.032, "ece_floor_q95": 0.042, "nll": 0.44, "auc": 0.882},
+        "in-n-out": {"ece": 0.101, "ece_floor": 0.03, "ece_floor_q95": 0.04, "nll": 0.52, "auc": 0.884},
+    },
+}
+CONFIG = {"seed": 3, "epochs": 200, "versions": {"linkcal": "0.1.0"}}
+
+
+class Page(HTMLParser):
+    """Text, tags and balance of a page, by the standard library."""
+
+    VOID = frozenset({"meta", "img", "link", "br", "hr", "input"})
+
+    def __init__(self, source: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(source)
+        self.text = re.sub(r"\s+", " ", self.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str):
+        self.text += data + " "  # words of neighbouring tags stay apart
+
+
+def render(tmp_path, **changes: object) -> Page:
+    arguments = {"title": "A run", "metrics": METRICS, "config": CONFIG, **changes}
+    path = write_report(tmp_path / "report.html", **arguments)
+    page = Page(path.read_text(encoding="utf-8"))
+    assert page.open == []
+    return page
+
+
+def test_states_data_model_and_links(tmp_path):
+    text = render(tmp_path).text
+    for expected in (
+        "Data set cora",
+        "Model vgae",
+        "Seed 3",
+        "Test pairs 2,500",
+        "Negatives per positive 4",
+        "Measured on 2,500 test pairs (500 links, 2,000 negatives)",
+        "ECE % ↓ n = 2,500",
+        "Columns marked % are in percent",
+        "were fitted on the validation pairs",
+        "hold where 20 % of the query pairs are links (4 negatives for each link)",
+        "Among all pairs of this graph 20 % are links",
+        "non edges 36",
+        '"epochs": 200',
+    ):
+        assert expected in text
+
+
+def test_table_has_every_calibrator_and_marks(tmp_path):
+    page = render(tmp_path)
+    source = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for name in METRICS["results"]:
+        assert f'<th scope="row">{name}</th>' in source
+    best = re.findall(r'<td class="best">([\d.]+)', source)
+    assert best == ["3.50", "0.4400", "88.40"]
+    assert source.count('<span class="mark" title=') == 1  # platt alone is within its noise
+    assert "the lowest is 3.5 % (platt)" in page.text
+    assert "Within the noise of perfect calibration: platt." in page.text
+    assert "is 0.4400 (platt)" in page.text
+
+
+def test_explains_floor_and_limits(tmp_path):
+    text = render(tmp_path).text
+    assert "even a perfectly calibrated predictor has an ECE above zero" in text
+    assert "ECE is not a proper score" in text
+    assert "results of one split and one training" in text
+    assert "never moves a probability across 0.5" in text
+
+
+@pytest.mark.parametrize(
+    ("fit_on", "expected"),
+    [
+        ("train", "fitted to easier scores than those they are tested on"),
+        ("train-loo", "scored with itself removed from the message-passing graph"),
+        ("something new", "were fitted on something new"),
+    ],
+)
+def test_names_what_the_calibrators_were_fitted_on(tmp_path, fit_on: str, expected: str):
+    assert expected in render(tmp_path, metrics={**METRICS, "fit_on": fit_on}).text
+
+
+def test_no_good_news_where_there_is_none(tmp_path):
+    results = {
+        "uncalibrated": {"ece": 0.1, "ece_floor_q95": 0.04},
+        "platt": {"ece": 0.2, "ece_floor_q95": 0.04},
+    }
+    text = render(tmp_path, metrics={"results": results}).text
+    assert "The ECE is 10.0 % uncalibrated; no calibrator has a lower one." in text
+    assert "No ECE is within the noise of perfect calibration" in text
+
+
+def test_unknown_facts_are_marked_or_left_out(tmp_path):
+    metrics = {"results": {"a": {"ece": 0.1, "auc": float("nan")}}}
+    text = render(tmp_path, metrics=metrics).text
+    assert "Test pairs not recorded" in text
+    assert "The number of test pairs was not recorded" in text
+    assert "n/a: the metric is undefined here" in text
+    assert "Seed" not in text
+    assert "None" not in text
+    assert "nan" not in text
+
+
+def test_user_text_is_escaped(tmp_path):
+    evil = "<script>alert('x')</script>"
+    metrics = {**METRICS, "dataset": evil, "results": {evil: {"ece": 0.1}}, "counts": {evil: 1}}
+    page = render(tmp_path, title=evil, metrics=metrics, config={evil: evil})
+    assert "script" not in {tag for tag, _ in page.tags}
+    assert page.text.count("alert") >= 5
+
+
+def test_is_self_contained(tmp_path):
+    figure = reliability_figure([0, 1], {"a": [0.2, 0.8]}, tmp_path / "figure.png", dpi=40)
+    assert len(figure.axes) == 2
+    png = (tmp_path / "figure.png").read_bytes()
+    page = render(tmp_path, figure_png=tmp_path / "figure.png")
+    images = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert len(images) == 1
+    kind, data = images[0]["src"].split(",")
+    assert kind == "data:image/png;base64"
+    assert base64.b64decode(data) == png
+    assert images[0]["alt"]
+    loading = [a for tag, a in page.tags for key in a if key in ("href", "src") and tag != "img"]
+    assert loading == []
+    assert {"script", "link", "iframe"}.isdisjoint(tag for tag, _ in page.tags)
+    by_bytes = write_report(
+        tmp_path / "b.html", title="A run", metrics=METRICS, config=CONFIG, figure_png=png
+    )
+    assert by_bytes.read_bytes() == (tmp_path / "report.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metrics": {}}, "metrics must hold 'results' with at least one calibrator, got none"),
+        ({"metrics": {"results": {}}}, "metrics must hold 'results'"),
+        (
+            {"metrics": {"results": {"a": 0.1}}},
+            r"metrics\['results'\]\['a'\] must be a dict of numbers, got float",
+        ),
+        (
+            {"metrics": {"results": {"a": {"ece": "x"}}}},
+            r"\['a'\]\['ece'\] must be a number or None, got 'x'",
+        ),
+        ({"config": {"a": object()}}, "config must hold JSON values only, got: Object of type object"),
+        ({"figure_png": b"GIF89a"}, "figure_png must be a PNG file or its bytes, got something else"),
+    ],
+)
+def test_bad_input_is_named_and_the_old_page_stays(tmp_path, changes: dict, message: str):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    arguments = {"title": "A run", "metrics": METRICS, "config": CONFIG, **changes}
+    with pytest.raises(InputError, match=message):
+        write_report(path, **arguments)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_selected_calibrator_is_named(tmp_path):
+    page = render(tmp_path, metrics={**METRICS, "selected": "platt"})
+    assert page.text.count("platt (selected)") == 1
+    assert "linkcal score uses platt, which was selected without the test pairs" in page.text
+    assert "selected" not in render(tmp_path).text
+
+
+@pytest.mark.parametrize(("kind", "moves"), [("uniform", True), ("two-hop", False)])
+def test_no_base_rate_repairs_another_kind_of_negatives(tmp_path, kind: str, moves: bool):
+    text = render(tmp_path, metrics={**METRICS, "negatives": kind}).text
+    assert f"Kind of negatives {kind}" in text
+    assert ("to list all pairs, move the probabilities to that base rate first" in text) == moves
+    assert ("They hold only for negatives of the kind two-hop" in text) != moves
+
+
+# --- the table ----------------------------------------------------------------------------------------------
+
+
+def cells(results: dict, key: str) -> list:
+    columns, rows = build_table(results)
+    index = [column.name for column in columns].index(key)
+    return [row.cells[index] for row in rows]
+
+
+def test_every_key_of_an_evaluation_has_a_column():
+    columns, rows = build_table({"a": dict.fromkeys(EVALUATION_KEYS, 0.5)})
+    assert {column.name for column in columns} == set(EVALUATION_KEYS)
+    assert len(rows[0].cells) == len(columns)
+
+
+def test_best_follows_the_direction_of_the_metric():
+    results = {"a": {"ece": 0.1, "auc": 0.9}, "b": {"ece": 0.2, "auc": 0.95}}
+    assert [cell.best for cell in cells(results, "ece")] == [True, False]
+    assert [cell.best for cell in cells(results, "auc")] == [False, True]
+
+
+def test_values_that_print_alike_are_all_best_and_a_column_of_one_value_has_none():
+    results = {"a": {"ece": 0.10001}, "b": {"ece": 0.10002}, "c": {"ece": 0.2}}
+    assert [cell.best for cell in cells(results, "ece")] == [True, True, False]
+    assert not any(cell.best for cell in cells({"a": {"auc": 0.9}, "b": {"auc": 0.9}}, "auc"))
+
+
+def test_missing_values_are_marked_and_never_best():
+    results = {"a": {"auc": math.nan}, "b": {"auc": None}, "c": {}, "d": {"auc": 0.4}, "e": {"auc": 0.3}}
+    assert [cell.text for cell in cells(results, "auc")] == ["n/a", "n/a", "n/a", "40.00", "30.00"]
+    assert [cell.best for cell in cells(results, "auc")] == [False, False, False, True, False]
+
+
+def test_noise_mark_compares_each_ece_with_its_own_floor():
+    results = {
+        "a": {"ece": 0.03, "ece_floor_q95": 0.04},
+        "b": {"ece": 0.03, "ece_floor_q95": 0.02},
+        "c": {"ece": 0.01},
+        "d": {"ece": None, "ece_floor_q95": 0.02},
+    }
+    assert [cell.in_noise for cell in cells(results, "ece")] == [True, False, False, False]
+    assert not any(cell.best for cell in cells(results, "ece_floor_q95"))
+
+
+def test_unknown_keys_are_shown_not_dropped():
+    columns, rows = build_table({"a": {"ece": 0.1, "my_metric": 1.5}})
+    assert [column.name for column in columns] == ["ece", "my_metric"]
+    assert rows[0].cells[1].text == "1.5000"
