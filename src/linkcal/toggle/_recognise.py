@@ -81,6 +81,8 @@ def recognise(model: nn.Module, *, weighted: bool = False) -> Recognised:
     _require_plain(model)
     try:
         return _with_weights(model) if weighted else _recognise(model)
+    except UnsupportedModelError:  # a TypeError, too
+        raise
     except (AttributeError, IndexError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise UnsupportedModelError(
