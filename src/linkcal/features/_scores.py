@@ -144,7 +144,7 @@ def score_links(
 ) -> LinkScores:
     """Score links on `graph`: logits, toggled embeddings and their place in the graph.
 
-    Runs in evaluation mode and without gradients; the model's own mode is not touched.
+    In evaluation mode and without gradients.
 
     Parameters
     ----------
