@@ -170,7 +170,7 @@ def test_options_are_checked_before_subgraphs_are_searched(name, value):
         ({"num_hops": 3}, "num_hops must be 1 or 2, got 3"),
         ({"sort_k": 9}, "sort_k must be a whole number >= 10, got 9"),
         ({"max_neighbors": 0}, "max_neighbors must be a whole number >= 1, got 0"),
-        ({"sampling_seed": 2**63}, r"sampling_seed must be below 2\*\*63, got 9223372036854775808"),
+        ({"sampling_seed": 2**63}, r"sampling_seed must be .* < 2\*\*63, got 9223372036854775808"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
     ],
 )

@@ -55,7 +55,7 @@ Scaling = Literal["divide", "multiply-doubled"]
 # Held-out losses are looked at every so many epochs.
 _LOOK_EVERY = 10
 
-# Looks until a thread takes the next network: rarely enough that a network's links stay in the cache.
+# Looks until a thread goes on to the next network: rarely enough that a network's links stay in the cache.
 _LOOKS_PER_SLICE = 5
 
 # Up to here products of inputs, gradients and logits over the smallest T stay finite in single precision.

@@ -153,7 +153,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return fresh.fit(X, y)
 
     def clone_for(self, names: Sequence[str] | None) -> Self:
-        """An unfitted copy whose ``feature_names`` are these (of columns 1.. of X) unless it has some."""
+        """An unfitted copy with these names of columns 1.. of X (``feature_names``) unless it has some."""
         fresh: Self = clone(self)
         if names is not None and getattr(fresh, "feature_names", names) is None:
             fresh.set_params(feature_names=list(names))

@@ -39,6 +39,14 @@ def calibrator_name(calibrator: Calibrator) -> str:
     UnsupportedModelError
         If the class is not linkcal's own.
 
+    Parameters
+    ----------
+    calibrator : Calibrator
+
+    Returns
+    -------
+    str
+
     Examples
     --------
     >>> calibrator_name(Platt())
@@ -59,6 +67,15 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     name : str
     **params
         Hyper-parameters.
+
+    Returns
+    -------
+    Calibrator
+
+    Parameters
+    ----------
+    name : str
+    **params
 
     Returns
     -------

@@ -97,12 +97,7 @@ class LinkPairs:
         """Probability [L] that each pair is positive given that it was drawn into this set.
 
         With edge probability q, an edge drawn with rate a and a non-edge with rate b:
-        ``q a / (q a + (1 - q) b)`` (Bayes).
-
-        Raises
-        ------
-        InputError
-            If the rates are not known.
+        ``q a / (q a + (1 - q) b)`` (Bayes). InputError if the rates are not known.
         """
         if self.positive_rate is None or self.negative_rate is None:
             raise InputError("positive_rate and negative_rate must be known for label_probability, got None")
@@ -265,9 +260,8 @@ def split_links(
     Notes
     -----
     Positives are a partition of the edges and negatives are one sample without replacement from the non-edges
-    of the FULL graph, cut into three. So no pair (unordered, in an undirected graph) stands in two parts or
-    with two labels: the overlap of validation and test negatives that sampling each part alone
-    gives (PyG issue 10706) cannot occur.
+    of the FULL graph, cut into three. So no pair (unordered, in an undirected graph) stands in two parts, as
+    happens to negatives that are sampled for each part alone (PyG issue 10706).
 
     Examples
     --------
@@ -352,21 +346,21 @@ def _positives_per_part(num_edges: int, val_fraction: float, test_fraction: floa
 
 def _draw_negatives(graph: Graph, sizes: dict[str, int], kind: NegativeKind, seed: int) -> dict[str, Tensor]:
     """One sample without replacement from the non-edges of the full graph, cut into the parts."""
-    asked, available = sum(sizes.values()), graph.num_possible_pairs - graph.num_pairs
+    wanted, available = sum(sizes.values()), graph.num_possible_pairs - graph.num_pairs
     detail = ", ".join(f"{part} {sizes[part]}" for part in reversed(_PARTS))
     if available == 0:
         raise ShortageError(
             f"graph must have non-edges to sample negatives from, got a complete graph: {graph.num_nodes} "
             f"nodes, {graph.num_pairs} edges, no non-edge"
         )
-    if asked > available:
+    if wanted > available:
         raise ShortageError(
             f"negatives_per_positive must ask for at most the {available} non-edges that the graph has, "
-            f"got {asked} ({detail})",
+            f"got {wanted} ({detail})",
             available,
         )
     try:
-        pairs = sample_negatives(graph, asked, numpy_stream(seed, "negatives"), kind=kind)
+        pairs = sample_negatives(graph, wanted, numpy_stream(seed, "negatives"), kind=kind)
     except ShortageError as error:
         raise ShortageError(f"negatives = {kind!r} ({detail}): {error}", error.available) from None
     return _cut(pairs, sizes)
