@@ -25,6 +25,10 @@ FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 
+class Drawn(LinkPairs):
+    """Pairs drawn with replacement, which a split does not check for repeats."""
+
+
 class World:
     """All pairs outside the message-passing graph: features, and the probability that each is a link."""
 
@@ -58,7 +62,7 @@ class World:
         return rng.choice(self.p.size, size, p=self.mass)
 
     def pairs_of(self, rows: Rows, y: FloatArray) -> LinkPairs:
-        return LinkPairs(self.pairs[:, rows], torch.from_numpy(y).float())
+        return Drawn(self.pairs[:, rows], torch.from_numpy(y).float())
 
     def predictor(
         self, calibrator: Calibrator, rng: np.random.Generator, size: int

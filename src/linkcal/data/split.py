@@ -156,7 +156,7 @@ class LinkSplit:
     negatives: str | None = None
 
     def __post_init__(self) -> None:
-        # Only plain LinkPairs are checked: a test part may be of a class that refuses to be read.
+        # Only plain LinkPairs are checked: a subclass may hold pairs drawn with replacement.
         parts = {name: part for name in reversed(_PARTS) if type(part := getattr(self, name)) is LinkPairs}
         graph, way = self.graph, "" if self.graph.directed else ", in either direction"
         keys = {}
