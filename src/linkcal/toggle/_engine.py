@@ -106,13 +106,13 @@ class ToggleEngine:
 
     def toggle(self, pairs: Tensor) -> ToggledEmbeddings:
         """Both states of pairs [2, L]."""
-        in_graph = self.graph.contains(pairs)
-        number = self.z.size(0) + torch.arange(pairs.size(1), device=pairs.device)
+        in_graph, first, second = self.graph.contains(pairs), self.z.size(0), self.z.size(0) + pairs.size(1)
+        number = first + torch.arange(pairs.size(1), device=pairs.device)
         changed = torch.stack([number, number + pairs.size(1)])
         with self._lock, torch.no_grad():
             table = self._table_for(pairs.size(1))
             if pairs.size(1):
-                table[number], table[number + pairs.size(1)] = self._endpoints(pairs, ~in_graph)
+                table[first:second], table[second:] = self._endpoints(pairs, ~in_graph)
             (h_absent, logit_absent), (h_present, logit_present) = (
                 embed_and_score(self.model, table, index)
                 for index in (torch.where(in_graph, changed, pairs), torch.where(in_graph, pairs, changed))
