@@ -350,7 +350,7 @@ class Runs(Case):
             probability = predictor.predict_proba(outcome.artifact.held_out[:, :100])
         if not bool(((probability >= 0) & (probability <= 1)).all()):
             raise SystemExit("probabilities of the loaded predictor must be in [0, 1]")
-        shared = {"toggled by": outcome.toggle_method, "best epoch": outcome.training.best_epoch}
+        shared = {"toggled by": outcome.toggle_method, "best epoch": outcome.trained.result.best_epoch}
         results = outcome.metrics["results"]
         return [{"name": name, **kept(values), **shared} for name, values in results.items()]
 

@@ -408,9 +408,13 @@ def test_complete_graph_and_tie_at_the_last_place(directed):
 @pytest.mark.parametrize("name", ["gcn", "seal"])
 @pytest.mark.parametrize("edges", [torch.triu_indices(8, 8, 1), torch.empty(2, 0)])
 def test_graphs_that_are_complete_or_empty(name, edges):
-    graph = Graph.from_edges(edges, 8, x=torch.rand(8, 12))
     asked = LinkPairs(torch.triu_indices(8, 8, 1)[:, :8], torch.tensor([1.0, 0.0] * 4))
-    clp = CalibratedLinkPredictor(make_model(name, 12), Platt()).fit(LinkSplit(graph, asked, asked, asked))
+    held_out = Graph.from_edges(asked.edge_label_index[:, asked.edge_label == 1], 8)
+    graph = Graph.from_edges(edges[:, ~held_out.has_pairs(edges)], 8, x=torch.rand(8, 12))
+    nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
+    clp = CalibratedLinkPredictor(make_model(name, 12), Platt()).fit(
+        LinkSplit(graph, nothing, asked, nothing)
+    )
     ranked = most_probable_pairs(clp, 50)
     missing = 0 if graph.num_pairs or name == "seal" else 28 - 4  # the held-out links are no answer either
     assert ranked.edge_label_index.shape == (2, missing)
@@ -423,3 +427,19 @@ def test_logits_that_are_not_finite_are_refused(split, monkeypatch):
     monkeypatch.setattr(type(model), "head", lambda self, h: torch.full((len(h),), torch.nan))
     with pytest.raises(InputError, match="logits of the model must be finite, got"):
         most_probable_pairs(clp, 3)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_known_edges_are_message_passing_and_held_out_ones(directed):
+    graph = simulate_graph(40, num_edges=120, num_features=4, seed=2)
+    graph = Graph.from_edges(graph.pairs, 40, x=graph.x, directed=directed)
+    split = split_links(graph, seed=1)
+    clp = CalibratedLinkPredictor(make_model("gcn", 4), Platt()).fit(split)
+    held_out = split.val.edge_label_index[:, split.val.edge_label == 1]
+    known = {tuple(pair) for pair in torch.cat([split.graph.pairs, held_out], dim=1).T.tolist()}
+    if not directed:
+        known |= {(v, u) for u, v in known}
+    every = torch.cartesian_prod(torch.arange(40), torch.arange(40)).T
+    expected = [pair in known for pair in map(tuple, every.T.tolist())]
+    assert clp.known_edges(every).tolist() == expected
+    assert sum(expected) == (1 if directed else 2) * (split.graph.num_pairs + held_out.size(1))

@@ -12,7 +12,7 @@ from linkcal._core.files import one_line, read_arrays, require_writable, written
 from linkcal.exceptions import InputError
 
 
-def test_success_replaces_the_file(tmp_path) -> None:
+def test_success_replaces_the_file(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
     with written_whole(path) as temporary:
@@ -22,11 +22,11 @@ def test_success_replaces_the_file(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_error_inside_leaves_everything_as_it_was(tmp_path) -> None:
+def test_an_error_inside_leaves_everything_as_it_was(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
 
-    def write_half() -> None:
+    def write_half():
         with written_whole(path) as temporary:
             temporary.write_text("ne")
             raise RuntimeError("half way")
@@ -37,7 +37,7 @@ def test_an_error_inside_leaves_everything_as_it_was(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_file_has_the_permissions_of_an_ordinary_one(tmp_path) -> None:
+def test_file_has_the_permissions_of_an_ordinary_one(tmp_path):
     ordinary, path = tmp_path / "b.txt", tmp_path / "a.txt"
     ordinary.write_text("x")
     with written_whole(path) as temporary:
@@ -45,13 +45,13 @@ def test_file_has_the_permissions_of_an_ordinary_one(tmp_path) -> None:
     assert path.stat().st_mode == ordinary.stat().st_mode
 
 
-def test_a_folder_that_takes_files_is_left_as_it_was(tmp_path) -> None:
+def test_a_folder_that_takes_files_is_left_as_it_was(tmp_path):
     require_writable(tmp_path, "out")
     require_writable(tmp_path / "not" / "yet", "out")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_takes_none_is_named(tmp_path, monkeypatch) -> None:
+def test_a_folder_that_takes_none_is_named(tmp_path, monkeypatch):
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 

@@ -1,19 +1,23 @@
 """CalibratedLinkPredictor: what it is fitted on, what it returns, and its way to disk and back."""
 
+import copy
 import json
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch_geometric.nn import GCNConv
 
 from linkcal import CalibratedLinkPredictor, InNOut, Isotonic, Platt, StructuralCalibrator
 from linkcal.all_pairs import most_probable_pairs
-from linkcal.data import LinkPairs
+from linkcal.data import Graph, LinkPairs, split_links
 from linkcal.exceptions import ArtifactError, InputError, NotFittedError, UnsupportedModelError
 from linkcal.features import STRUCTURAL_COLUMNS, calibration_links, score_links
+from linkcal.models import TrainingConfig, make_model, train_link_predictor
 
 
 class UserModel(nn.Module):
@@ -110,6 +114,16 @@ def test_known_edge_is_scored_without_itself(fitted, small_split):
     assert torch.equal(scores.logit, scores.toggled.logit_absent)
 
 
+def test_known_edges_are_message_passing_and_held_out_ones(fitted, small_split):
+    every = torch.combinations(torch.arange(300)).T
+    held_out = small_split.val.edge_label_index[:, small_split.val.edge_label == 1]
+    edges = torch.cat([small_split.graph.edge_index, held_out], dim=1)
+    known = {frozenset(edge) for edge in edges.T.tolist()}
+    for pairs in (every, every.flip(0)):
+        expected = [frozenset(pair) in known for pair in pairs.T.tolist()]
+        assert fitted.known_edges(pairs).tolist() == expected
+
+
 def test_calibrator_given_is_not_fitted(trained_gcn, small_split):
     calibrator = Platt()
     CalibratedLinkPredictor(trained_gcn, calibrator).fit(small_split)
@@ -162,10 +176,14 @@ def test_stacked_fit_builds_on_training_links(trained_gcn, small_split, tmp_path
 def test_before_fit(trained_gcn, tmp_path):
     clp = CalibratedLinkPredictor(trained_gcn, Platt())
     pairs = torch.tensor([[0], [1]])
-    for call in (lambda: clp.predict_proba(pairs), lambda: clp(pairs), lambda: clp.save(tmp_path / "a")):
-        with pytest.raises(NotFittedError, match="must be fitted first"):
-            call()
+    asks = [clp, clp.predict_proba, clp.select, clp.predict_interval, clp.threshold_for, clp.refresh]
+    asks += [lambda _: clp.base_rate, lambda _: clp.calibration_rate, lambda _: clp.save(tmp_path / "a")]
+    for ask in asks:
+        with pytest.raises(NotFittedError, match="CalibratedLinkPredictor must be fitted first, call fit"):
+            ask(pairs)
     assert not (tmp_path / "a").exists()
+    with pytest.raises(AttributeError, match="no attribute 'base'"):
+        _ = clp.base
 
 
 def test_bad_input(trained_gcn, fitted, small_split):
@@ -233,32 +251,6 @@ def test_user_model_must_declare_what_decode_returns(small_split):
         CalibratedLinkPredictor(UserModel(24), Platt())
 
 
-@pytest.mark.parametrize(
-    "name", ["model.safetensors", "graph.safetensors", "calibrators.safetensors", "calibrators.json"]
-)
-def test_truncated_or_missing_file(fitted, tmp_path, name):
-    fitted.save(tmp_path / "run")
-    path = tmp_path / "run" / name
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(ArtifactError, match=f"{name} must be as it was saved"):
-        CalibratedLinkPredictor.load(tmp_path / "run")
-    path.unlink()
-    with pytest.raises(ArtifactError, match=f"{name} must be a readable file"):
-        CalibratedLinkPredictor.load(tmp_path / "run")
-
-
-def test_other_version(fitted, tmp_path):
-    fitted.save(tmp_path / "run")
-    head = tmp_path / "run" / "artifact.json"
-    values = json.loads(head.read_text())
-    head.write_text(json.dumps(values | {"format_version": 99}))
-    with pytest.raises(ArtifactError, match=r"format_version 3, got 99 \(written by linkcal .*\): fit again"):
-        CalibratedLinkPredictor.load(tmp_path / "run")
-    head.write_text("{")
-    with pytest.raises(ArtifactError, match="must be a JSON file"):
-        CalibratedLinkPredictor.load(tmp_path / "run")
-
-
 def test_load_of_nothing_and_of_an_unknown_calibrator(fitted, tmp_path):
     with pytest.raises(ArtifactError, match="artifact must be a folder"):
         CalibratedLinkPredictor.load(tmp_path / "nowhere")
@@ -275,3 +267,219 @@ def test_inputs_are_not_modified(trained_gcn, small_split):
     assert torch.equal(small_split.graph.edge_index, before[0])
     assert torch.equal(small_split.test.edge_label_index, before[1])
     assert all(torch.equal(value, weights[name]) for name, value in trained_gcn.state_dict().items())
+
+
+# What was fitted must be what is used: weights, graph, files.
+
+
+def test_changed_weights_are_refused_until_fitted_again(small_split, tmp_path):
+    model = make_model("gcn", 24, seed=0)
+    train_link_predictor(model, small_split, TrainingConfig(epochs=2), seed=0)
+    clp = CalibratedLinkPredictor(model, Platt()).fit(small_split)
+    pairs = small_split.test.edge_label_index
+    p = clp.predict_proba(pairs)
+    clp.save(tmp_path / "kept")
+    kept = {name: value.clone() for name, value in model.state_dict().items()}
+    train_link_predictor(model, small_split, TrainingConfig(epochs=1), seed=1)
+    asks = [
+        clp,
+        clp.predict_proba,
+        clp.select,
+        clp.predict_interval,
+        clp.score,
+        lambda _: clp.node_embeddings(),
+    ]
+    message = (
+        "^weights of the model must be as when the calibrator was fitted, got changed values: call fit again$"
+    )
+    for ask in (*asks, lambda _: clp.save(tmp_path / "new")):
+        with pytest.raises(InputError, match=message):
+            ask(pairs)
+    assert not (tmp_path / "new").exists()
+    # The folder's weights replace those of a model that is given.
+    loaded = CalibratedLinkPredictor.load(tmp_path / "kept", model)
+    assert torch.equal(loaded.predict_proba(pairs), p)
+    assert all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
+    assert torch.equal(clp.predict_proba(pairs), p)
+
+
+@pytest.mark.parametrize("write", ["step", "data", "numpy", "buffer"])
+def test_any_write_to_weights_is_seen(small_split, write):
+    model = UserModel(24)
+    model.register_buffer("scale", torch.ones(1))
+    clp = CalibratedLinkPredictor(model, Platt(), decode_returns="probabilities", symmetrise=True)
+    pairs = clp.fit(small_split).evidence_.null_pairs[:, :3]
+    clp.predict_proba(pairs)
+    if write == "step":
+        model.weight.grad = torch.ones_like(model.weight)
+        torch.optim.SGD([model.weight], lr=0.1).step()
+    elif write == "data":
+        model.weight.data[0, 0] += 1e-6
+    elif write == "numpy":
+        model.weight.detach().numpy()[0, 0] += 1e-6
+    else:
+        model.scale.mul_(2)
+    with pytest.raises(InputError, match="weights of the model must be as when"):
+        clp.predict_proba(pairs)
+
+
+def test_a_changed_graph_is_refused(trained_gcn, small_split):
+    graph = replace(small_split.graph, x=small_split.graph.x.clone())
+    clp = CalibratedLinkPredictor(trained_gcn, Platt()).fit(replace(small_split, graph=graph))
+    pairs = small_split.test.edge_label_index
+    p = clp.predict_proba(pairs)
+    graph.x.mul_(1.0)  # written, but the same values
+    assert torch.equal(clp.predict_proba(pairs), p)
+    graph.x[0] += 1.0
+    with pytest.raises(InputError, match="message-passing graph must be as when the calibrator was fitted"):
+        clp.predict_proba(pairs)
+
+
+def test_another_dtype_is_no_change(trained_gcn, small_split):
+    clp = CalibratedLinkPredictor(copy.deepcopy(trained_gcn), Platt()).fit(small_split)
+    pairs = small_split.test.edge_label_index
+    p = clp.predict_proba(pairs)
+    wide = clp.double().predict_proba(pairs)
+    assert wide.dtype == torch.float64
+    torch.testing.assert_close(wide.float(), p, rtol=1e-5, atol=1e-6)
+    assert torch.equal(copy.deepcopy(clp).predict_proba(pairs), wide)
+
+
+def test_a_flipped_byte_anywhere_is_refused(trained_gcn, small_split, tmp_path):
+    CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split, num_null=10).save(tmp_path / "run")
+    rng = np.random.default_rng(0)
+    for path in sorted((tmp_path / "run").iterdir()):
+        content = path.read_bytes()
+        every = (
+            range(0, len(content), 3) if path.name == "artifact.json" else rng.integers(0, len(content), 10)
+        )
+        for place in every:
+            flipped = bytearray(content)
+            flipped[place] ^= 1
+            path.write_bytes(bytes(flipped))
+            with pytest.raises(ArtifactError) as caught:
+                CalibratedLinkPredictor.load(tmp_path / "run")
+            assert "\n" not in str(caught.value)
+        path.write_bytes(content[:-3])
+        with pytest.raises(ArtifactError, match=f"{path.name} must be (as it was saved|a JSON file)"):
+            CalibratedLinkPredictor.load(tmp_path / "run")
+        path.unlink()
+        with pytest.raises(ArtifactError, match=f"{path.name} must be a readable file|without it"):
+            CalibratedLinkPredictor.load(tmp_path / "run")
+        path.write_bytes(content)
+    CalibratedLinkPredictor.load(tmp_path / "run")
+
+
+def forged(folder, **changes):
+    """The manifest with other values, signed as a saved one is."""
+    head = folder / "artifact.json"
+    values = json.loads(head.read_text()) | changes
+    values["files"] = {name: sha256((folder / name).read_bytes()).hexdigest() for name in values["files"]}
+    text = json.dumps(values | {"sha256": "0" * 64}, indent=2)
+    signature = sha256(text.encode()).hexdigest()
+    head.write_text(text.replace("0" * 64, signature))
+
+
+def test_content_that_does_not_fit_is_refused(fitted, tmp_path):
+    run = tmp_path / "run"
+    for name, change, message in [
+        ("evidence.safetensors", {"null_pairs": torch.full((2, 3), 300)}, "got null_pairs must hold node"),
+        ("graph.safetensors", {"x": torch.ones(300, 24)}, "weights and graph that it was fitted with"),
+        ("graph.safetensors", {"x": torch.ones(7, 24)}, "got x must have 300 rows, got 7"),
+    ]:
+        fitted.save(run)
+        save_file(load_file(run / name) | change, run / name)
+        forged(run)
+        with pytest.raises(ArtifactError, match=message):
+            CalibratedLinkPredictor.load(run)
+    fitted.save(run)
+    forged(run, format_version=2)
+    with pytest.raises(
+        ArtifactError, match=r"format_version 3, got 2 \(written by linkcal 0.*\): fit again$"
+    ):
+        CalibratedLinkPredictor.load(run)
+
+
+# Models of others: dtype, compiled, decoders with a direction.
+
+
+def test_float64_user_model_is_loaded_as_float64(small_split, tmp_path):
+    graph = replace(small_split.graph, x=small_split.graph.x.double())
+    clp = CalibratedLinkPredictor(UserModel(24).double(), Platt(), decode_returns="probabilities")
+    pairs = small_split.test.edge_label_index
+    p = clp.fit(replace(small_split, graph=graph)).predict_proba(pairs)
+    clp.save(tmp_path / "run")
+    loaded = CalibratedLinkPredictor.load(tmp_path / "run", UserModel(24))
+    assert {weight.dtype for weight in loaded.parameters()} == {torch.float64}
+    assert torch.equal(loaded.predict_proba(pairs), p)
+
+
+@pytest.mark.parametrize("part", ["model", "conv"])
+def test_compiled_models_are_used_and_saved_as_the_original(small_split, tmp_path, part):
+    model, plain = UserModel(24), UserModel(24)
+    given = torch.compile(model, backend="eager") if part == "model" else model
+    if part == "conv":
+        model.conv = torch.compile(model.conv, backend="eager")
+    options = {"decode_returns": "probabilities"}
+    clp = CalibratedLinkPredictor(given, Platt(), **options).fit(small_split)
+    assert clp.model is model
+    expected = CalibratedLinkPredictor(plain, Platt(), **options).fit(small_split)
+    pairs = small_split.test.edge_label_index
+    if part == "model":
+        assert clp.score(pairs).toggled.method == expected.score(pairs).toggled.method
+    torch.testing.assert_close(clp.predict_proba(pairs), expected.predict_proba(pairs))
+    clp.save(tmp_path / "run")
+    assert set(load_file(tmp_path / "run" / "model.safetensors")) == set(plain.state_dict())
+    for fresh in (UserModel(24), torch.compile(UserModel(24), backend="eager"), model):
+        loaded = CalibratedLinkPredictor.load(tmp_path / "run", fresh)
+        torch.testing.assert_close(loaded.predict_proba(pairs), expected.predict_proba(pairs))
+
+
+class Directed(nn.Module):
+    """A decoder that reads the two ends of a pair differently."""
+
+    decode_returns = "logits"
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(24, 4), nn.Linear(24, 4)
+
+    def encode(self, x, edge_index):
+        return x
+
+    def decode(self, z, edge_label_index):
+        u, v = edge_label_index
+        return (self.first(z[u]) * self.second(z[v])).sum(dim=1)
+
+
+def test_a_decoder_with_a_direction_is_refused_or_averaged(small_split, tmp_path):
+    model, pairs = Directed(), small_split.test.edge_label_index
+    with pytest.raises(
+        InputError, match=r"must score \(u, v\) and \(v, u\) of an undirected graph equally, got"
+    ):
+        CalibratedLinkPredictor(model, Platt()).fit(small_split)
+    clp = CalibratedLinkPredictor(model, Platt(), symmetrise=True).fit(small_split)
+    torch.testing.assert_close(clp(pairs), clp(pairs.flip(0)), rtol=1e-6, atol=1e-6)
+    x = small_split.graph.x
+    both = (model.decode(x, pairs) + model.decode(x, pairs.flip(0))).detach() / 2
+    torch.testing.assert_close(clp.score(pairs).logit, both, rtol=1e-5, atol=1e-6)
+    clp.save(tmp_path / "run")
+    loaded = CalibratedLinkPredictor.load(tmp_path / "run", Directed())
+    assert torch.equal(loaded.predict_proba(pairs), clp.predict_proba(pairs))
+    # In a directed graph the two orders are two pairs.
+    graph = Graph.from_edges(small_split.graph.pairs, 300, x=x, directed=True)
+    directed = CalibratedLinkPredictor(model, Platt()).fit(split_links(graph, seed=0))
+    assert not torch.allclose(directed(pairs), directed(pairs.flip(0)))
+
+
+def test_intervals_and_selections_stay_on_the_device_of_the_scores(fitted, small_split, monkeypatch):
+    seen = []
+    moved = torch.Tensor.to
+    monkeypatch.setattr(
+        torch.Tensor, "to", lambda self, *args, **kw: seen.append(args) or moved(self, *args, **kw)
+    )
+    scores = fitted.score(small_split.test.edge_label_index)
+    seen.clear()
+    assert fitted.interval_of(scores).device == scores.logit.device
+    assert (scores.logit.device,) in seen

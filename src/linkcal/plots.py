@@ -1,4 +1,8 @@
-"""Figures of calibration. matplotlib is imported when the first one is drawn."""
+"""Figures of calibration.
+
+matplotlib is imported when the first figure is drawn, and only its object-oriented interface is used: no
+global state, no window, no changed settings.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +41,7 @@ __all__ = [
 ]
 
 
-# Colours and sizes shared by all figures (Okabe-Ito colours: told apart by colour-blind readers).
-
+# Colours shared by all figures (Okabe-Ito, which colour-blind readers can distinguish).
 INSIDE = "#0072B2"
 OUTSIDE = "#D55E00"
 BAND = "#D9DEE4"
@@ -47,28 +50,20 @@ LINE = "#9AA5B1"
 STRIP = "#8FA3B5"
 TEXT = "#1F2933"
 
-
-# Reliability diagrams: what was predicted against what happened, with the noise a calibrated predictor has.
-#
-# matplotlib is imported when the first figure is drawn, and only its object-oriented interface is used: no
-# global state, no window, no changed settings.
-
 # Bars of equal-mass bins can have no width at all (a single value); this keeps them visible.
 _MIN_WIDTH = 0.012
 
 
 class ReliabilityArtists(NamedTuple):
-    """What :func:`plot_reliability` drew, to restyle it; `band` is None without a band.
+    """What :func:`plot_reliability` drew, to restyle it.
 
     Parameters
     ----------
     axes : matplotlib Axes
-    diagonal : Line2D
-        Where calibrated predictions lie.
-    line : Line2D
-        The curve.
+    diagonal, line : Line2D
+        The diagonal of perfect calibration, and the curve.
     inside, outside : PathCollection
-        Its points inside and outside the noise band.
+        Points of the curve inside and outside the noise band.
     band : BarContainer or None
     """
 
@@ -97,13 +92,13 @@ def _bars(curve: ReliabilityCurve) -> tuple[Any, Any]:
     return (curve.lower + curve.upper) / 2, np.maximum(curve.upper - curve.lower, _MIN_WIDTH)
 
 
-def _new_axes() -> Axes:
+def _new_figure(**options: Any) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.5, 4.5), layout="constrained")
+    figure = Figure(**options)
     FigureCanvasAgg(figure)
-    return figure.add_subplot()
+    return figure
 
 
 def plot_reliability(
@@ -117,22 +112,21 @@ def plot_reliability(
 ) -> ReliabilityArtists:
     """Draw mean predicted probability against observed frequency, one point for each bin.
 
-    Points on the diagonal are calibrated; below it the predictor promises too much. A point inside the grey
-    band is where a perfectly calibrated predictor would put it with probability `level` given as few links as
-    the bin holds; only points outside are evidence.
+    Points below the diagonal are predictions that are too high, points above it too low. With probability
+    `level`, a calibrated predictor has its point inside the grey band, which is wide where a bin holds few
+    links; only points outside the band are evidence of miscalibration.
 
     Parameters
     ----------
     data : ReliabilityCurve or tuple (y_true, y_prob)
-        The curve, or what to compute it from.
+        The curve, or the links to compute it from.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure without it (``artists.axes.figure``).
+        Default: those of a new figure (``artists.axes.figure``).
     band : bool
-        Whether to draw the noise band and to mark the points outside it.
+        Whether to draw the noise band and mark the points outside it.
     level : float in (0, 1)
-        Probability of the band, bin by bin.
+        Probability of the band, for each bin.
     axis_labels : bool
-        Whether to name the axes.
     **options
         `n_bins`, `variant`, `strategy`, `sample_weight` of :func:`linkcal.metrics.reliability_curve`, if
         `data` is not a curve.
@@ -140,12 +134,11 @@ def plot_reliability(
     Returns
     -------
     ReliabilityArtists
-        The axes and everything drawn on it.
 
     Raises
     ------
     InputError
-        If `data` or an option is wrong.
+        If `data` or an option is invalid.
 
     Examples
     --------
@@ -155,9 +148,9 @@ def plot_reliability(
     """
     curve = _as_curve(data, options)
     lower, upper = curve.null_band(level)
-    # Without a band no point is called an outlier. The tolerance forgives rounding in frequency and quantile.
+    # The tolerance forgives rounding in frequency and quantile.
     outlier = ((curve.frequency < lower - 1e-9) | (curve.frequency > upper + 1e-9)) & band
-    axes = _new_axes() if ax is None else ax
+    axes = _new_figure(figsize=(4.5, 4.5), layout="constrained").add_subplot() if ax is None else ax
     bars = None
     if band:
         centre, width = _bars(curve)
@@ -177,21 +170,19 @@ def plot_reliability(
 
 
 def _dress(axes: Axes, curve: ReliabilityCurve, *, axis_labels: bool) -> None:
-    ticks = [0.0, 0.25, 0.5, 0.75, 1.0]
+    ticks, labels = [0.0, 0.25, 0.5, 0.75, 1.0], ["0", "", "0.5", "", "1"]
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xticks=ticks, yticks=ticks)
-    axes.set_xticklabels(["0", "", "0.5", "", "1"])
-    axes.set_yticklabels(["0", "", "0.5", "", "1"])
+    axes.set(xticklabels=labels, yticklabels=labels)
     axes.tick_params(colors=TEXT, labelsize=8, length=3)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
     if axis_labels:
         positive = curve.variant == "positive"
         axes.set_xlabel("Mean predicted probability" if positive else "Mean confidence")
-        axes.set_ylabel("Observed share of links" if positive else "Share of right predictions")
+        axes.set_ylabel("Observed share of links" if positive else "Share of correct predictions")
 
 
 def plot_counts(curve: ReliabilityCurve, ax: Axes) -> BarContainer:
-    """Draw the share of all links (by weight) that each bin holds, for the strip below a diagram.
+    """Draw the share of all links (by weight) in each bin, for the strip below a diagram.
 
     Parameters
     ----------
@@ -207,12 +198,8 @@ def plot_counts(curve: ReliabilityCurve, ax: Axes) -> BarContainer:
     bars = ax.bar(centre, curve.weight / curve.weight.sum(), width * 0.92, color=STRIP)
     ax.set(xlim=(-0.02, 1.02))
     ax.tick_params(colors=TEXT, labelsize=7, length=2)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    ax.spines[["top", "right"]].set_visible(False)
     return bars
-
-
-# One figure of many predictors: a reliability diagram for each, on the same links and axes.
 
 
 def reliability_figure(
@@ -229,18 +216,17 @@ def reliability_figure(
 ) -> Figure:
     """Draw one small reliability diagram for each predictor, all on the same axes.
 
-    Under each diagram stands the share of links in each bin, on one scale for all. Each panel gives the ECE,
-    the number n of links, and the value that a perfectly calibrated predictor with the same probabilities
-    stays below in 95 of 100 test sets of this size (:func:`linkcal.metrics.calibration_floor` with its
-    default draws and seed).
+    A strip under each diagram shows the share of links in each bin, on one scale for all. Each panel states
+    the ECE, its 95 % noise floor (:func:`linkcal.metrics.calibration_floor` with its default draws and seed)
+    and the number n of links.
 
     Parameters
     ----------
     y_true : array-like (L,), values 0 and 1, or dict of str to such arrays
-        Labels of the links that all predictors saw; or those of each predictor, by its name.
+        Labels of the links, for all predictors or by the name of each.
     probabilities : dict of str to array-like (L,), in [0, 1], or to None
-        Link probabilities by name of the predictor, at least one; drawn in this order. None leaves a panel
-        that says "not measured".
+        Link probabilities by name of the predictor, in the order of the panels. None gives a panel
+        "not measured"; at least one is required.
     path : path-like, optional
         File to write; its suffix gives the format (png, svg, pdf). Written whole or not at all.
     title : str, optional
@@ -248,7 +234,7 @@ def reliability_figure(
     n_bins : int
         Bins of equal width.
     level : float in (0, 1)
-        Probability of the noise band, bin by bin.
+        Probability of the noise band, for each bin.
     sample_weight : array-like (L,), >= 0, optional
     n_columns : int
         Panels in a row.
@@ -262,8 +248,7 @@ def reliability_figure(
     Raises
     ------
     InputError
-        If there is no predictor with probabilities, or labels of one are missing, or an array or option is
-        wrong; nothing is written then.
+        If no predictor has probabilities, labels of one are missing, or an array or option is invalid.
     """
     measured = {name: prob for name, prob in probabilities.items() if prob is not None}
     if not measured:
@@ -275,13 +260,14 @@ def reliability_figure(
     figure, panels = _panel_grid(len(probabilities), columns, titled=title is not None)
     highest = max(float((c.weight / c.weight.sum()).max()) for c in curves.values())
     for (index, name), (main, strip) in zip(enumerate(probabilities), panels, strict=True):
+        main.set_title(name, loc="left", fontsize=10.5, fontweight="bold", color=TEXT, pad=19)
         if name not in curves:
-            _empty_panel(main, strip, name)
+            _empty_panel(main, strip)
             continue
         curve = curves[name]
         artists = plot_reliability(curve, main, level=level, axis_labels=False)
         plot_counts(curve, strip)
-        _label_panel(main, strip, name, curve, floors[name], highest, first_column=index % columns == 0)
+        _label_panel(main, strip, curve, floors[name], highest, first_column=index % columns == 0)
     _label_figure(figure, columns, artists, title, level)
     if path is not None:
         save_figure(figure, path, dpi=dpi)
@@ -307,13 +293,17 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
     from matplotlib import rc_context
 
     dpi = check_positive_int(dpi, "dpi")
-    # Without a salt of its own, every SVG names its parts by random numbers.
+    # Dates, versions and (without a salt) random names of SVG parts would differ between equal figures.
+    metadata: dict[str, dict[str, Any]] = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": None},
+        ".pdf": {"CreationDate": None},
+    }
     with written_whole(path) as temporary, rc_context({"svg.hashsalt": "linkcal"}):
-        figure.savefig(temporary, dpi=dpi, metadata=_metadata(temporary.suffix))
+        figure.savefig(temporary, dpi=dpi, metadata=metadata.get(temporary.suffix))
 
 
 def _labels(y_true: Any, name: str) -> Any:
-    """Labels that belong to a predictor."""
     if not isinstance(y_true, Mapping):
         return y_true
     if name not in y_true:
@@ -321,33 +311,18 @@ def _labels(y_true: Any, name: str) -> Any:
     return y_true[name]
 
 
-def _empty_panel(main: Axes, strip: Axes, name: str) -> None:
-    main.set_title(name, loc="left", fontsize=10.5, fontweight="bold", color=TEXT, pad=19)
+def _empty_panel(main: Axes, strip: Axes) -> None:
     main.text(0.5, 0.5, "not measured", ha="center", va="center", transform=main.transAxes, color=TEXT)
     main.set_axis_off()
     strip.set_axis_off()
 
 
-def _metadata(suffix: str) -> dict[str, Any] | None:
-    """Leave dates and versions out of the file, so that equal figures are equal files."""
-    by_suffix: dict[str, dict[str, Any]] = {
-        ".png": {"Software": None},
-        ".svg": {"Date": None, "Creator": None},
-        ".pdf": {"CreationDate": None},
-    }
-    return by_suffix.get(suffix)
-
-
 def _panel_grid(n_panels: int, columns: int, *, titled: bool) -> tuple[Figure, list[tuple[Axes, Axes]]]:
     """Return a figure and the axes of diagram and strip of each panel. Margins are inches, not fractions."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     rows = math.ceil(n_panels / columns)
     left, right, top, bottom = 0.72, 0.2, 0.95 if titled else 0.6, 0.8 + _footer_height(columns)
     size = (left + right + 2.75 * columns, top + bottom + 3.2 * rows)
-    figure = Figure(figsize=size, facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = _new_figure(figsize=size, facecolor="white")
     grid = figure.add_gridspec(
         rows, columns, wspace=0.2, hspace=0.34,
         left=left / size[0], right=1 - right / size[0], top=1 - top / size[1], bottom=bottom / size[1],
@@ -361,16 +336,8 @@ def _panel_grid(n_panels: int, columns: int, *, titled: bool) -> tuple[Figure, l
 
 
 def _label_panel(
-    main: Axes,
-    strip: Axes,
-    name: str,
-    curve: ReliabilityCurve,
-    floor: float,
-    highest: float,
-    *,
-    first_column: bool,
+    main: Axes, strip: Axes, curve: ReliabilityCurve, floor: float, highest: float, *, first_column: bool
 ) -> None:
-    main.set_title(name, loc="left", fontsize=10.5, fontweight="bold", color=TEXT, pad=19)
     main.annotate(
         f"ECE {100 * curve.expected_calibration_error:.1f} %  (noise \u2264 {100 * floor:.1f} %, "
         f"n = {curve.count.sum():,})",

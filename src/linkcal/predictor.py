@@ -95,9 +95,9 @@ class CalibratedLinkPredictor(nn.Module):
 
     ``fit`` scores the calibration links, each without its target link, and fits a clone of the calibrator on
     them. Afterwards every pair is scored on the message-passing graph of that split, again without its target
-    link. Scoring on a different graph, or with other weights, changes the score distribution, so that the
-    calibration no longer holds: both are refused until ``fit`` is called again. A fitted predictor may be
-    used from several threads at once.
+    link. Other weights or another graph would change the score distribution, so that the calibration no
+    longer holds: both are refused until ``fit`` is called again. Several threads may use a fitted predictor
+    at once.
 
     Parameters
     ----------
@@ -225,15 +225,11 @@ class CalibratedLinkPredictor(nn.Module):
         num_null : int
             Null pairs drawn for ``select``, at most; they are of the kind of the split's negatives.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         InputError
-            If `split` is no LinkSplit, its calibration links have only one class, `base_rate` is not one that
-            :meth:`resolve_base_rate` accepts, or the model scores (u, v) and (v, u) of an undirected graph
+            If `split` is no LinkSplit, its calibration links have only one class, `base_rate` is wrong (see
+            :meth:`resolve_base_rate`), or the model scores (u, v) and (v, u) of an undirected graph
             differently. A fit that raises changes nothing.
         """
         if not isinstance(split, LinkSplit):
@@ -282,9 +278,8 @@ class CalibratedLinkPredictor(nn.Module):
         ----------
         edge_label_index : Tensor [2, L], int
         base_rate : float in (0, 1) or "density", optional
-            Share of links among the query pairs; see :meth:`resolve_base_rate`. Odds are multiplied by the
-            ratio of the prior odds, which leaves the ranking as it is. By default the attribute
-            ``base_rate``: the one given to ``fit``, else the calibration links' share.
+            Share of links among the query pairs, by default the attribute ``base_rate``. Odds are multiplied
+            by the ratio of the prior odds, which leaves the ranking as it is.
         batch_size : int
             Pairs scored at once.
 
@@ -311,23 +306,9 @@ class CalibratedLinkPredictor(nn.Module):
     def scorer(self, features: str | None = None) -> LinkScorer:
         """Scorer of the message-passing graph, which it encodes once; for pairs that come in chunks.
 
-        Parameters
-        ----------
-        features : {"none", "embedding", "difference", "structural"}, optional
-            Link features that the scores will have; by default those of the fitted calibrator, which is what
-            probabilities, intervals and selections need.
-
-        Returns
-        -------
-        linkcal.features.LinkScorer
-            The model must not change while it is used. Several threads may use it, one at a time scores.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If `features` is unknown, or weights or graph have changed since ``fit``.
+        The scores have the link features of the fitted calibrator, or the named ones ("none", "embedding",
+        "difference", "structural"). The model must not change while it is used; several threads may use it,
+        and score one after another.
         """
         self._require_unchanged()
         return LinkScorer(
@@ -365,12 +346,7 @@ class CalibratedLinkPredictor(nn.Module):
     def node_embeddings(self) -> Tensor:
         """Node embeddings z [N, d] on the message-passing graph, in evaluation mode.
 
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        UnsupportedModelError
-            If the model embeds pairs, not nodes.
+        UnsupportedModelError if the model embeds pairs, not nodes.
         """
         self._require_unchanged()
         return encode_nodes(self.predictor, self.graph_)
@@ -391,23 +367,11 @@ class CalibratedLinkPredictor(nn.Module):
         return self.calibration_rate if stated is None else float(stated)
 
     def resolve_base_rate(self, base_rate: BaseRate) -> float:
-        """Share of links that `base_rate` stands for.
+        """Share of links, in (0, 1), that `base_rate` stands for.
 
-        Parameters
-        ----------
-        base_rate : float in (0, 1) or "density"
-            ``"density"``: the share of all pairs that are edges of the message-passing graph, right for pairs
-            drawn uniformly from a graph as dense as that one.
-
-        Returns
-        -------
-        float in (0, 1)
-
-        Raises
-        ------
-        InputError
-            If `base_rate` is another string or not in (0, 1), or ``"density"`` while the calibration
-            negatives were not drawn uniformly: it is a share among all pairs, not among theirs.
+        ``"density"`` is the share of all pairs that are edges of the message-passing graph: right for pairs
+        drawn uniformly from a graph as dense as that one. InputError for another string, a number outside
+        (0, 1), or ``"density"`` while the calibration negatives were not drawn uniformly.
         """
         self._require_fitted()
         return resolved_base_rate(base_rate, self.graph_, self.info_.get("negatives"))
@@ -426,29 +390,23 @@ class CalibratedLinkPredictor(nn.Module):
         fdr : float in (0, 1)
             Bound on the false discovery rate.
         null_pairs : Tensor [2, m], int, optional
-            Pairs without a link, drawn as the negatives among the query pairs were. By default those of
+            Pairs without a link, drawn as the negatives among the query pairs were; by default those of
             ``evidence_``, which are of the kind of the calibration negatives. For query pairs at distance 2,
             say, calibrate with such negatives or give such null pairs: uniform ones score lower, and the rate
             would be exceeded.
 
-        Returns
-        -------
-        SelectedLinks
-
         Raises
         ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If a pair is out of range, `fdr` is not in (0, 1), or there is no null pair.
+        NotFittedError, InputError
+            Before ``fit``; if a pair is out of range, `fdr` is not in (0, 1), or there is no null pair.
 
         Notes
         -----
-        Conformal p-values of the calibrated logits and Benjamini-Hochberg
-        (:func:`linkcal.decisions.select_links`). The bound holds whatever the model and calibrator, if the
-        negatives among the query pairs and the null pairs are exchangeable; unknown links among the null
-        pairs only make it more careful. No p-value is below ``1 / (m + 1)``, so that among L query pairs with
-        fewer than ``L / (fdr (m + 1))`` clear links nothing can be selected.
+        Conformal p-values and Benjamini-Hochberg (:func:`linkcal.decisions.select_links`). The bound holds
+        whatever the model and calibrator, if the negatives among the query pairs and the null pairs are
+        exchangeable; unknown links among the null pairs only make it more careful. No p-value is below
+        ``1 / (m + 1)``: among L query pairs with fewer than ``L / (fdr (m + 1))`` clear links nothing can be
+        selected.
         """
         pairs = self._placed(edge_label_index)
         null = self._placed(self._evidence().null_pairs if null_pairs is None else null_pairs, "null_pairs")
@@ -487,7 +445,7 @@ class CalibratedLinkPredictor(nn.Module):
         links : Tensor [2, L] or LinkPairs, optional
             A tensor: the pairs that will be decided about, for which the value is expected. Labelled links
             that nothing was fitted on: the value is tested on their labels and holds with probability
-            `confidence`. By default the calibration links, and the value is expected.
+            `confidence`. By default the calibration links, for which it is expected.
         precision, recall : float in (0, 1)
             One of the two. The smallest threshold with that precision, or the largest with that recall.
         base_rate : float in (0, 1) or "density", optional
@@ -500,22 +458,19 @@ class CalibratedLinkPredictor(nn.Module):
         Returns
         -------
         LinkThreshold
-            Compare ``predictor(pairs, base_rate=found.base_rate)`` with ``found.logit``: probabilities in the
-            model's own dtype are rounded, so that pairs at the threshold can fall on the other side of
-            ``found.probability``.
+            Compare ``predictor(pairs, base_rate=found.base_rate)`` with ``found.logit``: a probability in the
+            model's own dtype is rounded, and at the threshold it may fall on the other side.
 
         Raises
         ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If no threshold reaches the value: the message says what can be reached. If most of the labelled
-            `links` are ones that the calibrator was fitted on: their labels prove nothing any more.
+        NotFittedError, InputError
+            Before ``fit``; if no threshold reaches the value (the message names what can be reached), or most
+            of the labelled `links` are ones that the calibrator was fitted on.
 
         Notes
         -----
         :func:`linkcal.decisions.expected_threshold` and :func:`linkcal.decisions.certified_threshold` state
-        both rules and what they guarantee.
+        what is guaranteed.
         """
         self._require_fitted()
         wanted = {"precision": precision, "recall": recall}
@@ -562,16 +517,12 @@ class CalibratedLinkPredictor(nn.Module):
 
         Raises
         ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If a pair is out of range, `level` is not in (0, 1), or the predictor was loaded from a folder
-            that has no calibration links.
+        NotFittedError, InputError
+            Before ``fit``; if a pair is out of range, `level` is not in (0, 1), or there is no evidence.
 
         Notes
         -----
-        What is covered and what is assumed: :class:`linkcal.decisions.IntervalCalibrator`. After a
-        ``refresh`` half of the error pays for the interval of the offset (normal, by its standard error).
+        :class:`linkcal.decisions.IntervalCalibrator` states what is covered and assumed.
         """
         scores = self.scorer().score(self._placed(edge_label_index))
         return self.interval_of(scores, level=level, base_rate=base_rate)
@@ -603,18 +554,12 @@ class CalibratedLinkPredictor(nn.Module):
         self
             ``info_["refresh"]`` holds ``links``, ``positives``, ``offset`` and its ``standard_error``;
             probabilities hold from now on for the share of links among these pairs (``calibration_rate``).
-            It is saved with the predictor.
+            The ranking, and with it ``select``, stays; see :meth:`linkcal.calibrators.Calibrator.refresh`.
 
         Raises
         ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If labels are missing, other than 0 and 1, of another number than the pairs, or of one class.
-
-        Notes
-        -----
-        See :meth:`linkcal.calibrators.Calibrator.refresh`. The ranking, and with it ``select``, stays.
+        NotFittedError, InputError
+            Before ``fit``; if labels are missing, wrong, or of one class.
         """
         self._require_fitted()
         if not isinstance(links, LinkPairs):
@@ -642,12 +587,7 @@ class CalibratedLinkPredictor(nn.Module):
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write model weights, message-passing graph and calibrator to `folder`; see :mod:`linkcal.artifact`.
 
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If weights or graph have changed since ``fit``, or `folder` holds other files.
+        InputError if weights or graph have changed since ``fit``, or `folder` holds other files.
         """
         self._require_unchanged()
         name = calibrator_name(self.calibrator_)
@@ -673,11 +613,10 @@ class CalibratedLinkPredictor(nn.Module):
         ----------
         folder : path
         model : nn.Module, optional
-            Needed for a model that is not one of linkcal's own: built as it was when saved; its weights are
-            replaced by the saved ones.
+            For a model that is not one of linkcal's own: built as it was when saved; its weights are replaced
+            by the saved ones.
         calibrator : str, optional
-            Name of one of several saved calibrators; by default the one that was selected when they were
-            fitted.
+            Name of one of several saved calibrators; by default the one that was selected.
 
         Returns
         -------
@@ -686,10 +625,8 @@ class CalibratedLinkPredictor(nn.Module):
 
         Raises
         ------
-        ArtifactError
-            If a file is missing, truncated, altered or of another version.
-        InputError
-            If no calibrator has that name.
+        ArtifactError, InputError
+            If a file is missing, altered or of another version; if no calibrator has that name.
         """
         artifact = load_artifact(folder, model)
         info = dict(artifact.info)

@@ -10,32 +10,10 @@ import numpy as np
 import pandas as pd
 
 from linkcal.calibrators import CALIBRATORS
-from linkcal.exceptions import InputError
 from linkcal_lab.published import published_sheet
+from linkcal_lab.records import SEEDS, check_records
 
-__all__ = [
-    "RECORD_COLUMNS",
-    "Scope",
-    "base_model",
-    "check_records",
-    "fit_on_order",
-    "in_order",
-    "in_scope",
-    "row_order",
-    "row_order_of",
-    "scopes",
-    "seed_values",
-    "summarise",
-    "values_of_row",
-]
-
-
-#: Columns of records; all but the last name a value.
-RECORD_COLUMNS = (
-    "dataset", "model", "protocol", "negatives", "settings", "train_seed", "calibration_seed", "fit_on",
-    "calibrator", "part", "metric", "value",
-)  # fmt: skip
-_SEEDS = ["train_seed", "calibration_seed"]
+_SEEDS = list(SEEDS)
 _ROW = ["dataset", "model"]
 _FIT_ON = ("train", "train-loo", "val", "stacked")
 
@@ -67,53 +45,11 @@ class Scope:
         return re.sub(r"[^A-Za-z0-9.+=~-]+", "-", "-".join(part for part in parts if part))
 
 
-def check_records(records: pd.DataFrame, *, join_settings: bool = False) -> pd.DataFrame:
-    """Check records and sort them, so that tables do not depend on their order.
-
-    Parameters
-    ----------
-    records : DataFrame
-        Columns ``RECORD_COLUMNS``; one row for each value. ``value`` is a fraction (NLL: nats), NaN where the
-        metric does not exist.
-    join_settings : bool
-        Make settings that differ from their default part of the model's name (``vgae~preset=paper``), so that
-        all stand in one table.
-
-    Returns
-    -------
-    DataFrame
-        A sorted copy with these columns; missing ``settings`` are empty strings.
-
-    Raises
-    ------
-    InputError
-        If a column is missing, there is no record, or a value is there twice.
-    """
-    absent = [name for name in RECORD_COLUMNS if name not in records]
-    if absent:
-        raise InputError(
-            f"records must have the columns {', '.join(RECORD_COLUMNS)}, got none of name {absent[0]}"
-        )
-    if records.empty:
-        raise InputError("records must hold at least one value, got none")
-    keys = list(RECORD_COLUMNS[:-1])
-    frame = records[list(RECORD_COLUMNS)].copy()
-    for name in keys:
-        if name in _SEEDS:
-            frame[name] = frame[name].astype(int)
-        else:
-            # Categories and missing settings become plain strings; whole columns of "" are read as NaN.
-            frame[name] = frame[name].astype(object).where(frame[name].notna(), "").astype(str)
-    frame["value"] = frame["value"].astype(float)
-    twice = frame.duplicated(keys)
-    if twice.any():
-        first = ", ".join(str(v) for v in frame.loc[twice, keys].iloc[0])
-        raise InputError(f"records must hold each value once, got {int(twice.sum())} again, first {first}")
-    if join_settings:
-        differs = frame["settings"] != ""
-        frame.loc[differs, "model"] = frame["model"] + "~" + frame["settings"]
-        frame["settings"] = ""
-    return frame.sort_values(keys, ignore_index=True)
+def join_settings(records: pd.DataFrame) -> pd.DataFrame:
+    """Checked records with settings as part of the model's name (``vgae~preset=paper``), for one table."""
+    differs = records["settings"] != ""
+    model = records["model"].where(~differs, records["model"] + "~" + records["settings"])
+    return check_records(records.assign(model=model, settings=""))
 
 
 def base_model(model: str) -> str:
@@ -169,6 +105,7 @@ def seed_values(
 
     Examples
     --------
+    >>> from linkcal_lab.records import RECORD_COLUMNS
     >>> record = ("cora", "gcn", "default", "uniform", "", 0, 0, "val", "platt", "test", "ece", 0.25)
     >>> records = check_records(pd.DataFrame([record], columns=list(RECORD_COLUMNS)))
     >>> seed_values(records, "ece").loc[("cora", "gcn", 0, 0), "platt"]

@@ -11,8 +11,9 @@ name where they differ from their default, so a new field of :class:`RunConfig` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +21,20 @@ from linkcal._core.validation import check_choice, check_positive_int
 from linkcal.data import DATASETS
 from linkcal.exceptions import InputError
 from linkcal.features import FIT_ON
-from linkcal.workflow.config import RunConfig
+from linkcal.workflow import RunConfig
+from linkcal_lab.protocols import departures, run_config
 
-__all__ = ["Cell", "SweepPlan", "TrainingJob", "parse_seeds", "settings_of", "settings_suffix"]
-
-
-#: Fields of RunConfig with their own place in the layout, or that say only which part of a cell is asked.
-_PLACED = ("dataset", "model", "seed", "fit_on", "calibrators")
-#: What all cells of a sweep may share. No base rate: they are measured at the share of links in the test set.
-_SETTINGS = tuple(
-    each.name
-    for each in fields(RunConfig)
-    if each.name not in ("dataset", "model", "seed", "fit_on", "base_rate")
-)
+#: Fields of RunConfig with their own place in the layout.
+_PLACED = ("dataset", "model", "seed", "fit_on")
+#: What all cells of a sweep may share. No base rate: they are measured at that of the test links.
+_SETTINGS = tuple(each.name for each in fields(RunConfig) if each.name not in (*_PLACED, "base_rate"))
+#: Most seeds that a command line may name.
+_MOST_SEEDS = 10_000
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One measured unit of a training: a calibration seed and what the calibrators are fitted on.
-
-    Parameters
-    ----------
-    fit_on : str
-        In ``linkcal.features.FIT_ON``.
-    calibration_seed : int
-    """
+    """One measured unit of a training: a calibration seed and what the calibrators are fitted on."""
 
     fit_on: str
     calibration_seed: int
@@ -57,24 +47,33 @@ class Cell:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A training and all its cells that a sweep asks for: the unit of work of one process.
+    """A training and all its cells in a sweep: the unit of work of one process.
 
-    Parameters
-    ----------
-    config : RunConfig
-        `seed` is the training seed; `fit_on` is not used, the cells have their own.
-    fit_on : tuple of str
-    calibration_seeds : tuple of int
+    The seed of `config` is the training seed; its `fit_on` is not used, the cells have their own.
     """
 
     config: RunConfig
     fit_on: tuple[str, ...]
     calibration_seeds: tuple[int, ...]
+    protocol: str = "default"
 
-    @property
+    def named_settings(self, *left_out: str) -> str:
+        """Settings that are not the protocol's, each as ``~name=value`` in file-name letters."""
+        found = departures(self.config, self.protocol)
+        named = {name: used for name, (_, used) in found.items() if name not in (*_PLACED, *left_out)}
+        return "".join(f"~{_safe(name)}={_safe(value)}" for name, value in named.items())
+
+    @cached_property
     def suffix(self) -> str:
-        """Settings in the model's folder name."""
-        return settings_suffix(self.config)
+        """Settings, and the protocol unless it is the default one, as part of the model's folder name.
+
+        Examples
+        --------
+        >>> config = RunConfig("cora", "vgae", preset="paper", epochs=20)
+        >>> TrainingJob(config, ("val",), (0,)).suffix
+        '~preset=paper~epochs=20'
+        """
+        return self.named_settings() + ("" if self.protocol == "default" else f"~protocol={self.protocol}")
 
     @property
     def folder(self) -> Path:
@@ -85,15 +84,14 @@ class TrainingJob:
     @property
     def title(self) -> str:
         """One line for logs."""
-        config = self.config
-        return f"{config.dataset} {config.model}{self.suffix} train-{config.seed}"
+        return f"{self.config.dataset} {self.config.model}{self.suffix} train-{self.config.seed}"
 
     def cells(self) -> list[Cell]:
         """All cells, ``fit_on`` by ``fit_on``."""
         return [Cell(fit_on, seed) for fit_on in self.fit_on for seed in self.calibration_seeds]
 
     def config_for(self, fit_on: str) -> RunConfig:
-        """Settings of ``linkcal run`` that the cell with calibration seed 0 repeats."""
+        """Settings of the run that the cell with calibration seed 0 repeats."""
         return replace(self.config, fit_on=fit_on)
 
 
@@ -108,7 +106,8 @@ class SweepPlan:
     fit_on : sequence of str
         See :func:`linkcal.features.calibration_links`.
     settings : mapping of str to object
-        Other fields of :class:`RunConfig`, the same for all cells.
+        Other fields of :class:`RunConfig`, the same for all cells; they win over the protocol's.
+    protocol : str
 
     Raises
     ------
@@ -131,6 +130,7 @@ class SweepPlan:
     calibration_seeds: Sequence[int] = tuple(range(5))
     fit_on: Sequence[str] = ("val",)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    protocol: str = "default"
 
     def __post_init__(self) -> None:
         for name in ("datasets", "models", "train_seeds", "calibration_seeds", "fit_on"):
@@ -151,123 +151,54 @@ class SweepPlan:
         self.jobs()
 
     def check_datasets(self) -> None:
-        """Refuse data sets that cannot be loaded by name.
-
-        Raises
-        ------
-        InputError
-            Naming the nearest known one.
-        """
+        """Refuse data sets that cannot be loaded by name; the message names the nearest known one."""
         for name in self.datasets:
             check_choice(name, "dataset", DATASETS)
 
     def jobs(self) -> list[TrainingJob]:
         """Trainings in the order of work: the first seed of everything, then the second."""
-        return list(self._jobs())
-
-    def _jobs(self) -> Iterator[TrainingJob]:
-        for seed in self.train_seeds:
-            for model in self.models:
-                for dataset in self.datasets:
-                    config = RunConfig(
-                        dataset=dataset, model=model, seed=seed, fit_on=self.fit_on[0], **self.settings
-                    )
-                    yield TrainingJob(config, tuple(self.fit_on), tuple(self.calibration_seeds))
-
-
-def settings_of(config: RunConfig) -> dict[str, Any]:
-    """Settings that differ from their default, in the order of RunConfig's fields.
-
-    Data set, model, seed, fit_on and calibrators are left out.
-
-    Parameters
-    ----------
-    config : RunConfig
-
-    Returns
-    -------
-    dict
-        Values by field name.
-
-    Examples
-    --------
-    >>> settings_of(RunConfig("cora", "vgae", seed=3, preset="paper", epochs=20))
-    {'preset': 'paper', 'epochs': 20}
-    """
-    names = [name for name in _setting_names() if name not in _PLACED]
-    plain = RunConfig(config.dataset, config.model)
-    # A protocol has defaults of its own, which its name already says.
-    chosen = {name: getattr(config, name) for name in names if name == "protocol"}
-    expected = RunConfig(config.dataset, config.model, **chosen)
-    return {
-        name: getattr(config, name)
-        for name in names
-        if getattr(config, name) != getattr(plain if name in chosen else expected, name)
-    }
+        given = {"fit_on": self.fit_on[0], **self.settings}
+        return [
+            TrainingJob(
+                run_config(self.protocol, dataset, model, seed=seed, **given),
+                tuple(self.fit_on),
+                tuple(self.calibration_seeds),
+                self.protocol,
+            )
+            for seed in self.train_seeds
+            for model in self.models
+            for dataset in self.datasets
+        ]
 
 
-def settings_suffix(config: RunConfig) -> str:
-    """The same as part of a folder name.
-
-    Parameters
-    ----------
-    config : RunConfig
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> settings_suffix(RunConfig("cora", "vgae", preset="paper", epochs=20))
-    '~preset=paper~epochs=20'
-    >>> settings_suffix(RunConfig("cora", "vgae"))
-    ''
-    """
-    return "".join(f"~{_safe(name)}={_safe(value)}" for name, value in settings_of(config).items())
+def parse_names(text: str) -> tuple[str, ...]:
+    """Names that a command line separates by commas."""
+    return tuple(part.strip() for part in text.split(","))
 
 
 def parse_seeds(text: str, name: str = "seeds") -> tuple[int, ...]:
-    """Seeds that a command line names: a count, or numbers and ranges.
-
-    Parameters
-    ----------
-    text : str
-    name : str
-        What the message calls it.
-
-    Returns
-    -------
-    tuple of int
-
-    Raises
-    ------
-    InputError
-        If `text` is neither, or names a seed twice.
+    """Seeds that a command line names: a count, or numbers and ranges; `name` stands in the message.
 
     Examples
     --------
     >>> parse_seeds("5"), parse_seeds("3-4"), parse_seeds("0,2-3")
     ((0, 1, 2, 3, 4), (3, 4), (0, 2, 3))
     """
-    pattern = r"\d+(-\d+)?(,\d+(-\d+)?)*"
-    if not re.fullmatch(pattern, text):
+    if not re.fullmatch(r"\d{1,18}(-\d{1,18})?(,\d{1,18}(-\d{1,18})?)*", text):
         raise InputError(
             f"{name} must be a count such as 5, or numbers and ranges such as 0,2-4, got {text!r}"
         )
     if text.isdigit():
-        return tuple(range(check_positive_int(int(text), name)))
-    seeds: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        seeds += range(int(first), int(last or first) + 1)
+        ranges = [range(check_positive_int(int(text), name))]
+    else:
+        ends = (part.partition("-") for part in text.split(","))
+        ranges = [range(int(first), int(last or first) + 1) for first, _, last in ends]
+    if sum(len(each) for each in ranges) > _MOST_SEEDS:
+        raise InputError(f"{name} must name at most {_MOST_SEEDS:,} seeds, got {text}")
+    seeds = [seed for each in ranges for seed in each]
     if len(set(seeds)) < len(seeds) or not seeds:
         raise InputError(f"{name} must hold one seed or more, each once, got {text!r}")
     return tuple(seeds)
-
-
-def _setting_names() -> list[str]:
-    return [each.name for each in fields(RunConfig)]
 
 
 def _safe(value: object) -> str:

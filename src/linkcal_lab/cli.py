@@ -17,11 +17,12 @@ from linkcal.cli._console import (
     BatchSize,
     Device,
     Epochs,
+    Json,
     Model,
     Negatives,
     NegativesPerPositive,
+    Out,
     Preset,
-    Protocol,
     Seed,
     log,
     run_app,
@@ -29,31 +30,97 @@ from linkcal.cli._console import (
 )
 
 if TYPE_CHECKING:
+    from linkcal.workflow import RunConfig
     from linkcal_lab.cells import SweepPlan
     from linkcal_lab.estimate import JobEstimate
     from linkcal_lab.search import SearchResult
     from linkcal_lab.sweep import JobReport
 
-__all__ = [
-    "SweepProgress",
-    "counted",
-    "duration",
-    "export",
-    "figures",
-    "print_estimates",
-    "search",
-    "sweep",
-    "tables",
+Protocol = Annotated[
+    str,
+    typer.Option(
+        "--protocol",
+        help="default, paper or released-code: split, training and calibrators' settings. Other options win "
+        "over it.",
+    ),
+]
+DatasetOption = Annotated[str, typer.Option("--dataset", help="Data set; see `linkcal list datasets`.")]
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-root", help="Folder with raw data sets; default: $LINKCAL_DATA_ROOT, else the cache."
+    ),
+]
+ProtocolFitOn = Annotated[
+    str | None,
+    typer.Option("--fit-on", help="val, stacked, train-loo or train; default: the protocol's."),
 ]
 
 
-# ``linkcal search``: hyper-parameters by validation AUC.
+# ``linkcal-lab run``: one run under a protocol of the paper.
+
+
+def run(
+    dataset: DatasetOption,
+    model: Model = "vgae",
+    seed: Seed = 0,
+    protocol: Protocol = "default",
+    fit_on: ProtocolFitOn = None,
+    data_root: DataRoot = None,
+    out: Out = None,
+    device: Device = "auto",
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
+    preset: Preset = None,
+    negatives_per_positive: NegativesPerPositive = 1.0,
+    negatives: Negatives = "uniform",
+    json: Json = False,
+) -> None:
+    """`linkcal run` under a protocol of the paper; config.json records it and what departs from it."""
+    from linkcal.cli._fitting import preset_source, run_on_graph
+    from linkcal.workflow import load_graph
+    from linkcal_lab.protocols import departures, find_protocol
+
+    config = _config(
+        protocol, dataset, model, preset, seed=seed, fit_on=fit_on, epochs=epochs, batch_size=batch_size,
+        negatives_per_positive=negatives_per_positive, negatives=negatives,
+    )  # fmt: skip
+    graph = load_graph(config, data_root=data_root)
+    kind = "" if negatives == "uniform" else f"-{negatives}"
+    folder = out or Path("runs") / f"{dataset}-{model}-{config.fit_on}{kind}-seed{seed}-{protocol}"
+    departed = departures(config, protocol)
+    for name, (expected, used) in departed.items():
+        log(f"protocol {protocol} departed from: {name} is {used}, not {expected}")
+    headline = {name: find_protocol(protocol).headline_of(name) for name in config.calibrators}
+    source = {
+        "dataset": dataset,
+        "data_root": None if data_root is None else str(data_root.resolve()),
+        "protocol": protocol,
+        "departures": departed,
+        "headline": headline,
+        **preset_source(preset),
+    }
+    run_on_graph(config, graph, folder, device, json, source)
+    if len(set(headline.values())) > 1:
+        pairs = ", ".join(f"{column.replace('_', ' ')} for {name}" for name, column in headline.items())
+        log(f"protocol {protocol}: its one-column table mixes metrics: {pairs}")
+
+
+def _config(protocol: str, dataset: str, model: str, preset: str | None, **given: Any) -> RunConfig:
+    from linkcal.workflow import preset_options
+    from linkcal_lab.protocols import run_config
+
+    options = {} if preset is None else preset_options(preset, model)
+    return run_config(protocol, dataset, model, **options, **given)
+
+
+# ``linkcal-lab search``: hyper-parameters by validation AUC.
 
 _SHOWN = 10
 
 
 def search(
-    dataset: Annotated[str, typer.Option("--dataset", help="Data set; see `linkcal list datasets`.")],
+    dataset: DatasetOption,
     model: Model = "vgae",
     seed: Seed = 0,
     sampler: Annotated[str, typer.Option("--sampler", help="grid or tpe.")] = "grid",
@@ -66,7 +133,7 @@ def search(
         Path | None,
         typer.Option(
             "--storage",
-            help="SQLite file of the trials; default: searches/DATASET-MODEL-SAMPLER-seedN.db. The same "
+            help="JSON file of the trials; default: searches/DATASET-MODEL-SAMPLER-seedN.json. The same "
             "command goes on with what is there.",
         ),
     ] = None,
@@ -76,9 +143,7 @@ def search(
             "--write-preset", metavar="FILE.json", help="Write the best values, for `linkcal run --preset`."
         ),
     ] = None,
-    data_root: Annotated[
-        Path | None, typer.Option("--data-root", help="Folder with raw data sets; as for `linkcal run`.")
-    ] = None,
+    data_root: DataRoot = None,
     device: Device = "auto",
     preset: Preset = None,
     protocol: Protocol = "default",
@@ -89,27 +154,23 @@ def search(
 
     What is not searched comes from --preset and --protocol. Test links are taken out beforehand.
     """
+    from linkcal._core.files import require_writable
     from linkcal.exceptions import InputError
-    from linkcal.workflow import RunConfig, load_graph, preset_options
+    from linkcal.workflow import load_graph
     from linkcal.workflow import write_preset as write
     from linkcal_lab.search import search_hyperparameters
 
     if write_preset is not None and (write_preset.suffix != ".json" or not write_preset.parent.is_dir()):
         raise InputError(f"--write-preset must be a .json file in an existing folder, got {write_preset}")
-    config = RunConfig(
-        dataset=dataset,
-        model=model,
-        seed=seed,
-        protocol=protocol,
-        **({} if preset is None else preset_options(preset, model)),
-        epochs=epochs,
-        negatives_per_positive=negatives_per_positive,
-        negatives=negatives,
-    )
+    config = _config(
+        protocol, dataset, model, preset, seed=seed, epochs=epochs,
+        negatives_per_positive=negatives_per_positive, negatives=negatives,
+    )  # fmt: skip
     graph = load_graph(config, data_root=data_root)
-    file = storage or Path("searches") / f"{dataset}-{model}-{sampler}-seed{seed}.db"
+    file = storage or Path("searches") / f"{dataset}-{model}-{sampler}-seed{seed}.json"
     made = storage is None and not file.parent.exists()
     if storage is None:
+        require_writable(file.parent, "storage")
         file.parent.mkdir(exist_ok=True)
     try:
         with step_progress() as progress:
@@ -147,7 +208,7 @@ def _print(result: SearchResult) -> None:
     Console(width=None if Console().is_terminal else 120).print(table)
 
 
-# What a sweep tells its user: a line for each finished training, and what a dry run would do.
+# Output of a sweep: a line for each finished training, and what a dry run would do.
 
 _BASES = (
     "Measured: median times of the same data set and model in this store, less what other programs took of "
@@ -161,12 +222,7 @@ class SweepProgress:
     """One line on stderr for each training with its cells, and the time left.
 
     The rest is expected to take as long per cell as what this sweep has done, so it settles when every data
-    set had its turn.
-
-    Parameters
-    ----------
-    total, found : int
-        Cells of the plan, and those that were there at the start.
+    set had its turn. `total` cells are in the plan, `found` of them were there at the start.
     """
 
     def __init__(self, total: int, found: int) -> None:
@@ -175,7 +231,7 @@ class SweepProgress:
         self._start = time.perf_counter()
 
     def __call__(self, report: JobReport) -> None:
-        """Tell of a training that is finished."""
+        """Log a training that is finished."""
         self._finished += report.cells_done + report.cells_failed
         left = max(self._total - self._found - self._finished, 0)
         remaining = (time.perf_counter() - self._start) / max(self._finished, 1) * left
@@ -259,7 +315,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-# ``linkcal sweep``: all cells of an experiment, resumable; ``linkcal export``: its results in one file.
+# ``linkcal-lab sweep``: all cells of an experiment, resumable; ``export``: its results in one file.
 
 Store = Annotated[Path, typer.Option("--store", help="Folder of the sweep; made, or continued.")]
 
@@ -291,12 +347,7 @@ def sweep(
             help="Only list what is to be done, and how long it takes as far as the store can tell.",
         ),
     ] = False,
-    data_root: Annotated[
-        Path | None,
-        typer.Option(
-            "--data-root", help="Folder with raw data sets; default: $LINKCAL_DATA_ROOT, else the cache."
-        ),
-    ] = None,
+    data_root: DataRoot = None,
     device: Device = "auto",
     preset: Preset = None,
     protocol: Protocol = "default",
@@ -307,24 +358,24 @@ def sweep(
 ) -> None:
     """Train, calibrate and measure every combination, once; run it again to continue."""
     from linkcal.calibrators import CALIBRATORS
-    from linkcal_lab.cells import SweepPlan, parse_seeds
+    from linkcal_lab.cells import SweepPlan, parse_names, parse_seeds
 
     settings = {
-        **_hyperparameters(preset, _names(models)),
-        "protocol": protocol,
+        **_hyperparameters(preset, parse_names(models)),
         "epochs": epochs,
         "batch_size": batch_size,
         "negatives_per_positive": negatives_per_positive,
         "negatives": negatives,
-        "calibrators": tuple(CALIBRATORS) if calibrators is None else _names(calibrators),
+        "calibrators": tuple(CALIBRATORS) if calibrators is None else parse_names(calibrators),
     }
     plan = SweepPlan(
-        _names(datasets),
-        _names(models),
+        parse_names(datasets),
+        parse_names(models),
         parse_seeds(train_seeds, "train-seeds"),
         parse_seeds(calibration_seeds, "calibration-seeds"),
-        _names(fit_on),
+        parse_names(fit_on),
         settings,
+        protocol,
     )
     plan.check_datasets()
     root = None if data_root is None else str(data_root.resolve())
@@ -368,7 +419,7 @@ def export(
     if remeasure:
         for store in stores:
             if not store.is_dir():
-                raise InputError(f"--remeasure must be asked of folders with predictions, got {store}")
+                raise InputError(f"--remeasure needs folders with predictions, got {store}")
         for store in stores:
             for folder in SweepStore(store).cells():
                 remeasure_cell(folder)
@@ -403,11 +454,7 @@ def _run(
         raise typer.Exit(1)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(","))
-
-
-# ``linkcal tables``: the paper's tables from a sweep, the published values beside ours.
+# ``linkcal-lab tables``: the paper's tables from a sweep, the published values beside ours.
 
 
 def tables(
@@ -415,8 +462,8 @@ def tables(
         list[Path],
         typer.Option(
             "--store",
-            help="Folder of `linkcal sweep`, or a file of its exported records; may be given several times "
-            "for parts of one experiment.",
+            help="Folder of `linkcal-lab sweep`, or a file of exported records; may be given again for "
+            "parts of one experiment.",
         ),
     ],
     format: Annotated[  # noqa: A002
@@ -444,7 +491,7 @@ def tables(
     from linkcal_lab.records import read_records
     from linkcal_lab.tables import build_tables, choose_tables, write_tables
 
-    chosen = choose_tables(build_tables(read_records(*store), join_settings=join_settings), table or [])
+    chosen = choose_tables(build_tables(read_records(*store), join_other_settings=join_settings), table or [])
     if out is not None:
         for path in write_tables(chosen, out, format=format):
             log(str(path))
@@ -455,11 +502,11 @@ def tables(
     typer.echo("\n".join(render(each, format) for each in found), nl=False)
 
 
-# ``linkcal figures``: reliability diagrams of a sweep, before and after calibration.
+# ``linkcal-lab figures``: reliability diagrams of a sweep, before and after calibration.
 
 
 def figures(
-    store: Annotated[Path, typer.Option("--store", help="Folder of `linkcal sweep`.")],
+    store: Annotated[Path, typer.Option("--store", help="Folder of `linkcal-lab sweep`.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the figures.")],
     train_seed: Annotated[
         int | None, typer.Option("--train-seed", help="Training that stands for its row; default: the first.")
@@ -502,12 +549,13 @@ def figures(
 
 app = typer.Typer(
     name="linkcal-lab",
-    help="Sweeps, searches, tables and figures: the experiments of the paper.",
+    help="Runs, sweeps, searches, tables and figures: the experiments of the paper.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     rich_markup_mode="markdown",
 )
+app.command("run")(run)
 app.command("sweep")(sweep)
 app.command("export")(export)
 app.command("tables")(tables)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from linkcal.calibrators import CALIBRATORS
-from linkcal.metrics import METRICS
+from linkcal.metrics.registry import COLUMNS
 from linkcal_lab.aggregate import (
     base_model,
     fit_on_order,
@@ -18,16 +18,22 @@ from linkcal_lab.aggregate import (
     summarise,
     values_of_row,
 )
-from linkcal_lab.formats import MISSING, Cell, Found, Table, entry, few_negatives_note, row_at, sentences
+from linkcal_lab.formats import (
+    MISSING,
+    Entry,
+    Table,
+    TableBuilder,
+    few_negatives_note,
+    mean_text,
+    row_at,
+    sentences,
+    shown,
+)
 from linkcal_lab.published import published_origin, published_values
-from linkcal_lab.significance import PairedTest, paired_t_test
-
-__all__ = ["COMPARISONS", "Comparison", "agreement_rows_table", "agreement_table", "comparison_table"]
-
+from linkcal_lab.significance import ALPHA, PairedTest, paired_t_test
 
 # Tables of one metric: every calibrator of every row, the published value under ours.
 
-_ALPHA = 0.05
 _FLOOR_NOTE = (
     "In square brackets: the mean noise floor, the ECE of the same probabilities if they were right."
 )
@@ -69,7 +75,6 @@ class Comparison:
         Sheet of published values; its rows are shown whether they were measured or not.
     only_published : bool
         Show no rows and calibrators but those of the sheet.
-    percent : bool
     """
 
     name: str
@@ -78,7 +83,11 @@ class Comparison:
     floor: str | None = None
     published: str | None = None
     only_published: bool = False
-    percent: bool = True
+
+    @property
+    def percent(self) -> bool:
+        """Whether values are shown in percent."""
+        return COLUMNS[self.metric].unit == "%"
 
 
 #: The tables of one metric, in the order of the paper.
@@ -90,29 +99,16 @@ COMPARISONS = (
         "ablation", "ECE of the ablation", "ece", "ece_floor", "table3_ablation_ece", only_published=True
     ),
     Comparison("hits20-all", "Hits@20, all rows", "hits@20", None, "table9_hits20_all"),
-    Comparison("nll", "Negative log-likelihood", "nll", percent=False),
-    Comparison("brier", "Brier score", "brier", percent=False),
+    Comparison("nll", "Negative log-likelihood", "nll"),
+    Comparison("brier", "Brier score", "brier"),
 )
 
 
 def comparison_table(records: pd.DataFrame, kind: Comparison, fit_on: str, *, scope: str = "") -> Table:
-    """Compare all calibrators on one metric, row by row.
+    """Compare all calibrators on one metric, row by row, in checked records of one scope.
 
-    Parameters
-    ----------
-    records : DataFrame
-        Checked records of one scope.
-    kind : Comparison
-    fit_on : str
-        What the calibrators were fitted on.
-    scope : str
-        Words for the caption.
-
-    Returns
-    -------
-    Table
-        Two lines for each data set and model: ours (mean, standard deviation over seeds, noise floor) and
-        the paper's. The last column has the p-value of the best against the second best.
+    Two lines for each data set and model: ours (mean, standard deviation over seeds, noise floor) and the
+    paper's. The last column has the p-value of the best against the second best.
     """
     published = _published(kind)
     values = seed_values(records, kind.metric, fit_on=fit_on)
@@ -121,29 +117,41 @@ def comparison_table(records: pd.DataFrame, kind: Comparison, fit_on: str, *, sc
     floors = None if kind.floor is None else summarise(seed_values(records, kind.floor, fit_on=fit_on))
     full = int(summary["n"].max()) if len(summary) else 0
     links = _test_links(records, fit_on)
-    lines: list[tuple[Cell, ...]] = []
-    data: list[dict[str, object]] = []
+    higher = bool(COLUMNS[kind.metric].higher_is_better)
+    builder = TableBuilder()
     for dataset, model in rows:
-        best, test = _best(values, (dataset, model), calibrators, METRICS[kind.metric].higher_is_better)
-        ours = [Cell(dataset), Cell(model), Cell("ours"), Cell(links.get((dataset, model), MISSING))]
-        theirs = [Cell(""), Cell(""), Cell("paper"), Cell("")]
+        best, test = _best(values, (dataset, model), calibrators, higher)
+        ours: list[Entry] = []
+        theirs: list[str] = []
         for calibrator in calibrators:
             key = (dataset, model, calibrator)
             found, floor = row_at(summary, key), row_at(floors, key)
             printed = row_at(published, (dataset, base_model(model), calibrator))
-            ours.append(Cell(entry(found, floor, kind.percent, full), strong=calibrator in best))
-            theirs.append(Cell(entry(printed, None, kind.percent, None)))
-            data.append(_record(key, kind, fit_on, found, floor, printed, calibrator in best, test))
-        lines.append((*ours, Cell(_verdict(test))))
-        if any(cell.text != MISSING for cell in theirs[4:]):
-            lines.append((*theirs, Cell("")))
-    header = ("data set", "model", "source", "links", *calibrators, "p, best vs second")
+            ours.append(Entry(mean_text(found, floor, kind.percent, full), calibrator in best))
+            theirs.append(mean_text(printed, None, kind.percent, None))
+            mean = np.nan if found is None else found["mean"]
+            paper = np.nan if printed is None else printed["mean"]
+            builder.record(
+                dataset=dataset, model=model, calibrator=calibrator, fit_on=fit_on, metric=kind.metric,
+                mean=mean, std=np.nan if found is None else found["std"],
+                n=0 if found is None else int(found["n"]),
+                n_train_seeds=0 if found is None else int(found["n_train"]),
+                floor=np.nan if floor is None else floor["mean"],
+                published_mean=paper, published_std=np.nan if printed is None else printed["std"],
+                difference=mean - paper, best=calibrator in best,
+                p_best_vs_second=np.nan if test is None else test.p_value,
+            )  # fmt: skip
+        builder.row(dataset, model, "ours", links.get((dataset, model), MISSING), *ours, _verdict(test))
+        if set(theirs) != {MISSING}:
+            builder.row("", "", "paper", "", *theirs, "")
     source = f"{published_origin(kind.published)}: " if kind.published else ""
-    title = f"{source}{kind.title}, fitted on {fit_on}"
     caption = _caption(values, kind, full, scope)
     if kind.metric == "hits@20":
         caption = sentences("", caption, few_negatives_note(records))
-    return Table(f"{kind.name}-{fit_on}", title, caption, header, tuple(lines), pd.DataFrame(data), 4)
+    return builder.table(
+        f"{kind.name}-{fit_on}", f"{source}{kind.title}, fitted on {fit_on}", caption,
+        "data set", "model", "source", "links", *calibrators, "p, best vs second", n_labels=4,
+    )  # fmt: skip
 
 
 def _test_links(records: pd.DataFrame, fit_on: str) -> dict[tuple[str, str], str]:
@@ -206,47 +214,14 @@ def _verdict(test: PairedTest | None) -> str:
         return MISSING
     if np.isnan(test.p_value):
         return "one seed"
-    mark = "" if test.is_significant(_ALPHA) else " \N{ALMOST EQUAL TO}"
+    mark = "" if test.is_significant(ALPHA) else " \N{ALMOST EQUAL TO}"
     return f"{test.p_value:.3f}{mark}"
-
-
-def _record(
-    key: tuple[str, str, str],
-    kind: Comparison,
-    fit_on: str,
-    found: Found,
-    floor: Found,
-    printed: Found,
-    best: bool,
-    test: PairedTest | None,
-) -> dict[str, object]:
-    """One line of the long form: fractions, not percent."""
-    nan = float("nan")
-    mean = nan if found is None else float(found["mean"])
-    paper = nan if printed is None else float(printed["mean"])
-    return {
-        "dataset": key[0],
-        "model": key[1],
-        "calibrator": key[2],
-        "fit_on": fit_on,
-        "metric": kind.metric,
-        "mean": mean,
-        "std": nan if found is None else float(found["std"]),
-        "n": 0 if found is None else int(found["n"]),
-        "n_train_seeds": 0 if found is None else int(found["n_train"]),
-        "floor": nan if floor is None else float(floor["mean"]),
-        "published_mean": paper,
-        "published_std": nan if printed is None else float(printed["std"]),
-        "difference": mean - paper,
-        "best": best,
-        "p_best_vs_second": nan if test is None else test.p_value,
-    }
 
 
 def _caption(values: pd.DataFrame, kind: Comparison, full: int, scope: str) -> str:
     """Units, seeds, marks and the test, in plain sentences."""
     levels = [values.index.get_level_values(name).nunique() for name in ("train_seed", "calibration_seed")]
-    unit = "Percent." if kind.percent else "Nats." if kind.metric == "nll" else "Fractions."
+    unit = {"%": "Percent.", "nats": "Nats."}.get(COLUMNS[kind.metric].unit, "Fractions.")
     return sentences(
         scope,
         unit,
@@ -275,110 +250,44 @@ _NEAR = 0.03
 def agreement_table(records: pd.DataFrame, *, scope: str = "") -> Table:
     """Differences between the means of our rows and the published ones, summed up over rows.
 
-    Parameters
-    ----------
-    records : DataFrame
-        Checked records of one scope.
-    scope : str
-        Words for the caption.
-
-    Returns
-    -------
-    Table
-        A line for each of what calibrators were fitted on, reading of ECE and calibrator of the paper's
-        table: rows that both have, median difference (ours less the paper's), its quartiles, and the share of
-        rows within three points and of rows where ours is lower.
+    A line for each of what calibrators were fitted on, reading of ECE and calibrator of the paper's table:
+    rows that both have, median difference (ours less the paper's), its quartiles, and the share of rows
+    within three points and of rows where ours is lower.
     """
     paper = published_values(_SHEET).set_index(["dataset", "model", "calibrator"])["mean"] / 100
-    names = list(dict.fromkeys(paper.index.get_level_values("calibrator")))
-    lines: list[tuple[Cell, ...]] = []
-    data: list[dict[str, object]] = []
+    builder = TableBuilder()
     for fit_on in fit_on_order(records):
         for metric in _READINGS:
-            means = seed_values(records, metric, fit_on=fit_on).groupby(level=["dataset", "model"]).mean()
-            for name in names:
+            means = _row_means(records, metric, fit_on)
+            for name in dict.fromkeys(paper.index.get_level_values("calibrator")):
                 # A calibrator that was not fitted has no row.
                 ours = means[name] if name in means else means.iloc[:0].mean(axis=1)
-                entry = _differences(ours, paper, name)
-                data.append({"fit_on": fit_on, "metric": metric, "calibrator": name, **entry})
-                lines.append((Cell(fit_on), Cell(METRICS[metric].name), Cell(name), *_shown(entry)))
+                found = _differences(ours, paper.xs(name, level="calibrator"))
+                builder.record(fit_on=fit_on, metric=metric, calibrator=name, **found)
+                texts = [MISSING] * 4
+                if found["n_rows"]:
+                    quartiles = f"{100 * found['lower']:+.1f} to {100 * found['upper']:+.1f}"
+                    shares = (f"{100 * found[key]:.0f} %" for key in ("near", "ours_lower"))
+                    texts = [f"{100 * found['median']:+.1f}", quartiles, *shares]
+                builder.row(fit_on, metric, name, f"{found['n_rows']:.0f}", *texts)
     caption = sentences(
         scope,
         f"ECE of our rows (mean over seeds) less that of {published_origin(_SHEET)}, in points, over the "
         "rows (data set and model) that both have. The paper fits on training links. Near: within "
         f"{100 * _NEAR:g} points.",
     )
-    header = ("fitted on", "reading", "calibrator", "rows", "median", "quartiles", "near", "ours lower")
-    title = "Our ECE against the published one"
-    return Table("agreement", title, caption, header, tuple(lines), pd.DataFrame(data), 3)
+    return builder.table(
+        "agreement", "Our ECE against the published one", caption,
+        "fitted on", "reading", "calibrator", "rows", "median", "quartiles", "near", "ours lower", n_labels=3,
+    )  # fmt: skip
 
 
-def agreement_rows_table(records: pd.DataFrame, fit_on: str, *, scope: str = "") -> Table:
-    """Differences to the published values in each row: first of the model itself, then of its calibrators.
-
-    Parameters
-    ----------
-    records : DataFrame
-        Checked records of one scope.
-    fit_on : str
-        What our calibrators were fitted on.
-    scope : str
-        Words for the caption.
-
-    Returns
-    -------
-    Table
-        A line for each row (data set and model) that was measured: our AUC of the uncalibrated predictor and
-        our ECE of every calibrator of the paper's table (mean over seeds) less the published ones, In-n-Out
-        under both readings of ECE. A row or calibrator that the paper lacks is shown as missing.
-    """
-    columns = _row_columns()
-    means = {
-        metric: seed_values(records, metric, fit_on=fit_on).groupby(level=["dataset", "model"]).mean()
-        for metric in ("auc", *_READINGS)
-    }
-    lines: list[tuple[Cell, ...]] = []
-    data: list[dict[str, object]] = []
-    for dataset, model in row_order(records[records["fit_on"] == fit_on]):
-        line = [Cell(dataset), Cell(model)]
-        for metric, name, paper_values in columns:
-            frame = means[metric]
-            ours = float(frame[name].get((dataset, model), np.nan)) if name in frame else np.nan
-            paper = float(paper_values.get((dataset, base_model(model)), np.nan))
-            shift = ours - paper
-            near = abs(shift) <= _NEAR
-            line.append(Cell(MISSING) if np.isnan(shift) else Cell(f"{100 * shift:+.1f}", strong=near))
-            data.append(
-                {"dataset": dataset, "model": model, "fit_on": fit_on, "metric": metric, "calibrator": name,
-                 "mean": ours, "published_mean": paper, "difference": shift, "near": near}
-            )  # fmt: skip
-        lines.append(tuple(line))
-    header = ["data set", "model"]
-    header += [f"{METRICS[metric].name} {name}" for metric, name, *_ in columns]
-    caption = sentences(
-        scope,
-        f"Ours (mean over seeds) less {published_origin(_SHEET)} (ECE) and {published_origin(_MODELS_SHEET)} "
-        f"(AUC), in points; bold: within {100 * _NEAR:g}. The paper fits on training links. Where the AUC is "
-        "not near, the model is another one than the paper's, and so is what there is to calibrate.",
-        f"{MISSING}: not measured, or not in the paper.",
-    )
-    title = f"Our rows against the published ones, fitted on {fit_on}"
-    name = f"agreement-rows-{fit_on}"
-    return Table(name, title, caption, tuple(header), tuple(lines), pd.DataFrame(data), 2)
+def _row_means(records: pd.DataFrame, metric: str, fit_on: str) -> pd.DataFrame:
+    """Means over seeds by data set and model, a column for each calibrator."""
+    return seed_values(records, metric, fit_on=fit_on).groupby(level=["dataset", "model"]).mean()
 
 
-def _row_columns() -> list[tuple[str, str, pd.Series]]:
-    """Metric, calibrator and published mean by data set and model, a fraction, of each column."""
-    ece = published_values(_SHEET).set_index(["dataset", "model", "calibrator"])["mean"] / 100
-    auc = published_values(_MODELS_SHEET).set_index(["dataset", "model", "metric"])["mean"] / 100
-    columns = [("auc", "uncalibrated", auc.xs("auc", level="metric"))]
-    names = dict.fromkeys(ece.index.get_level_values("calibrator"))
-    columns += [("ece", name, ece.xs(name, level="calibrator")) for name in names]
-    return [*columns, ("ece_top_label", "in-n-out", ece.xs("in-n-out", level="calibrator"))]
-
-
-def _differences(ours: pd.Series, paper: pd.Series, calibrator: str) -> dict[str, float]:
-    published = paper.xs(calibrator, level="calibrator")
+def _differences(ours: pd.Series, published: pd.Series) -> dict[str, float]:
     difference = (ours - published.reindex(ours.index)).dropna().to_numpy(dtype=np.float64)
     if not difference.size:
         return {"n_rows": 0, **dict.fromkeys(("median", "lower", "upper", "near", "ours_lower"), np.nan)}
@@ -393,10 +302,48 @@ def _differences(ours: pd.Series, paper: pd.Series, calibrator: str) -> dict[str
     }
 
 
-def _shown(entry: dict[str, float]) -> tuple[Cell, ...]:
-    if not entry["n_rows"]:
-        return (Cell("0"), *(Cell(MISSING),) * 4)
-    quartiles = f"{100 * entry['lower']:+.1f} to {100 * entry['upper']:+.1f}"
-    shares = (f"{100 * entry[name]:.0f} %" for name in ("near", "ours_lower"))
-    texts = (f"{entry['n_rows']:.0f}", f"{100 * entry['median']:+.1f}", quartiles, *shares)
-    return tuple(Cell(text) for text in texts)
+def agreement_rows_table(records: pd.DataFrame, fit_on: str, *, scope: str = "") -> Table:
+    """Differences to the published values in each row: first of the model itself, then of its calibrators.
+
+    A line for each row (data set and model) that was measured: our AUC of the uncalibrated predictor and our
+    ECE of every calibrator of the paper's table (mean over seeds) less the published ones, In-n-Out under
+    both readings of ECE. A row or calibrator that the paper lacks is shown as missing.
+    """
+    columns = _row_columns()
+    means = {metric: _row_means(records, metric, fit_on) for metric in ("auc", *_READINGS)}
+    builder = TableBuilder()
+    for dataset, model in row_order(records[records["fit_on"] == fit_on]):
+        entries = []
+        for metric, name, published in columns:
+            frame = means[metric]
+            ours = float(frame[name].get((dataset, model), np.nan)) if name in frame else np.nan
+            paper = float(published.get((dataset, base_model(model)), np.nan))
+            shift = ours - paper
+            near = abs(shift) <= _NEAR
+            entries.append(shown(100 * shift, "{:+.1f}", strong=near))
+            builder.record(
+                dataset=dataset, model=model, fit_on=fit_on, metric=metric, calibrator=name, mean=ours,
+                published_mean=paper, difference=shift, near=near,
+            )  # fmt: skip
+        builder.row(dataset, model, *entries)
+    caption = sentences(
+        scope,
+        f"Ours (mean over seeds) less {published_origin(_SHEET)} (ECE) and {published_origin(_MODELS_SHEET)} "
+        f"(AUC), in points; bold: within {100 * _NEAR:g}. The paper fits on training links. Where the AUC is "
+        "not near, the model is another one than the paper's, and so is what there is to calibrate.",
+        f"{MISSING}: not measured, or not in the paper.",
+    )
+    return builder.table(
+        f"agreement-rows-{fit_on}", f"Our rows against the published ones, fitted on {fit_on}", caption,
+        "data set", "model", *(f"{metric} {name}" for metric, name, _ in columns),
+    )  # fmt: skip
+
+
+def _row_columns() -> list[tuple[str, str, pd.Series]]:
+    """Metric, calibrator and published mean by data set and model, a fraction, of each column."""
+    ece = published_values(_SHEET).set_index(["dataset", "model", "calibrator"])["mean"] / 100
+    auc = published_values(_MODELS_SHEET).set_index(["dataset", "model", "metric"])["mean"] / 100
+    columns = [("auc", "uncalibrated", auc.xs("auc", level="metric"))]
+    names = dict.fromkeys(ece.index.get_level_values("calibrator"))
+    columns += [("ece", name, ece.xs(name, level="calibrator")) for name in names]
+    return [*columns, ("ece_top_label", "in-n-out", ece.xs("in-n-out", level="calibrator"))]

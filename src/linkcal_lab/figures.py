@@ -17,17 +17,7 @@ from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
 from linkcal.plots import reliability_figure, save_figure
 from linkcal_lab.aggregate import base_model, in_order, row_order_of
-from linkcal_lab.store import PREDICTIONS_FILE, read_arrays, read_predictions
-
-__all__ = [
-    "BEFORE_AND_AFTER",
-    "FIGURE_FORMATS",
-    "CellPredictions",
-    "cell_predictions",
-    "draw_figures",
-    "find_predictions",
-]
-
+from linkcal_lab.store import PREDICTIONS_FILE, read_predictions
 
 #: File formats of figures.
 FIGURE_FORMATS = ("svg", "png")
@@ -175,7 +165,7 @@ def draw_figures(
 
 def _names(path: Path) -> list[str]:
     """Calibrators in a file of predictions."""
-    return [str(name) for name in read_arrays(path, ["calibrator"])["calibrator"]]
+    return list(read_predictions(path).calibrators)
 
 
 def _chosen(

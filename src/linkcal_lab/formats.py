@@ -1,37 +1,16 @@
-"""Tables as text, Markdown, CSV and LaTeX."""
+"""Tables: how they are built, and as Markdown, CSV and LaTeX. The same table gives the same bytes."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from linkcal._core.validation import check_choice
 
-__all__ = [
-    "FORMATS",
-    "MISSING",
-    "SUFFIXES",
-    "Cell",
-    "Format",
-    "Found",
-    "Table",
-    "entry",
-    "few_negatives_note",
-    "number",
-    "render",
-    "row_at",
-    "sentences",
-]
-
-
-# A table as Markdown, LaTeX or CSV. The same table gives the same bytes.
-
-Format = Literal["markdown", "csv", "latex"]
-FORMATS: tuple[Format, ...] = ("markdown", "csv", "latex")
 #: File name suffix of each format.
 SUFFIXES: dict[str, str] = {"markdown": ".md", "csv": ".csv", "latex": ".tex"}
 #: Shown where there is no value.
@@ -46,14 +25,8 @@ _LATEX = {
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Text of one entry; `strong` marks the best of its row.
-
-    Parameters
-    ----------
-    text : str
-    strong : bool
-    """
+class Entry:
+    """Text of one entry; `strong` marks the best of its row."""
 
     text: str
     strong: bool = False
@@ -70,7 +43,7 @@ class Table:
     title, caption : str
         One line, and what a reader must know: number of seeds, units, marks, tests.
     header : tuple of str
-    rows : tuple of tuple of Cell
+    rows : tuple of tuple of Entry
         As long as `header` each.
     data : DataFrame
         One row for each number, for CSV.
@@ -82,9 +55,29 @@ class Table:
     title: str
     caption: str
     header: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[Entry, ...], ...]
     data: pd.DataFrame
     n_labels: int = 2
+
+
+@dataclass
+class TableBuilder:
+    """Rows and long form of a table that is being made."""
+
+    rows: list[tuple[Entry, ...]] = field(default_factory=list)
+    data: list[dict[str, Any]] = field(default_factory=list)
+
+    def row(self, *entries: Entry | str) -> None:
+        """Add a row to show."""
+        self.rows.append(tuple(Entry(each) if isinstance(each, str) else each for each in entries))
+
+    def record(self, **values: Any) -> None:
+        """Add a row of the long form."""
+        self.data.append(values)
+
+    def table(self, name: str, title: str, caption: str, *header: str, n_labels: int = 2) -> Table:
+        """The finished table."""
+        return Table(name, title, caption, header, tuple(self.rows), pd.DataFrame(self.data), n_labels)
 
 
 def sentences(scope: str, *parts: str) -> str:
@@ -100,33 +93,19 @@ def sentences(scope: str, *parts: str) -> str:
 
 
 def render(table: Table, format: str) -> str:  # noqa: A002
-    """Text of a table.
+    """Text of a table as ``"markdown"``, ``"csv"`` or ``"latex"``; ends with a newline.
 
-    Parameters
-    ----------
-    table : Table
-    format : {"markdown", "csv", "latex"}
-        CSV has the long form with numbers as they are, without title and caption; LaTeX needs the packages
-        ``booktabs`` and ``longtable``.
-
-    Returns
-    -------
-    str
-        Ends with a newline.
-
-    Raises
-    ------
-    InputError
-        If the format is unknown.
+    CSV has the long form with numbers as they are, without title and caption; LaTeX needs the packages
+    ``booktabs`` and ``longtable``.
 
     Examples
     --------
-    >>> table = Table("t", "T", "", ("a|b",), ((Cell("1"),),), pd.DataFrame({"a,b": [1.5]}), 1)
+    >>> table = Table("t", "T", "", ("a|b",), ((Entry("1"),),), pd.DataFrame({"a,b": [1.5]}), 1)
     >>> print(render(table, "csv"), end="")
     "a,b"
     1.5
     """
-    check_choice(format, "format", FORMATS)
+    check_choice(format, "format", SUFFIXES)
     if format == "csv":
         return str(table.data.to_csv(index=False, lineterminator="\n", float_format="%.8g"))
     return _markdown(table) if format == "markdown" else _latex(table)
@@ -137,18 +116,18 @@ def _markdown_text(text: str) -> str:
 
 
 def _markdown(table: Table) -> str:
-    def line(entries: list[str]) -> str:
-        return f"| {' | '.join(entries)} |"
+    def line(texts: list[str]) -> str:
+        return f"| {' | '.join(texts)} |"
 
-    def entry(cell: Cell) -> str:
-        text = _markdown_text(cell.text)
-        return f"**{text}**" if cell.strong and text else text
+    def marked(entry: Entry) -> str:
+        text = _markdown_text(entry.text)
+        return f"**{text}**" if entry.strong and text else text
 
     rule = [":--" if i < table.n_labels else "--:" for i in range(len(table.header))]
     lines = [f"## {_markdown_text(table.title)}", ""]
     lines += [_markdown_text(table.caption), ""] if table.caption else []
     lines += [line([_markdown_text(name) for name in table.header]), line(rule)]
-    lines += [line([entry(cell) for cell in row]) for row in table.rows]
+    lines += [line([marked(entry) for entry in row]) for row in table.rows]
     return "\n".join(lines) + "\n"
 
 
@@ -157,12 +136,12 @@ def _latex_text(text: str) -> str:
 
 
 def _latex(table: Table) -> str:
-    def line(entries: list[str]) -> str:
-        return f"{' & '.join(entries)} \\\\"
+    def line(texts: list[str]) -> str:
+        return f"{' & '.join(texts)} \\\\"
 
-    def entry(cell: Cell) -> str:
-        text = _latex_text(cell.text)
-        return f"\\textbf{{{text}}}" if cell.strong and text else text
+    def marked(entry: Entry) -> str:
+        text = _latex_text(entry.text)
+        return f"\\textbf{{{text}}}" if entry.strong and text else text
 
     columns = "l" * table.n_labels + "r" * (len(table.header) - table.n_labels)
     words = " ".join(_latex_text(part) for part in (f"{table.title}.", table.caption) if part)
@@ -174,7 +153,7 @@ def _latex(table: Table) -> str:
             line([_latex_text(name) for name in table.header]),
             "\\midrule",
             "\\endhead",
-            *(line([entry(cell) for cell in row]) for row in table.rows),
+            *(line([marked(entry) for entry in row]) for row in table.rows),
             "\\bottomrule",
             "\\end{longtable}",
             "",
@@ -182,7 +161,7 @@ def _latex(table: Table) -> str:
     )
 
 
-# Entries of tables: mean, spread, noise floor, and how many values they rest on.
+# Entries: mean, spread, noise floor, and how many values they rest on.
 
 #: Mean, standard deviation and the like of one entry; None where there is no value.
 Found = dict[str, float] | None
@@ -200,7 +179,12 @@ def number(value: float, percent: bool) -> str:
     return f"{100 * value:.2f}" if percent else f"{value:.4f}"
 
 
-def entry(found: Found, floor: Found, percent: bool, full: int | None) -> str:
+def shown(value: float, form: str, *, strong: bool = False) -> Entry:
+    """A number in a format such as ``"{:.2f}"``, NaN as missing."""
+    return Entry(MISSING) if np.isnan(value) else Entry(form.format(value), strong=strong)
+
+
+def mean_text(found: Found, floor: Found, percent: bool, full: int | None) -> str:
     """Mean, standard deviation, floor in brackets, and the number of values if it is not the usual one."""
     if found is None:
         return MISSING

@@ -12,9 +12,6 @@ import pandas as pd
 
 from linkcal._core.validation import check_choice
 
-__all__ = ["PUBLISHED", "published_origin", "published_patterns", "published_sheet", "published_values"]
-
-
 _FOLDER = files("linkcal_lab") / "published"
 
 #: Calibrator of each column of the data files.

@@ -11,35 +11,54 @@ import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from linkcal._core.files import written_whole
 from linkcal._core.validation import check_choice
 from linkcal.exceptions import InputError
-from linkcal.metrics import METRICS, evaluate_links
-from linkcal.workflow.config import RunConfig
-from linkcal_lab.cells import settings_suffix
+from linkcal.workflow._steps import measure_links
 from linkcal_lab.store import MEASURED_PARTS, PREDICTIONS_FILE, Store, read_cell, read_predictions
 
-__all__ = [
-    "METRICS_FILE",
-    "METRIC_COLUMNS",
-    "RECORD_COLUMNS",
-    "as_floats",
-    "check_record_path",
-    "export_records",
-    "measure",
-    "read_record_file",
-    "read_records",
-    "read_texts",
-    "remeasure_cell",
-    "write_metrics",
-    "write_record_file",
-]
+#: Columns of records; all but the last name a value.
+RECORD_COLUMNS = (
+    "dataset", "model", "protocol", "negatives", "settings", "train_seed", "calibration_seed", "fit_on",
+    "calibrator", "part", "metric", "value",
+)  # fmt: skip
+_KEYS = list(RECORD_COLUMNS[:-1])
+SEEDS = ("train_seed", "calibration_seed")
+
+METRICS_FILE = "metrics.csv"
+METRIC_COLUMNS = ("calibrator", "part", "metric", "value")
+
+
+def check_records(records: pd.DataFrame) -> pd.DataFrame:
+    """A sorted copy of records with the columns ``RECORD_COLUMNS`` and missing settings as empty strings.
+
+    `records` has a row for each value: a fraction (NLL: nats), NaN where the metric does not exist. A missing
+    column, no record at all, and a value that is there twice are errors.
+    """
+    absent = [name for name in RECORD_COLUMNS if name not in records]
+    if absent:
+        raise InputError(
+            f"records must have the columns {', '.join(RECORD_COLUMNS)}, got none of name {absent[0]}"
+        )
+    if records.empty:
+        raise InputError("records must hold at least one value, got none")
+    frame = records[list(RECORD_COLUMNS)].copy()
+    for name in _KEYS:
+        if name in SEEDS:
+            frame[name] = frame[name].astype("int64")
+        else:
+            # Categories and missing settings become plain strings; whole columns of "" are read as NaN.
+            frame[name] = frame[name].astype(object).where(frame[name].notna(), "").astype(str)
+    frame["value"] = frame["value"].astype(float)
+    twice = frame.duplicated(_KEYS)
+    if twice.any():
+        first = ", ".join(str(value) for value in frame.loc[twice, _KEYS].iloc[0])
+        raise InputError(f"records must hold each value once, got {int(twice.sum())} again, first {first}")
+    return frame.sort_values(_KEYS, ignore_index=True)
 
 
 # Exported records: a packed CSV file with a row per calibrator and part of a cell, a column per metric.
@@ -64,13 +83,7 @@ _PACKERS: dict[str, Callable[[bytes], bytes]] = {".csv.gz": _gzipped, ".csv.xz":
 
 
 def check_record_path(path: Path) -> Path:
-    """Give the path back if its ending says how to pack it.
-
-    Raises
-    ------
-    InputError
-        Otherwise.
-    """
+    """Give the path back if its ending says how to pack it; another one is an error."""
     if not path.name.endswith(tuple(_PACKERS)):
         raise InputError(f"out must end in {' or '.join(_PACKERS)}, got {path.name}")
     return path
@@ -92,12 +105,8 @@ def write_record_file(frame: pd.DataFrame, path: Path) -> None:
 def read_record_file(path: Path, keys: Sequence[str]) -> pd.DataFrame:
     """Records in long form: the keys as text, ``metric``, and ``value`` as the exact float.
 
-    A file in long form, as pandas writes the frame of ``read_records``, is read as well.
-
-    Raises
-    ------
-    InputError
-        If the file is damaged, or does not start with the columns `keys`.
+    A file in long form, as pandas writes the frame of ``read_records``, is read as well. A damaged file, and
+    one that does not start with the columns `keys`, are errors.
     """
     wide = read_texts(path, keys, more=True)
     if tuple(wide.columns) == (*keys, "metric", "value"):
@@ -113,13 +122,7 @@ def read_record_file(path: Path, keys: Sequence[str]) -> pd.DataFrame:
 
 
 def read_texts(path: Path, columns: Sequence[str], *, more: bool = False) -> pd.DataFrame:
-    """A CSV file as text, with these columns and no others (or, with `more`, these first).
-
-    Raises
-    ------
-    InputError
-        If it has other columns or cannot be read.
-    """
+    """A CSV file as text, with these columns and no others (or, with `more`, these first)."""
     try:
         # No text stands for a missing value: "" and "nan" are told apart.
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
@@ -135,66 +138,14 @@ def read_texts(path: Path, columns: Sequence[str], *, more: bool = False) -> pd.
 
 
 def as_floats(texts: pd.Series, path: Path) -> pd.Series:
-    """Exact floats of a column of text.
-
-    Raises
-    ------
-    InputError
-        If one is not a number.
-    """
+    """Exact floats of a column of text."""
     try:
         return texts.map(float).astype("float64")
     except ValueError as error:
         raise InputError(f"{path} must be a whole file of measured values, got {error}") from error
 
 
-# The metrics of a cell as a table in long form: measured, written, and measured anew.
-
-METRICS_FILE = "metrics.csv"
-METRIC_COLUMNS = ("calibrator", "part", "metric", "value")
-
-FloatArray = NDArray[np.float64]
-
-
-def measure(
-    label: FloatArray, probability: FloatArray, logit: FloatArray, truth: FloatArray | None = None
-) -> dict[str, float]:
-    """Every metric that linkcal has, and what it was measured on.
-
-    Parameters
-    ----------
-    label : ndarray (L,), values 0 and 1
-    probability : ndarray (L,), in [0, 1]
-    logit : ndarray (L,)
-        For the ranking metrics.
-    truth : ndarray (L,), optional
-        Known probabilities: adds ``true_error``, the mean absolute distance.
-
-    Returns
-    -------
-    dict of str to float
-        Those of :func:`linkcal.metrics.evaluate_links` (extended), then the rest of ``METRICS``, then
-        ``positives`` and ``negatives``: an ECE says nothing without the number of links and their ratio, and
-        Hits@K is 1 whenever there are fewer than K negatives.
-
-    Examples
-    --------
-    >>> y = np.repeat([1.0, 0.0], 60)
-    >>> result = measure(y, np.full(120, 0.5), np.zeros(120))
-    >>> result["ece"], result["positives"], result["negatives"]
-    (0.0, 60.0, 60.0)
-    """
-    result = evaluate_links(label, probability, logit, extended=True)
-    for name, spec in METRICS.items():
-        if name not in result:
-            one_class = spec.input == "score" and label.min() == label.max()
-            values = logit if spec.input == "score" else probability
-            result[name] = float("nan") if one_class else float(spec.function(label, values))
-    result["positives"] = float(label.sum())
-    result["negatives"] = float(len(label) - label.sum())
-    if truth is not None:
-        result["true_error"] = float(np.abs(probability - truth).mean())
-    return result
+# The metrics of a cell as a table in long form: written, and measured anew.
 
 
 def write_metrics(metrics: Mapping[str, Mapping[str, Mapping[str, float]]], path: Path) -> None:
@@ -212,20 +163,16 @@ def remeasure_cell(folder: Path) -> None:
     """Compute all metrics of a finished cell anew from its stored predictions: nothing is trained or fitted.
 
     For metrics that linkcal did not have when the cell was made. ``metrics.csv`` is replaced whole.
-
-    Raises
-    ------
-    InputError
-        If the predictions are not there or are damaged; the metrics stay as they were.
     """
     stored = read_predictions(folder / PREDICTIONS_FILE)
     metrics = {
         name: {
-            part: measure(
+            part: measure_links(
                 stored.label[part].astype(np.float64),
                 stored.probability[part][number],
                 stored.logit[part][number],
                 stored.truth.get(part),
+                complete=True,
             )
             for part in MEASURED_PARTS
         }
@@ -236,16 +183,6 @@ def remeasure_cell(folder: Path) -> None:
 
 
 # A sweep's results as one table: from its store, from exported files, or from several of them together.
-
-RECORD_COLUMNS = (
-    "dataset", "model", "protocol", "negatives", "settings", "train_seed", "calibration_seed", "fit_on",
-    "calibrator", "part", "metric", "value",
-)  # fmt: skip
-
-_KEYS = list(RECORD_COLUMNS[:-1])
-_INTEGERS = ("train_seed", "calibration_seed")
-#: Settings with a column of their own, and what they are where RunConfig has no such field.
-_OWN_COLUMN = {"protocol": "default", "negatives": "uniform"}
 
 
 def read_records(store: str | os.PathLike[str], *more: str | os.PathLike[str]) -> pd.DataFrame:
@@ -259,10 +196,9 @@ def read_records(store: str | os.PathLike[str], *more: str | os.PathLike[str]) -
     Returns
     -------
     DataFrame
-        One row per value, columns ``RECORD_COLUMNS``: ``part`` is ``"val"`` or ``"test"``, ``settings``
-        the others that differ from their default (``"preset=paper~epochs=20"``; empty if none does),
-        ``value`` a float64, fractions and not percent. Rows are sorted by all columns but the value; store
-        and file give equal frames, bit for bit.
+        Checked records (:func:`check_records`): ``part`` is ``"val"`` or ``"test"``, ``settings`` the
+        others that are not the protocol's (``"preset=paper~epochs=20"``). Store and file give equal frames,
+        bit for bit.
 
     Raises
     ------
@@ -271,9 +207,7 @@ def read_records(store: str | os.PathLike[str], *more: str | os.PathLike[str]) -
         value is there twice, in one of them or in two.
     """
     frames = [_of_one(Path(each)) for each in (store, *more)]
-    frame = _unique(pd.concat(frames, ignore_index=True))
-    frame = frame.sort_values(_KEYS, kind="stable", ignore_index=True)
-    return frame[list(RECORD_COLUMNS)]
+    return check_records(pd.concat(frames, ignore_index=True))
 
 
 def export_records(
@@ -286,27 +220,9 @@ def export_records(
     """Write the records of a store to one packed CSV file, always the same bytes for the same records.
 
     A row per calibrator and part of a cell, a column per metric; every value reads back as the same float.
-
-    Parameters
-    ----------
-    store : path
-    path : path
-        Ends in ``.csv.gz`` or, for a file of about half the size, ``.csv.xz``.
-    parts : sequence of {"val", "test"}
-        Whose values to write. Tables need those of the test links only.
-    more : sequence of path
-        Further stores or exported files whose records are written into the same file, as
-        :func:`read_records` joins them.
-
-    Returns
-    -------
-    int
-        Number of values.
-
-    Raises
-    ------
-    InputError
-        As :func:`read_records`, or if `path` ends otherwise, or `parts` names none or an unknown one.
+    `path` ends in ``.csv.gz`` or, for a file of about half the size, ``.csv.xz``. `parts` of the split are
+    written (tables need those of the test links only), and the records of `more` stores or files with those
+    of `store`. Gives the number of values.
     """
     target = check_record_path(Path(path))
     if not parts:
@@ -335,22 +251,21 @@ def _of_one(path: Path) -> pd.DataFrame:
 
 
 def _cell_records(folder: Path) -> pd.DataFrame:
-    record = read_cell(folder)
-    config: RunConfig = record["config"]
+    job, cell, record = read_cell(folder)
     path = folder / METRICS_FILE
     frame = read_texts(path, METRIC_COLUMNS)
     frame["value"] = as_floats(frame["value"], path)
     _check_whole(frame, list(record["calibrators"]), path)
-    values: dict[str, Any] = {
-        "dataset": config.dataset,
-        "model": config.model,
-        **{name: str(getattr(config, name, default)) for name, default in _OWN_COLUMN.items()},
-        "settings": _settings_text(config),
-        "train_seed": config.seed,
-        "calibration_seed": record["calibration_seed"],
-        "fit_on": config.fit_on,
-    }
-    return frame.assign(**values)
+    return frame.assign(
+        dataset=job.config.dataset,
+        model=job.config.model,
+        protocol=job.protocol,
+        negatives=job.config.negatives,
+        settings=job.named_settings("negatives").removeprefix("~"),
+        train_seed=job.config.seed,
+        calibration_seed=cell.calibration_seed,
+        fit_on=cell.fit_on,
+    )
 
 
 def _check_whole(frame: pd.DataFrame, calibrators: list[str], path: Path) -> None:
@@ -367,23 +282,9 @@ def _check_whole(frame: pd.DataFrame, calibrators: list[str], path: Path) -> Non
         raise InputError(f"{path} must be a whole file of measured values, got one that was cut off")
 
 
-def _settings_text(config: RunConfig) -> str:
-    parts = settings_suffix(config).split("~")[1:]
-    return "~".join(part for part in parts if part.partition("=")[0] not in _OWN_COLUMN)
-
-
 def _of_file(path: Path) -> pd.DataFrame:
     frame = read_record_file(path, _KEYS[:-1])
     try:
-        return frame.astype(dict.fromkeys(_INTEGERS, "int64"))
+        return frame.astype(dict.fromkeys(SEEDS, "int64"))
     except ValueError as error:
-        raise InputError(f"{path} must have whole numbers as {', '.join(_INTEGERS)}, got {error}") from error
-
-
-def _unique(frame: pd.DataFrame) -> pd.DataFrame:
-    """Records as they are, if none names a value twice: a mean would count it twice."""
-    twice = frame.duplicated(_KEYS)
-    if twice.any():
-        first = ", ".join(str(value) for value in frame.loc[twice, _KEYS].iloc[0])
-        raise InputError(f"records must hold each value once, got {int(twice.sum())} again, first {first}")
-    return frame
+        raise InputError(f"{path} must have whole numbers as {', '.join(SEEDS)}, got {error}") from error

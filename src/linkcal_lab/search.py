@@ -1,188 +1,27 @@
-"""Search of hyper-parameters by validation AUC."""
+"""Search of hyper-parameters by validation AUC; the test links are not there."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
+from linkcal._core.files import require_writable, written_whole
 from linkcal._core.random import stream_seed
 from linkcal._core.validation import check_choice, check_device, check_positive_int
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import DataNotFoundError, InputError, TrainingDivergedError
 from linkcal.models import MODELS, TrainingResult, train_link_predictor
-from linkcal.workflow.config import PresetFile, RunConfig
-from linkcal.workflow.steps import Step, build_model, split_graph
-
-if TYPE_CHECKING:
-    import optuna
-
-__all__ = [
-    "SAMPLERS",
-    "SEARCHED",
-    "SearchResult",
-    "SearchTrial",
-    "next_trial",
-    "open_study",
-    "search_hyperparameters",
-]
-
-
-# An Optuna study on disk that one process owns, and that goes on where it was however it ended.
-
-_STUDY = "linkcal search"
-#: First bytes of every SQLite file that is not empty.
-_SQLITE = b"SQLite format 3\x00"
-
-
-@contextmanager
-def open_study(path: str | os.PathLike[str], settings: Mapping[str, Any]) -> Iterator[optuna.Study]:
-    """Open or make the study in an SQLite file, for this process alone.
-
-    Raises
-    ------
-    InputError
-        If the file is no study, another process works on it, or it was made with other settings.
-    DataNotFoundError
-        If optuna is not installed.
-    """
-    optuna = _optuna()
-    from sqlalchemy.exc import SQLAlchemyError
-
-    file = Path(path)
-    if not file.parent.is_dir() or file.is_dir():
-        raise InputError(f"storage must be a file in an existing folder, got {file}")
-    _refuse_foreign(file)
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        with _owned(file):
-            try:
-                storage = optuna.storages.RDBStorage(f"sqlite:///{file.resolve()}")
-            except (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
-                reason = str(error).splitlines()[0]
-                raise InputError(
-                    f"storage {file} must be a file of an earlier search, got {reason}"
-                ) from error
-            try:
-                study = optuna.create_study(
-                    storage=storage, study_name=_STUDY, direction="maximize", load_if_exists=True
-                )
-                _check_settings(study, file, settings)
-                yield study
-            finally:
-                storage.remove_session()
-                storage.engine.dispose()
-    finally:
-        optuna.logging.set_verbosity(verbosity)
-
-
-def next_trial(
-    study: optuna.Study, sampler: str, space: Mapping[str, list[Any]], seed: int
-) -> tuple[optuna.Trial, dict[str, Any]]:
-    """Trial to run now, one that a killed process left unfinished or else a new one, and its values.
-
-    Every value is picked by a sampler of its own, seeded with the trial's number, and an unfinished trial is
-    run again under its number: a search that was killed goes through the same trials as one that was not.
-    """
-    optuna = _optuna()
-    unfinished = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
-    number = unfinished[0].number if unfinished else len(study.get_trials(deepcopy=False))
-    study.sampler = _sampler(sampler, space, seed, f"search {number}")
-    trial = optuna.Trial(study, unfinished[0]._trial_id) if unfinished else study.ask()
-    values = {}
-    for name, choices in space.items():
-        study.sampler = _sampler(sampler, space, seed, f"search {number} {name}")
-        values[name] = trial.suggest_categorical(name, choices)
-    return trial, values
-
-
-def _sampler(name: str, space: Mapping[str, list[Any]], seed: int, stream: str) -> Any:
-    optuna = _optuna()
-    if name == "tpe":
-        return optuna.samplers.TPESampler(seed=stream_seed(seed, stream) % 2**32)
-
-    base: Any = optuna.samplers.GridSampler
-
-    class Grid(base):
-        """Every point once; the caller counts, since a study can be stopped in ``optimize`` only."""
-
-        def after_trial(self, *arguments: Any, **keywords: Any) -> None:
-            """Do not stop the study."""
-
-    # One seed for all trials: it orders the points, and a trial's number is its place in that order.
-    return Grid(dict(space), seed=stream_seed(seed, "search") % 2**32)
-
-
-def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError as error:
-        raise DataNotFoundError(
-            "package optuna must be installed for a search (pip install 'linkcal[search]'), got none"
-        ) from error
-    return optuna
-
-
-def _refuse_foreign(file: Path) -> None:
-    """Leave a file of another program as it is: Optuna would put its tables into any SQLite file.
-
-    A search that was killed at its very start leaves an empty file, or one with the first of the tables.
-    """
-    if not file.exists() or not file.stat().st_size:
-        return
-    try:
-        # SQLite takes a file that is shorter than its header for an empty one.
-        with file.open("rb") as opened:
-            start = opened.read(len(_SQLITE))
-        if start != _SQLITE:
-            raise sqlite3.DatabaseError("file is not a database")
-        with closing(sqlite3.connect(file, timeout=0.0)) as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    except sqlite3.OperationalError:
-        return  # locked: by another search, which is told where the lock is taken
-    except sqlite3.DatabaseError as error:
-        raise InputError(f"storage {file} must be a file of an earlier search, got {error}") from error
-    if tables and "studies" not in tables:
-        raise InputError(
-            f"storage {file} must be a file of an earlier search, got a database with {min(tables)}"
-        )
-
-
-@contextmanager
-def _owned(file: Path) -> Iterator[None]:
-    """Keep other processes out; the operating system lifts the lock of a process that dies."""
-    lock = file.with_name(f"{file.name}.lock")
-    with closing(sqlite3.connect(lock, timeout=0.0, isolation_level=None)) as connection:
-        try:
-            connection.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            raise InputError(
-                f"storage {file} must be used by one search at a time, got another one"
-            ) from error
-        yield
-
-
-def _check_settings(study: optuna.Study, file: Path, settings: Mapping[str, Any]) -> None:
-    before = study.user_attrs.get("settings")
-    if before is None:
-        study.set_user_attr("settings", dict(settings))
-        return
-    for name, value in settings.items():
-        if before.get(name) != value:
-            raise InputError(
-                f"storage {file} must hold a search with the same settings, got {name} = "
-                f"{before.get(name)!r} there and {value!r} here"
-            )
-
-
-# Search of hyper-parameters by validation AUC; the test links are not there.
+from linkcal.workflow import PresetFile, RunConfig, Step, split_graph
+from linkcal.workflow._steps import build_model
 
 #: How a search goes through its space: every point once in a random order, or tree-structured Parzen
 #: estimators, which prefer points near good ones.
@@ -191,22 +30,15 @@ SAMPLERS = ("grid", "tpe")
 #: Hyper-parameters of the paper's grid; their values stand in ``ModelSpec.search``.
 SEARCHED = ("lr", "num_layers", "hidden_channels", "out_channels")
 
-# Trials of a TPE search where nothing is asked: about a third of the grid's 144.
+# Trials of a TPE search by default: about a third of the grid's 144.
 _TPE_TRIALS = 50
+
+_FORMAT = "linkcal search 1"
 
 
 @dataclass(frozen=True)
 class SearchTrial:
-    """One training.
-
-    Parameters
-    ----------
-    number : int
-    values : dict
-        Hyper-parameters, ``epochs`` with them.
-    val_auc : float or None
-        None if the training diverged.
-    """
+    """One training: its number, its hyper-parameters with ``epochs``, and its AUC, None if it diverged."""
 
     number: int
     values: dict[str, Any]
@@ -215,15 +47,7 @@ class SearchTrial:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Finished trials of a search, and the settings they had in common.
-
-    Parameters
-    ----------
-    config : RunConfig
-    sampler : str
-    trials : tuple of SearchTrial
-        By number.
-    """
+    """Finished trials of a search, by number, and the settings that they had in common."""
 
     config: RunConfig
     sampler: str
@@ -237,13 +61,7 @@ class SearchResult:
 
     @property
     def best(self) -> SearchTrial:
-        """Trial with the highest validation AUC.
-
-        Raises
-        ------
-        InputError
-            If all trainings diverged.
-        """
+        """Trial with the highest validation AUC; an error if all trainings diverged."""
         if not self.ranked:
             raise InputError(
                 f"search must have a training that stays finite, got {len(self.trials)} that diverged"
@@ -256,7 +74,6 @@ class SearchResult:
         origin = {
             "dataset": config.dataset,
             "seed": config.seed,
-            "protocol": config.protocol,
             "sampler": self.sampler,
             "trials": len(self.trials),
             "val_auc": best.val_auc,
@@ -278,19 +95,19 @@ def search_hyperparameters(
 ) -> SearchResult:
     """Train on many hyper-parameters and rank them by the AUC on validation links.
 
-    Every trial is kept in `storage` as soon as it ends. The same call goes on with what is there; a trial
-    that was cut off is run again. However often that happens, the outcome is that of an unbroken search.
+    Every trial is kept in `storage` as soon as it ends. The same call goes on with what is there. However
+    often a search is cut off, its outcome is that of an unbroken one.
 
     Parameters
     ----------
     config : RunConfig
-        What all trials share: data set, model, seed, protocol, preset (everything that is not searched).
-        ``epochs`` bounds the searched epochs. Calibrators and ``fit_on`` play no part.
+        What all trials share: data set, model, seed, preset (everything that is not searched). ``epochs``
+        bounds the searched epochs. Calibrators and ``fit_on`` play no part.
     graph : Graph or LinkSplit
-        A graph is split as `config` says; a split (an official one) is taken as it is. The test pairs are
-        removed before the first training.
+        A graph is split as `config` says; an official split is used as it is. The test pairs are removed
+        before the first training.
     storage : path
-        SQLite file of Optuna; made if it is not there, for one search and one process at a time.
+        JSON file of the trials; made if it is not there, for one search and one process at a time.
     sampler : {"grid", "tpe"}
     trials : int, optional
         Trials in all, those in `storage` included. By default the whole grid, or 50 for ``"tpe"``.
@@ -308,10 +125,10 @@ def search_hyperparameters(
     Raises
     ------
     InputError
-        If a setting is out of range, or `storage` holds a search with other settings, is no such file, or is
-        in use.
+        If a setting is out of range, or `storage` holds a search with other settings, is no such file, is in
+        use, or cannot be written.
     DataNotFoundError
-        If Optuna (extra ``search``) is not installed.
+        If Optuna (extra ``lab``) is not installed.
 
     Notes
     -----
@@ -331,7 +148,7 @@ def search_hyperparameters(
     >>> graph = simulate_graph(100, num_edges=300, num_features=5, seed=0)
     >>> space = {"lr": [0.1, 0.01], "epochs": [5, 10]}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     result = search_hyperparameters(RunConfig("toy", "gcn"), graph, f"{folder}/s.db", space=space)
+    ...     result = search_hyperparameters(RunConfig("toy", "gcn"), graph, f"{folder}/s.json", space=space)
     >>> len(result.trials), sorted(result.best.values)
     (2, ['epochs', 'lr'])
     """
@@ -339,17 +156,29 @@ def search_hyperparameters(
     space, epochs = _space(config, space)
     total = _total(sampler, trials, space)
     place = check_device(device)
-    split = _without_test(graph if isinstance(graph, LinkSplit) else split_graph(config, graph)).to(place)
-    with open_study(storage, _settings(config, sampler, space, epochs)) as study:
-        while (done := sum(trial.state.is_finished() for trial in study.get_trials(deepcopy=False))) < total:
+    split = split_graph(config, graph)
+    # What is not there cannot be scored.
+    split = replace(split, test=LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))).to(place)
+    file = Path(storage)
+    with _owned(file):
+        settings = _settings(config, sampler, space, epochs)
+        found = _read(file, settings)
+        while len(found) < total:
             if progress is not None:
-                progress(Step("search", done, total))
-            trial, values = next_trial(study, sampler, space, config.seed)
-            _finish(study, trial, _known(study, values) or _train(config, split, values, epochs, place))
+                progress(Step("search", len(found), total))
+            values = next_values(found, sampler, space, config.seed)
+            known = (trial for trial in found if _searched(trial) == values)
+            # A second training with the same values would give the same.
+            earlier = next(known, None)
+            if earlier is None:
+                val_auc, best = _train(config, split, values, epochs, place)
+            else:
+                val_auc, best = earlier.val_auc, earlier.values["epochs"]
+            found.append(SearchTrial(len(found), {**values, "epochs": best}, val_auc))
+            _write(file, settings, found)
         if progress is not None:
             progress(Step("search", total, total))
-        records = tuple(_record(trial) for trial in study.get_trials(deepcopy=False)[:total])
-    return SearchResult(config, sampler, records)
+    return SearchResult(config, sampler, tuple(found[:total]))
 
 
 def _space(
@@ -372,9 +201,7 @@ def _space(
 
 
 def _total(sampler: str, trials: int | None, space: Mapping[str, list[Any]]) -> int:
-    size = 1
-    for values in space.values():
-        size *= len(values)
+    size = math.prod(len(values) for values in space.values())
     if trials is not None:
         trials = check_positive_int(trials, "trials")
     if sampler == "grid":
@@ -382,72 +209,133 @@ def _total(sampler: str, trials: int | None, space: Mapping[str, list[Any]]) -> 
     return trials or _TPE_TRIALS
 
 
-def _without_test(split: LinkSplit) -> LinkSplit:
-    """The split with no test pair in it: what is not there cannot be scored."""
-    nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
-    return replace(split, test=nothing)
+def next_values(
+    found: list[SearchTrial], sampler: str, space: Mapping[str, list[Any]], seed: int
+) -> dict[str, Any]:
+    """Hyper-parameters of the trial after those in `found`, which alone it depends on.
+
+    Optuna proposes them in a study in memory that holds the earlier trials. Every value of a TPE search is
+    picked by a sampler of its own, seeded with the trial's number.
+    """
+    try:
+        import optuna
+    except ImportError as error:
+        raise DataNotFoundError(
+            "package optuna must be installed for a search (pip install 'linkcal[lab]'), got none"
+        ) from error
+    number = len(found)
+
+    def seeded(stream: str) -> Any:
+        if sampler == "tpe":
+            return optuna.samplers.TPESampler(seed=stream_seed(seed, stream) % 2**32)
+        # One seed for all trials: it orders the points, and a trial's number is its place in that order.
+        return optuna.samplers.GridSampler(dict(space), seed=stream_seed(seed, "search") % 2**32)
+
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        study = optuna.create_study(direction="maximize", sampler=seeded(f"search {number}"))
+        distributions: dict[str, Any] = {
+            name: optuna.distributions.CategoricalDistribution(list(values)) for name, values in space.items()
+        }
+        state = optuna.trial.TrialState
+        for trial in found:
+            finished = state.PRUNED if trial.val_auc is None else state.COMPLETE
+            study.add_trial(
+                optuna.trial.create_trial(
+                    state=finished, value=trial.val_auc, params=_searched(trial), distributions=distributions
+                )
+            )
+        asked, values = study.ask(), {}
+        for name, choices in space.items():
+            study.sampler = seeded(f"search {number} {name}")
+            values[name] = asked.suggest_categorical(name, choices)
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    return values
+
+
+def _searched(trial: SearchTrial) -> dict[str, Any]:
+    return {name: value for name, value in trial.values.items() if name != "epochs"}
+
+
+def _train(
+    config: RunConfig, split: LinkSplit, values: dict[str, Any], epochs: list[int], device: torch.device
+) -> tuple[float | None, int]:
+    """Validation AUC of one training (None if it diverged) and the number of epochs that has it."""
+    hyperparameters = tuple({**dict(config.hyperparameters), **values}.items())
+    longest = replace(config, hyperparameters=hyperparameters, epochs=epochs[-1])
+    model, prepared, training = build_model(longest, split)
+    try:
+        result = train_link_predictor(model, prepared, training, seed=config.seed, device=device)
+    except TrainingDivergedError:
+        return None, epochs[-1]
+    return _chosen_epochs(result, epochs, keep_best=training.keep_best)
+
+
+def _chosen_epochs(result: TrainingResult, epochs: list[int], *, keep_best: bool) -> tuple[float, int]:
+    if keep_best:
+        return result.best_val_auc, next(number for number in epochs if number >= result.best_epoch)
+    curve = dict(result.val_auc)
+    missing = [number for number in epochs if number not in curve]
+    if missing:
+        raise InputError(f"eval_every must divide every searched number of epochs, got {missing[0]}")
+    best = max(epochs, key=lambda number: (curve[number], -number))
+    return curve[best], best
+
+
+# The file of trials: written whole after each, owned by one process.
 
 
 def _settings(
     config: RunConfig, sampler: str, space: Mapping[str, list[Any]], epochs: list[int]
 ) -> dict[str, Any]:
     """What must be equal for trials to belong to one search, as JSON gives it back."""
-    common = {
-        name: value
-        for name, value in config.to_dict().items()
-        if name not in ("calibrators", "fit_on", "epochs")
-    }
-    return {**common, "sampler": sampler, "space": dict(space), "epochs": epochs}
+    apart = ("calibrators", "calibrator_params", "fit_on", "epochs")
+    common = {name: value for name, value in config.to_dict().items() if name not in apart}
+    settings = {**common, "sampler": sampler, "space": dict(space), "epochs": epochs}
+    return dict(json.loads(json.dumps(settings)))
 
 
-def _train(
-    config: RunConfig, split: LinkSplit, values: dict[str, Any], epochs: list[int], device: torch.device
-) -> dict[str, Any]:
-    """Outcome of one training: ``val_auc`` (None if it diverged) and ``epochs``."""
-    hyperparameters = tuple({**dict(config.hyperparameters), **values}.items())
-    asked = replace(config, hyperparameters=hyperparameters, epochs=epochs[-1])
-    model, prepared, training = build_model(asked, split)
+@contextmanager
+def _owned(file: Path) -> Iterator[None]:
+    """Keep other processes out; the operating system lifts the lock of a process that dies."""
+    if not file.parent.is_dir() or file.is_dir():
+        raise InputError(f"storage must be a file in an existing folder, got {file}")
+    require_writable(file.parent, "storage")
+    lock = FileLock(file.with_name(f".{file.name}.lock"), timeout=0)
     try:
-        result = train_link_predictor(model, prepared, training, seed=config.seed, device=device)
-    except TrainingDivergedError:
-        return {"val_auc": None, "epochs": epochs[-1]}
-    return _chosen_epochs(result, epochs, keep_best=training.keep_best)
+        lock.acquire()
+    except Timeout as error:
+        raise InputError(f"storage {file} must be used by one search at a time, got another one") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
-def _chosen_epochs(result: TrainingResult, epochs: list[int], *, keep_best: bool) -> dict[str, Any]:
-    if keep_best:
-        enough = next(number for number in epochs if number >= result.best_epoch)
-        return {"val_auc": result.best_val_auc, "epochs": enough}
-    curve = dict(result.val_auc)
-    missing = [number for number in epochs if number not in curve]
-    if missing:
-        raise InputError(f"eval_every must divide every searched number of epochs, got {missing[0]}")
-    best = max(epochs, key=lambda number: (curve[number], -number))
-    return {"val_auc": curve[best], "epochs": best}
+def _read(file: Path, settings: Mapping[str, Any]) -> list[SearchTrial]:
+    """Trials that the file holds, none without a file; a file of another program or search is an error."""
+    if not file.exists():
+        return []
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if record["format"] != _FORMAT:
+            raise ValueError(f"format {record['format']!r}")
+        before, trials = dict(record["settings"]), [SearchTrial(**trial) for trial in record["trials"]]
+    except (KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"storage {file} must be a file of an earlier search, got {reason}") from error
+    for name, value in settings.items():
+        if before.get(name) != value:
+            raise InputError(
+                f"storage {file} must hold a search with the same settings, got {name} = "
+                f"{before.get(name)!r} there and {value!r} here"
+            )
+    return trials
 
 
-def _known(study: Any, values: dict[str, Any]) -> dict[str, Any] | None:
-    """Outcome of an earlier trial with the same values: a second training would give the same."""
-    for trial in study.get_trials(deepcopy=False):
-        if trial.state.is_finished() and trial.params == values:
-            return dict(trial.user_attrs["outcome"])
-    return None
-
-
-def _finish(study: Any, trial: Any, outcome: dict[str, Any]) -> None:
-    trial.set_user_attr("outcome", outcome)
-    if outcome["val_auc"] is None:
-        study.tell(trial, state=_pruned())
-    else:
-        study.tell(trial, outcome["val_auc"])
-
-
-def _pruned() -> Any:
-    from optuna.trial import TrialState
-
-    return TrialState.PRUNED
-
-
-def _record(trial: Any) -> SearchTrial:
-    outcome = trial.user_attrs["outcome"]
-    return SearchTrial(trial.number, {**trial.params, "epochs": outcome["epochs"]}, outcome["val_auc"])
+def _write(file: Path, settings: Mapping[str, Any], trials: list[SearchTrial]) -> None:
+    record = {"format": _FORMAT, "settings": settings, "trials": [asdict(trial) for trial in trials]}
+    with written_whole(file) as temporary:
+        temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

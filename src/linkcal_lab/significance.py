@@ -12,24 +12,10 @@ from scipy import stats
 from linkcal._core.validation import check_choice, check_fraction, check_positive_int, check_scores
 from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
-from linkcal.metrics import METRICS
+from linkcal.metrics.registry import COLUMNS
 from linkcal_lab.aggregate import base_model, fit_on_order, in_order, row_order, seed_values, values_of_row
-from linkcal_lab.formats import MISSING, Cell, Table, sentences
+from linkcal_lab.formats import MISSING, Table, TableBuilder, sentences, shown
 from linkcal_lab.published import published_sheet, published_values
-
-__all__ = [
-    "RANKED_METRICS",
-    "Alternative",
-    "PairedTest",
-    "RankTest",
-    "friedman_nemenyi",
-    "nemenyi_critical_difference",
-    "paired_t_test",
-    "ranking_table",
-    "wilcoxon_signed_rank",
-    "wilcoxon_table",
-]
-
 
 # Significance of differences between calibrators: paired tests over seeds, rank tests over rows.
 
@@ -39,17 +25,9 @@ _ALTERNATIVES = ("two-sided", "greater", "less")
 
 
 class PairedTest(NamedTuple):
-    """Outcome of a paired test; `alternative` says what the differences are under it.
+    """Outcome of a paired test with its name; `alternative` says what the differences are under it.
 
     `n` counts the independent differences that the test saw. `p_value` is NaN if there are too few.
-
-    Parameters
-    ----------
-    p_value : float in [0, 1] or NaN
-    n : int
-    alternative : str
-    test : str
-        Name of the test.
     """
 
     p_value: float
@@ -94,11 +72,6 @@ def wilcoxon_signed_rank(
     PairedTest
         p = 1 if all differences are zero: no evidence, not an error.
 
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape or content.
-
     Notes
     -----
     ``scipy.stats.wilcoxon`` with its defaults: zeros are dropped; the law of the statistic is exact up to 50
@@ -139,11 +112,6 @@ def paired_t_test(
     PairedTest
         NaN for fewer than two (averaged) differences; for equal ones p is 1 if they are zero, and 0 (or 1 in
         the wrong direction) if not.
-
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape or content.
 
     Examples
     --------
@@ -200,11 +168,6 @@ def nemenyi_critical_difference(n_methods: int, n_rows: int, alpha: float = 0.05
     Returns
     -------
     float
-
-    Raises
-    ------
-    InputError
-        If an argument is out of range.
 
     Notes
     -----
@@ -270,7 +233,8 @@ def friedman_nemenyi(
 
 # Tables of tests: In-n-Out against the best baseline by row, and ranks of all calibrators over rows.
 
-_ALPHA = 0.05
+#: Level of all tests.
+ALPHA = 0.05
 #: Metrics by which calibrators are ranked.
 RANKED_METRICS = ("ece", "ece_top_label", "nll", "brier")
 #: Baselines of the paper, the uncalibrated predictor among them.
@@ -288,43 +252,31 @@ _PAPER = {"yes": "yes", "no": "no", "": "not tested"}
 
 
 def wilcoxon_table(records: pd.DataFrame, fit_on: str, *, method: str = "in-n-out", scope: str = "") -> Table:
-    """Test by Wilcoxon's signed ranks whether a method has a lower ECE than the best baseline of its row.
+    """Test by Wilcoxon's signed ranks whether `method` has a lower ECE than the best baseline of its row.
 
-    Parameters
-    ----------
-    records : DataFrame
-        Checked records of one scope.
-    fit_on : str
-    method : str
-        Calibrator to test.
-    scope : str
-        Words for the caption.
-
-    Returns
-    -------
-    Table
-        Each test twice (calibration seeds averaged inside each training seed; all values as if they were
-        independent, which they are not) under each of two alternatives, and the paper's verdict.
+    Each test twice (calibration seeds averaged inside each training seed; all values as if they were
+    independent, which they are not) under each of two alternatives, and the paper's verdict.
     """
     values = seed_values(records, "ece", fit_on=fit_on)
     sheet = published_sheet("wilcoxon").set_index("model")
     named = pd.DataFrame([(d, m) for m in sheet.index for d in sheet.columns], columns=["dataset", "model"])
-    lines: list[tuple[Cell, ...]] = []
-    data: list[dict[str, object]] = []
+    builder = TableBuilder()
     for dataset, model in row_order(records, named):
         paired = _paired(values, (dataset, model), method)
         paper = MISSING
         base = base_model(model)
         if method == "in-n-out" and base in sheet.index and dataset in sheet.columns:
             paper = _PAPER[str(sheet.at[base, dataset])]
-        line, records_of_row = _wilcoxon_row(paired, method)
-        lines.append((Cell(dataset), Cell(model), *line, Cell(paper)))
-        data += [{"dataset": dataset, "model": model, **r, "paper": paper} for r in records_of_row]
-    header = ("data set", "model", "best baseline", "its ECE", f"ECE of {method}")
-    columns = (*header, "n averaged", "n nested", *(name for name, *_ in _TESTS), "paper")
-    caption = _wilcoxon_caption(method, scope)
+        texts, tested = _wilcoxon_row(paired, method)
+        builder.row(dataset, model, *texts, paper)
+        for values_of_test in tested:
+            builder.record(dataset=dataset, model=model, **values_of_test, paper=paper)
     title = f"Wilcoxon tests: {method} against the best baseline, fitted on {fit_on}"
-    return Table(f"wilcoxon-{method}-{fit_on}", title, caption, columns, tuple(lines), pd.DataFrame(data), 3)
+    return builder.table(
+        f"wilcoxon-{method}-{fit_on}", title, _wilcoxon_caption(method, scope),
+        "data set", "model", "best baseline", "its ECE", f"ECE of {method}", "n averaged", "n nested",
+        *(name for name, *_ in _TESTS), "paper", n_labels=3,
+    )  # fmt: skip
 
 
 def _paired(values: pd.DataFrame, row: tuple[str, str], method: str) -> pd.DataFrame | None:
@@ -340,10 +292,10 @@ def _paired(values: pd.DataFrame, row: tuple[str, str], method: str) -> pd.DataF
     return here[[best, method]]
 
 
-def _wilcoxon_row(paired: pd.DataFrame | None, method: str) -> tuple[list[Cell], list[dict[str, object]]]:
+def _wilcoxon_row(paired: pd.DataFrame | None, method: str) -> tuple[list[str], list[dict[str, Any]]]:
     """Entries between the row's name and the paper's verdict, and the same in long form."""
     if paired is None:
-        return [Cell(MISSING)] * (5 + len(_TESTS)), [
+        return [MISSING] * (5 + len(_TESTS)), [
             {"baseline": "", "baseline_ece": np.nan, "method": method, "method_ece": np.nan, "n": 0,
              "nested": not averaged, "alternative": alternative, "p_value": np.nan, "significant": ""}
             for _, averaged, alternative in _TESTS
@@ -352,24 +304,25 @@ def _wilcoxon_row(paired: pd.DataFrame | None, method: str) -> tuple[list[Cell],
     difference = (paired[baseline] - paired[method]).to_numpy()
     runs = paired.index.get_level_values("train_seed")
     means = paired.mean()
-    cells = [Cell(baseline), *(Cell(f"{100 * means[name]:.2f}") for name in (baseline, method))]
-    cells += [Cell(str(runs.nunique())), Cell(str(len(runs)))]
-    data: list[dict[str, object]] = []
+    texts = [baseline, *(f"{100 * means[name]:.2f}" for name in (baseline, method))]
+    texts += [str(runs.nunique()), str(len(runs))]
+    data: list[dict[str, Any]] = []
     for _, averaged, alternative in _TESTS:
         test = wilcoxon_signed_rank(difference, runs=runs if averaged else None, alternative=alternative)
         if averaged and test.n < 2:
             # A test needs differences between trainings; p = 1 would look like one that was made.
             test = test._replace(p_value=float("nan"))
-        verdict = "yes" if test.is_significant(_ALPHA) else "no"
-        worse = " (worse)" if verdict == "yes" and means[method] > means[baseline] else ""
-        told = "one seed" if np.isnan(test.p_value) else f"{test.p_value:.3g} {verdict}{worse}"
-        cells.append(Cell(told))
+        verdict = "yes" if test.is_significant(ALPHA) else "no"
+        if verdict == "yes" and means[method] > means[baseline]:
+            verdict = "yes (worse)"
+        untested = np.isnan(test.p_value)
+        texts.append("one seed" if untested else f"{test.p_value:.3g} {verdict}")
         data.append(
             {"baseline": baseline, "baseline_ece": means[baseline], "method": method,
              "method_ece": means[method], "n": test.n, "nested": not averaged, "alternative": alternative,
-             "p_value": test.p_value, "significant": "" if np.isnan(test.p_value) else verdict + worse}
+             "p_value": test.p_value, "significant": "" if untested else verdict}
         )  # fmt: skip
-    return cells, data
+    return texts, data
 
 
 def _wilcoxon_caption(method: str, scope: str) -> str:
@@ -391,32 +344,38 @@ def _wilcoxon_caption(method: str, scope: str) -> str:
 def ranking_table(records: pd.DataFrame, *, scope: str = "") -> Table:
     """Mean rank of every calibrator over rows, share of rows won, Friedman and critical difference.
 
-    Parameters
-    ----------
-    records : DataFrame
-        Checked records of one scope.
-    scope : str
-        Words for the caption.
-
-    Returns
-    -------
-    Table
-        A block of lines for each of what calibrators were fitted on.
+    A block of lines for each of what calibrators were fitted on.
     """
-    lines: list[tuple[Cell, ...]] = []
-    data: list[dict[str, object]] = []
+    builder = TableBuilder()
     notes = []
     for fit_on in fit_on_order(records):
-        columns = [_rank_column(records, metric, fit_on) for metric in RANKED_METRICS]
-        lines += _rank_lines(fit_on, columns)
-        for metric, column in zip(RANKED_METRICS, columns, strict=True):
-            data += [{"fit_on": fit_on, "metric": metric, **entry} for entry in column]
-        counts = {(entry["n_rows"], entry["n_rows_left_out"]) for column in columns for entry in column}
-        notes += [
+        counts = set()
+        tests = []
+        for metric in RANKED_METRICS:
+            test, left_out = _ranks(records, metric, fit_on)
+            tests.append(test)
+            counts.add((test.n_rows, left_out))
+            for name in test.mean_rank.index:
+                builder.record(
+                    fit_on=fit_on, metric=metric, calibrator=name, mean_rank=test.mean_rank[name],
+                    share_won=test.share_won[name], n_rows=test.n_rows, n_rows_left_out=left_out,
+                    friedman_statistic=test.statistic, friedman_p=test.p_value,
+                    critical_difference=test.critical_difference,
+                )  # fmt: skip
+        notes.append(
             f"fitted on {fit_on}: " + ", ".join(f"{n} rows, {out} left out" for n, out in sorted(counts))
-        ]
-    header: tuple[str, ...] = ("fitted on", "calibrator")
-    header += tuple(f"{METRICS[m].name} {what}" for m in RANKED_METRICS for what in ("mean rank", "won"))
+        )
+        for calibrator in in_order(tests[0].mean_rank.index, CALIBRATORS):
+            entries = []
+            for test in tests:
+                rank, won = float(test.mean_rank[calibrator]), float(test.share_won[calibrator])
+                near = rank <= test.mean_rank.min() + test.critical_difference
+                entries += [shown(rank, "{:.2f}", strong=bool(near)), shown(100 * won, "{:.0f} %")]
+            builder.row(fit_on, calibrator, *entries)
+        friedman = [(shown(test.p_value, "{:.2g}"), "") for test in tests]
+        critical = [(shown(test.critical_difference, "{:.2f}"), "") for test in tests]
+        for name, pairs in (("Friedman p", friedman), ("critical difference", critical)):
+            builder.row(fit_on, name, *(each for pair in pairs for each in pair))
     caption = sentences(
         scope,
         "Ranks (1 is best) of the mean over the seeds that all calibrators have, a row being a data set and "
@@ -426,54 +385,18 @@ def ranking_table(records: pd.DataFrame, *, scope: str = "") -> Table:
         "told apart at 5 % (Nemenyi). Bold: best, and all within the critical difference of it. Rows of one "
         "data set share its graph, so that these p-values are too small.",
     )
-    return Table(
-        "ranking", "Ranking of the calibrators", caption, header, tuple(lines), pd.DataFrame(data), 2
+    columns = (f"{metric} {what}" for metric in RANKED_METRICS for what in ("mean rank", "won"))
+    return builder.table(
+        "ranking", "Ranking of the calibrators", caption, "fitted on", "calibrator", *columns
     )
 
 
-def _rank_column(records: pd.DataFrame, metric: str, fit_on: str) -> list[dict[str, object]]:
-    """Ranks by one metric, an entry for each calibrator."""
+def _ranks(records: pd.DataFrame, metric: str, fit_on: str) -> tuple[RankTest, int]:
+    """Ranks by one metric, and the number of rows left out."""
     values = seed_values(records, metric, fit_on=fit_on)
     rows = pd.MultiIndex.from_frame(values.index.to_frame()[["dataset", "model"]].drop_duplicates())
     # Means over different seeds are means over different models: only seeds that all calibrators have count.
     means = values.dropna().groupby(level=["dataset", "model"]).mean().reindex(rows)
-    test = friedman_nemenyi(means, higher_is_better=METRICS[metric].higher_is_better, alpha=_ALPHA)
-    return [
-        {
-            "calibrator": str(name),
-            "mean_rank": float(test.mean_rank[name]),
-            "share_won": float(test.share_won[name]),
-            "n_rows": test.n_rows,
-            "n_rows_left_out": len(means) - test.n_rows,
-            "friedman_statistic": test.statistic,
-            "friedman_p": test.p_value,
-            "critical_difference": test.critical_difference,
-        }
-        for name in means.columns
-    ]
-
-
-def _rank_lines(fit_on: str, columns: list[list[dict[str, object]]]) -> list[tuple[Cell, ...]]:
-    """Lines of one block: the calibrators, then Friedman and critical difference."""
-    frames = [pd.DataFrame(column).set_index("calibrator") for column in columns]
-    lines = []
-    for calibrator in in_order(frames[0].index, CALIBRATORS):
-        cells = [Cell(fit_on), Cell(calibrator)]
-        for frame in frames:
-            rank, won = (float(frame[key].loc[calibrator]) for key in ("mean_rank", "share_won"))
-            near = rank <= frame["mean_rank"].min() + frame["critical_difference"].iloc[0]
-            cells += [_shown(rank, "{:.2f}", strong=bool(near)), _shown(100 * won, "{:.0f} %")]
-        lines.append(tuple(cells))
-    for title, key, form in (
-        ("Friedman p", "friedman_p", "{:.2g}"),
-        ("critical difference", "critical_difference", "{:.2f}"),
-    ):
-        cells = [Cell(fit_on), Cell(title)]
-        for frame in frames:
-            cells += [_shown(float(frame[key].iloc[0]), form), Cell("")]
-        lines.append(tuple(cells))
-    return lines
-
-
-def _shown(value: float, form: str, *, strong: bool = False) -> Cell:
-    return Cell(MISSING) if np.isnan(value) else Cell(form.format(value), strong=strong)
+    higher = bool(COLUMNS[metric].higher_is_better)
+    test = friedman_nemenyi(means, higher_is_better=higher, alpha=ALPHA)
+    return test, len(means) - test.n_rows

@@ -1,4 +1,15 @@
-"""The folder that a sweep fills, and the arrays in it."""
+"""The folder that a sweep fills, and the arrays in it.
+
+    train-0/.lock                        held by the process that works on this training
+    train-0/training/                    the trained model and its link scores
+    train-0/val/cal-0/                   a finished cell
+    train-0/val/cal-0.2/                 calibrators that were added later
+    train-0/failed-val-cal-1.json        why a cell is missing; removed when it succeeds
+    train-0/failed-val-cal-1-platt.json  the same for one calibrator of a cell
+    train-0/.writing-...                 unfinished; the next holder of the lock removes it
+
+A finished folder appears by one rename, after its files have reached the disk, and is never written to again.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +18,10 @@ import json
 import os
 import shutil
 import traceback
-import zipfile
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -22,49 +30,19 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from torch import Tensor
 
-from linkcal._core.files import written_whole
+from linkcal._core.files import read_arrays, written_whole
 from linkcal.exceptions import InputError
-from linkcal.features import LinkScores, TargetLink
+from linkcal.features import LinkScores
 from linkcal.toggle import ToggledEmbeddings
-from linkcal.workflow.config import RunConfig
+from linkcal.workflow import RunConfig, to_json
 from linkcal_lab.cells import Cell, TrainingJob
-
-__all__ = [
-    "MEASURED_PARTS",
-    "PREDICTIONS_FILE",
-    "BusyError",
-    "Predictions",
-    "Store",
-    "is_disk_full",
-    "join_scores",
-    "load_scores",
-    "read_arrays",
-    "read_cell",
-    "read_json",
-    "read_predictions",
-    "read_record",
-    "read_training",
-    "save_scores",
-    "with_target_link",
-    "write_predictions",
-]
-
-
-# The folder that a sweep fills: written whole, locked by training, resumable at any moment.
-#
-#     train-0/.lock                    held by the process that works on this training
-#     train-0/training/                the trained model and its link scores
-#     train-0/val/cal-0/               a finished cell
-#     train-0/val/cal-0.2/             calibrators that were asked for later
-#     train-0/failed-val-cal-1.json    why a cell is missing; gone when it succeeds
-#     train-0/.writing-...             unfinished; whoever holds the lock next removes it
-#
-# A finished folder appears by one rename, after its files have reached the disk, and is never written to
-# again.
+from linkcal_lab.protocols import find_protocol
 
 CONFIG_FILE = "config.json"
 _LOCK = ".lock"
 _WRITING = ".writing-"
+#: Files that this program may have been writing when it was killed (see ``written_whole``).
+_UNFINISHED = (f"{_WRITING}*", ".failed-*.json", ".metrics-*.csv")
 _REMEDY = "remove its folder, which is made anew then"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -74,18 +52,7 @@ class BusyError(Exception):
 
 
 class Store:
-    """A sweep's folder.
-
-    Parameters
-    ----------
-    root : path
-        Made when something is written.
-
-    Raises
-    ------
-    InputError
-        If `root` is a file.
-    """
+    """A sweep's folder; made when something is written."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
@@ -103,8 +70,7 @@ class Store:
     def cell_folders(self, job: TrainingJob, cell: Cell) -> list[Path]:
         """Finished folders of a cell: none, one, or more if calibrators were added."""
         folder = self.root / job.folder / cell.name
-        found = [folder, *self._additions(folder)]
-        return [path for path in found if path.is_dir()]
+        return [path for path in (folder, *sorted(folder.parent.glob(f"{folder.name}.*"))) if path.is_dir()]
 
     def new_cell_folder(self, job: TrainingJob, cell: Cell) -> Path:
         """Where the next folder of a cell goes."""
@@ -121,7 +87,7 @@ class Store:
         """Calibrators of `job` that no folder of the cell has."""
         done: set[str] = set()
         for folder in self.cell_folders(job, cell):
-            done |= set(read_cell(folder)["calibrators"])
+            done |= set(read_cell(folder)[2]["calibrators"])
         return tuple(name for name in job.config.calibrators if name not in done)
 
     @contextmanager
@@ -168,16 +134,17 @@ class Store:
             raise
 
     def record_failure(self, job: TrainingJob, name: str, error: Exception) -> None:
-        """Keep why a cell (or ``"training"``) could not be made."""
+        """Keep why ``"training"``, a cell (``"val/cal-1"``) or a calibrator of a cell could not be made."""
         record = {
             "what": f"{job.title} {name}",
             "error": type(error).__name__,
             "message": " ".join(str(error).split()),
+            "protocol": job.protocol,
             "config": job.config.to_dict(),
             "traceback": traceback.format_exception(error),
         }
         with written_whole(self._failure(job, name)) as path:
-            path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            path.write_text(to_json(record) + "\n", encoding="utf-8")
 
     def clear_failure(self, job: TrainingJob, name: str) -> None:
         """Forget an earlier failure."""
@@ -198,19 +165,9 @@ class Store:
     def _failure(self, job: TrainingJob, name: str) -> Path:
         return self.root / job.folder / f"failed-{name.replace('/', '-')}.json"
 
-    @staticmethod
-    def _additions(folder: Path) -> Sequence[Path]:
-        return sorted(folder.parent.glob(f"{folder.name}.*"))
-
 
 def read_json(path: Path) -> Any:
-    """Content of a JSON file.
-
-    Raises
-    ------
-    InputError
-        If it is not one; a store's files are whole unless somebody changed them.
-    """
+    """Content of a JSON file; a store's files are whole unless somebody changed them."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -241,48 +198,49 @@ def read_record(folder: Path, **kinds: type) -> dict[str, Any]:
     return record
 
 
-def read_cell(folder: Path, **kinds: type) -> dict[str, Any]:
-    """:func:`read_record` of a finished cell; ``config`` is the ``RunConfig``.
+def read_cell(folder: Path, **kinds: type) -> tuple[TrainingJob, Cell, dict[str, Any]]:
+    """Training and cell that a finished folder belongs to, and its :func:`read_record`.
 
     Raises
     ------
     InputError
         As there, or if the settings are none, or not those of the folder that they lie in.
     """
-    record = read_record(folder, config=dict, calibration_seed=int, calibrators=dict, **kinds)
-    config = _config(folder, record)
-    cell = Cell(config.fit_on, record["calibration_seed"])
+    record = read_record(folder, config=dict, protocol=str, calibration_seed=int, calibrators=dict, **kinds)
+    job = _job(folder, record)
+    cell = Cell(job.config.fit_on, record["calibration_seed"])
     found = f"{folder.parent.name}/{folder.name.partition('.')[0]}"
-    _check_place(folder, folder.parent.parent, config, cell.name, found)
-    return {**record, "config": config}
+    _check_place(folder, folder.parent.parent, job, cell.name, found)
+    return job, cell, record
 
 
-def read_training(folder: Path, **kinds: type) -> dict[str, Any]:
-    """:func:`read_record` of a finished training; ``config`` is the ``RunConfig``. Errors as for a cell."""
-    record = read_record(folder, config=dict, **kinds)
-    config = _config(folder, record)
-    _check_place(folder, folder.parent, config, "training", folder.name)
-    return {**record, "config": config}
+def read_training(folder: Path, **kinds: type) -> tuple[TrainingJob, dict[str, Any]]:
+    """The same of a finished training."""
+    record = read_record(folder, config=dict, protocol=str, **kinds)
+    job = _job(folder, record)
+    _check_place(folder, folder.parent, job, "training", folder.name)
+    return job, record
 
 
-def _config(folder: Path, record: dict[str, Any]) -> RunConfig:
+def _job(folder: Path, record: dict[str, Any]) -> TrainingJob:
     try:
-        return RunConfig.from_dict(record["config"])
+        config = RunConfig.from_dict(record["config"])
+        return TrainingJob(config, (config.fit_on,), (), find_protocol(record["protocol"]).name)
     except (TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         path = folder / CONFIG_FILE
         raise InputError(f"{path} must have the settings of a run, got: {reason}; {_REMEDY}") from error
 
 
-def _check_place(folder: Path, training: Path, config: RunConfig, expected: str, found: str) -> None:
+def _check_place(folder: Path, training: Path, job: TrainingJob, expected: str, found: str) -> None:
     """Refuse a folder that lies where another one belongs; `training` is the one named after the seed.
 
     Settings in the model's name are not compared: a default may have changed since they were written.
     """
-    dataset, _, seed = TrainingJob(config, (), ()).folder.parts
+    dataset, _, seed = job.folder.parts
     model = training.parent.name.partition("~")[0]
     here = "/".join((training.parent.parent.name, model, training.name, found))
-    right = "/".join((dataset, config.model, seed, expected))
+    right = "/".join((dataset, job.config.model, seed, expected))
     if here != right:
         raise InputError(f"{folder / CONFIG_FILE} must be that of {here}, got that of {right}; {_REMEDY}")
 
@@ -293,14 +251,12 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def _clean(folder: Path) -> None:
-    """Remove what was being written when its writer died: everything hidden but the lock."""
-    for path in sorted(folder.rglob(".*")):
-        if path.name == _LOCK or not (path.exists() or path.is_symlink()):
-            continue
+    """Remove what this program was writing when it died; other hidden files are somebody else's."""
+    for path in sorted(path for pattern in _UNFINISHED for path in folder.rglob(pattern)):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def _flush_folder(folder: Path) -> None:
@@ -318,55 +274,23 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-# Arrays from an npz file, all or an error that names the file.
-
-#: numpy and zipfile tell of a damaged file by any of these.
-_DAMAGED = (KeyError, ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, TokenError)
-
-
-def read_arrays(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """Arrays of an npz file without pickle, by name.
-
-    Parameters
-    ----------
-    path : Path
-    required : sequence of str
-    optional : sequence of str
-        Left out of the result where the file lacks them.
-
-    Raises
-    ------
-    InputError
-        If the file is not there, is damaged or lacks a required array.
-    """
-    try:
-        # numpy leaves a damaged file open if it opened it itself.
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return {name: file[name] for name in (*required, *(n for n in optional if n in file.files))}
-    except _DAMAGED as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} must be a whole npz file with {required[0]}, got {reason}") from error
-
-
 # Link scores as npz files, float32 and without pickle.
 
 _TENSORS = ("absent", "present", "logit_absent", "logit_present", "in_graph")
 _REST = ("label", "structure", "attributes")
+#: Kind and number of dimensions of each array.
+_SCORES = {
+    "absent": ("f", 2), "present": ("f", 2), "logit_absent": ("f", 1), "logit_present": ("f", 1),
+    "in_graph": ("b", 1), "label": ("f", 1), "structure": ("f", 2), "attributes": ("f", 2),
+    "edge_label_index": ("i", 2), "method": ("U", 0),
+}  # fmt: skip
 
 
 def save_scores(scores: LinkScores, edge_label_index: Tensor, path: Path) -> None:
-    """Write labelled scores of L links to `path`.
+    """Write pairs [2, L] and their scores with labels, structure and attributes to `path` (``.npz``).
 
-    Both states of the target link are in the file, so that links of the message-passing graph can be read
+    Both states of the target link are in the file, so that edges of the message-passing graph can be read
     leave-one-out and as given.
-
-    Parameters
-    ----------
-    scores : LinkScores
-        With labels, structure and attributes.
-    edge_label_index : Tensor [2, L]
-    path : Path
-        Ends in ``.npz``.
     """
     arrays = {name: getattr(scores.toggled, name) for name in _TENSORS}
     arrays |= {name: _given(getattr(scores, name)) for name in _REST} | {"edge_label_index": edge_label_index}
@@ -374,35 +298,24 @@ def save_scores(scores: LinkScores, edge_label_index: Tensor, path: Path) -> Non
     np.savez(path, **plain, method=np.array(scores.toggled.method))
 
 
-def load_scores(path: Path, target_link: TargetLink = "absent") -> tuple[LinkScores, Tensor]:
-    """Read what :func:`save_scores` wrote: bit-equal scores, and the pairs [2, L].
-
-    Raises
-    ------
-    InputError
-        If the file is not there, is damaged or lacks an array.
-    """
-    arrays = read_arrays(path, (*_TENSORS, *_REST, "edge_label_index", "method"))
+def load_scores(path: Path) -> tuple[LinkScores, Tensor]:
+    """Scores, target links absent, and pairs [2, L] that :func:`save_scores` wrote, bit for bit."""
+    arrays = read_arrays(path, "link scores", _SCORES)
     method = str(arrays.pop("method"))
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     toggled = ToggledEmbeddings(**{name: tensors[name] for name in _TENSORS}, method=method)
-    scores = LinkScores(toggled, target_link, *(tensors[name] for name in _REST))
+    scores = LinkScores(toggled, "absent", *(tensors[name] for name in _REST))
     return scores, tensors["edge_label_index"]
 
 
-def with_target_link(scores: LinkScores, target_link: TargetLink) -> LinkScores:
-    """The same links read with their target link absent, or as given."""
-    return replace(scores, target_link=target_link)
-
-
 def join_scores(first: LinkScores, second: LinkScores) -> LinkScores:
-    """Links of `first`, then those of `second`, read with the target link as in `first`; both have labels."""
+    """Links of `first`, then those of `second`, on the CPU, target link as in `first`; both have labels."""
     a, b = first.toggled, second.toggled
-    joined = {name: torch.cat([getattr(a, name), getattr(b, name)]) for name in _TENSORS}
+    joined = {name: torch.cat([getattr(a, name).cpu(), getattr(b, name).cpu()]) for name in _TENSORS}
     return LinkScores(
         ToggledEmbeddings(**joined, method=a.method),
         first.target_link,
-        *(torch.cat([_given(getattr(part, name)) for part in (first, second)]) for name in _REST),
+        *(torch.cat([_given(getattr(part, name)).cpu() for part in (first, second)]) for name in _REST),
     )
 
 
@@ -423,7 +336,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What C calibrators say of a cell's links.
+    """Calibrated logits and probabilities of a cell's L links by C calibrators.
 
     Parameters
     ----------
@@ -445,18 +358,7 @@ class Predictions:
 
 
 def write_predictions(predictions: Predictions, path: Path) -> None:
-    """Write ``calibrator`` and, by part, ``<part>_label``, ``_logit``, ``_probability`` and any ``_truth``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> label = {part: np.ones(1, dtype=np.int8) for part in MEASURED_PARTS}
-    >>> rows = {part: np.zeros((1, 1)) for part in MEASURED_PARTS}
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_predictions(Predictions(("platt",), label, rows, rows), Path(folder, "p.npz"))
-    ...     read_predictions(Path(folder, "p.npz")).calibrators
-    ('platt',)
-    """
+    """Write ``calibrator``, ``<part>_label``, ``<part>_logit``, ``<part>_probability``, ``<part>_truth``."""
     arrays: dict[str, NDArray[Any]] = {"calibrator": np.array(predictions.calibrators)}
     for part in MEASURED_PARTS:
         arrays[f"{part}_label"] = predictions.label[part]
@@ -467,26 +369,20 @@ def write_predictions(predictions: Predictions, path: Path) -> None:
 
 
 def read_predictions(path: Path) -> Predictions:
-    """Read what :func:`write_predictions` wrote.
-
-    Raises
-    ------
-    InputError
-        If the file is not there, is damaged, lacks an array, or its arrays do not fit together.
-    """
-    kinds = ("label", "logit", "probability")
-    required = ("calibrator", *(f"{part}_{kind}" for kind in kinds for part in MEASURED_PARTS))
-    arrays = read_arrays(path, required, [f"{part}_truth" for part in MEASURED_PARTS])
+    """Read what :func:`write_predictions` wrote; arrays that do not fit together are an error."""
+    kinds = {"label": ("i", 1), "logit": ("f", 2), "probability": ("f", 2)}
+    expected = {f"{part}_{kind}": form for kind, form in kinds.items() for part in MEASURED_PARTS}
+    arrays = read_arrays(path, "predictions", {"calibrator": ("U", 1), **expected})
     names = tuple(arrays["calibrator"].tolist())
     label, logit, probability, truth = (
         {part: arrays[f"{part}_{kind}"] for part in MEASURED_PARTS if f"{part}_{kind}" in arrays}
         for kind in (*kinds, "truth")
     )
     for part in MEASURED_PARTS:
-        expected = (len(names), label[part].size)
+        shape = (len(names), label[part].size)
         for rows in (logit[part], probability[part]):
-            if rows.shape != expected:
+            if rows.shape != shape:
                 raise InputError(
-                    f"{path} must hold arrays {expected} of calibrators and {part} links, got {rows.shape}"
+                    f"{path} must hold arrays {shape} of calibrators and {part} links, got {rows.shape}"
                 )
     return Predictions(names, label, logit, probability, truth)

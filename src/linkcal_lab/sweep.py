@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar
 
 import joblib
 from threadpoolctl import threadpool_limits
@@ -20,30 +20,14 @@ from linkcal._core.validation import check_choice, check_device, check_positive_
 from linkcal.data import OFFICIAL_SPLITS, Graph, LinkSplit
 from linkcal.data._raw import find_data_root
 from linkcal.exceptions import InputError, WorkerDiedError
-from linkcal.workflow.config import RunConfig
-from linkcal.workflow.steps import load_graph
+from linkcal.workflow import RunConfig, load_graph
 from linkcal_lab.cells import Cell, SweepPlan, TrainingJob
 from linkcal_lab.stages import Calibration, calibrate_and_store, load_training, train_and_store
 from linkcal_lab.store import BusyError, Store, is_disk_full
 
-__all__ = [
-    "ENGINES",
-    "Engine",
-    "JobReport",
-    "SweepOptions",
-    "SweepResult",
-    "pending_jobs",
-    "run_jobs",
-    "run_sweep",
-    "threads_limited",
-    "threads_per_job",
-]
-
-
 # Where the jobs of a sweep run: worker processes of this machine, or a Ray cluster.
 
-Engine = Literal["local", "ray"]
-ENGINES: tuple[str, ...] = get_args(Engine)
+ENGINES = ("local", "ray")
 
 #: Our name for joblib's Ray backend.
 _RAY = "linkcal-ray"
@@ -52,24 +36,15 @@ Job = TypeVar("Job")
 Report = TypeVar("Report")
 
 
-def threads_per_job(jobs: int, cores: int | None = None) -> int:
+def threads_per_job(jobs: int) -> int:
     """Threads that each of `jobs` processes may use: a fair share of the cores, at least one.
 
-    Cores are those that this process may use, and a process takes no more than
-    ``OMP_NUM_THREADS``, which the libraries obey.
-
-    Examples
-    --------
-    >>> threads_per_job(2, cores=8), threads_per_job(16, cores=8)
-    (4, 1)
+    Cores are those that this process may use. No process uses more than ``OMP_NUM_THREADS``, which the
+    libraries obey.
     """
-    jobs = check_positive_int(jobs, "jobs")
-    if cores is None:
-        available = int(joblib.cpu_count())
-        asked = os.environ.get("OMP_NUM_THREADS", "")
-        most = int(asked) if asked.isdigit() and int(asked) > 0 else available
-        return min(max(1, available // jobs), most)
-    return max(1, cores // jobs)
+    share = max(1, int(joblib.cpu_count()) // check_positive_int(jobs, "jobs"))
+    most = os.environ.get("OMP_NUM_THREADS", "")
+    return min(share, int(most)) if most.isdigit() and int(most) > 0 else share
 
 
 @contextmanager
@@ -82,31 +57,14 @@ def threads_limited(count: int) -> Iterator[None]:
 def run_jobs(
     function: Callable[[Job], Report], jobs: Sequence[Job], *, engine: str = "local", num_processes: int = 1
 ) -> Iterator[Report]:
-    """Apply `function` to every job and give the results as they come.
+    """Apply `function` to every job, started in this order, and give the results as they are completed.
 
-    Parameters
-    ----------
-    function : callable
-        Sent to other processes, unless there is one process and the engine is local.
-    jobs : sequence
-        Started in this order.
-    engine : {"local", "ray"}
-        ``"ray"`` takes the cluster that ``RAY_ADDRESS`` names, else starts one on this machine.
-    num_processes : int
-
-    Yields
-    ------
-    object
-        What `function` gave, in the order of completion.
-
-    Raises
-    ------
-    InputError
-        If the engine is unknown, or Ray is not installed.
-    WorkerDiedError
-        If a worker process was killed, by the system or by somebody.
+    The engine ``"ray"`` uses the cluster that ``RAY_ADDRESS`` names, else starts one on this machine. A
+    worker process that was killed, by the system or by somebody, raises ``WorkerDiedError``.
     """
     check_choice(engine, "engine", ENGINES)
+    if not jobs:
+        return
     threads = threads_per_job(num_processes)
     with ExitStack() as stack:
         if engine == "ray":
@@ -145,7 +103,7 @@ def _ray(num_processes: int) -> Iterator[None]:
         from ray.util.joblib.ray_backend import RayBackend
     except ImportError as error:
         raise InputError(
-            "package ray must be installed for the engine ray (pip install 'linkcal[ray]'), got none"
+            "package ray must be installed for the engine ray (pip install 'linkcal[lab]'), got none"
         ) from error
 
     class StreamingRayBackend(RayBackend):
@@ -171,7 +129,7 @@ def _ray(num_processes: int) -> Iterator[None]:
             ray.shutdown()
 
 
-# How a sweep runs, and what it tells: options, the report of a training, the counts at the end.
+# Options of a sweep, the report of a training, the counts at the end.
 
 
 @dataclass(frozen=True)
@@ -189,13 +147,7 @@ class SweepOptions:
     data_root : str, optional
         As for :func:`linkcal.data.load_dataset`.
     graphs : mapping of str to Graph or LinkSplit, optional
-        Own graphs, taken before named data sets.
-
-    Raises
-    ------
-    InputError
-        If `jobs` is no whole number above 0, the engine is unknown, or the device or the folder is not there
-        (on another machine of a Ray cluster it may be).
+        Own graphs; their names win over those of data sets.
     """
 
     jobs: int = 1
@@ -214,17 +166,7 @@ class SweepOptions:
                 raise InputError(f"data_root must be an existing folder, got {self.data_root!r}")
 
     def check_data_root(self, datasets: Iterable[str]) -> None:
-        """Check the folder of the raw data once, before each training of named data sets would fail on it.
-
-        Parameters
-        ----------
-        datasets : iterable of str
-
-        Raises
-        ------
-        DataNotFoundError
-            If the folder that ``LINKCAL_DATA_ROOT`` names does not exist, or no cache folder can be made.
-        """
+        """Check the folder of the raw data once, before each training of named data sets would fail on it."""
         read = [name for name in datasets if name not in self.graphs and name != "simulated"]
         if read and self.engine == "local":
             find_data_root(self.data_root)
@@ -232,18 +174,10 @@ class SweepOptions:
 
 @dataclass(frozen=True)
 class JobReport:
-    """What became of a training and its cells.
+    """What became of a training and its cells, of those that were missing when the job began.
 
-    Parameters
-    ----------
-    job : TrainingJob
-    cells_done, cells_failed : int
-        Of those that were missing when the job began.
-    errors : tuple of str
-        One line each.
-    seconds : float
-    busy : bool
-        Another process works on it: nothing was done.
+    A cell has failed if one of its calibrators has; `errors` has a line for each failure. `busy`: another
+    process works on the training, and nothing was done.
     """
 
     job: TrainingJob
@@ -256,16 +190,7 @@ class JobReport:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """Counts of a finished sweep.
-
-    Parameters
-    ----------
-    cells : int
-        In the plan.
-    found, done, failed : int
-        Cells that were there, that were made, and that could not be made.
-    errors : tuple of str
-    """
+    """Cells of a plan, those that were found, made and could not be made, and a line for each failure."""
 
     cells: int
     found: int
@@ -278,18 +203,7 @@ class SweepResult:
 
 
 def pending_jobs(plan: SweepPlan, store: Store) -> tuple[list[TrainingJob], int]:
-    """Trainings with a missing cell, in the order of work, and the number of cells that are there.
-
-    Parameters
-    ----------
-    plan : SweepPlan
-    store : Store
-
-    Returns
-    -------
-    jobs : list of TrainingJob
-    found : int
-    """
+    """Trainings with a missing cell, in the order of work, and the number of cells that are there."""
     jobs, found = [], 0
     for job in plan.jobs():
         missing = sum(bool(store.missing(job, cell)) for cell in job.cells())
@@ -309,8 +223,8 @@ def run_sweep(
     """Run all cells of `plan` that `store` does not hold.
 
     It may be stopped at any moment, by any means, and run again: finished trainings and cells stay, what was
-    being written is removed and made again. Several sweeps may fill one store at the same time. A cell that
-    fails is recorded in the store and tried again by the next sweep.
+    being written is removed and made again. Several sweeps may fill one store at the same time. A calibrator
+    that fails is recorded in the store and fitted again by the next sweep; the others of its cell are kept.
 
     Parameters
     ----------
@@ -337,18 +251,18 @@ def run_sweep(
 
     Notes
     -----
-    On one machine the numbers depend on the plan alone; another processor or other versions of the
-    libraries may round otherwise, and a training can make much of that. Calibration seed 0 gives those of
-    :func:`run_experiment`; calibration seed k > 0 draws the negatives among the fitting links anew (as
-    many, from the stream ``"calibration-negatives-<part>-k"``) and the calibrators' ``random_state`` from
-    ``"calibration-k"``. The trained model, the fitting links' positives, validation and test links are the
-    same.
+    On one machine the numbers depend on the plan alone; another processor or other versions of the libraries
+    may round otherwise, and a training can make much of that. Calibration seed 0 gives those of
+    :func:`linkcal.workflow.run_experiment`; calibration seed k > 0 draws the negatives among the fitting
+    links anew (as many, from the stream ``"calibration-negatives-<part>-k"``) and the calibrators'
+    ``random_state`` from ``"calibration-k"``. The trained model, the fitting links' positives, validation and
+    test links are the same.
 
     Examples
     --------
     >>> import tempfile
     >>> from linkcal.data import simulate_graph
-    >>> from linkcal.workflow import read_records
+    >>> from linkcal_lab.records import read_records
     >>> graph = simulate_graph(300, num_edges=1500, num_features=8, seed=0)
     >>> settings = {"epochs": 2, "calibrators": ("uncalibrated", "platt")}
     >>> plan = SweepPlan(["own"], ["gcn"], [0], [0, 1], ["val"], settings)
@@ -368,7 +282,8 @@ def run_sweep(
     # A training that another sweep holds is left to it; what it does not finish is done in the second round.
     for wait in (False, True):
         busy = []
-        for report in _reports(partial(work, wait=wait), jobs, options):
+        worker = partial(work, wait=wait)
+        for report in run_jobs(worker, jobs, engine=options.engine, num_processes=options.jobs):
             if report.busy:
                 busy.append(report.job)
                 continue
@@ -380,14 +295,6 @@ def run_sweep(
         jobs = busy
     total = sum(len(job.cells()) for job in plan.jobs())
     return SweepResult(total, total - done - failed, done, failed, tuple(errors))
-
-
-def _reports(
-    work: Callable[[TrainingJob], JobReport], jobs: list[TrainingJob], options: SweepOptions
-) -> Iterable[JobReport]:
-    if not jobs:
-        return ()
-    return run_jobs(work, jobs, engine=options.engine, num_processes=options.jobs)
 
 
 def _run_job(job: TrainingJob, *, root: Path, options: SweepOptions, wait: bool) -> JobReport:
@@ -424,37 +331,17 @@ def _work(
     except Exception as error:
         return 0, total, (_failed(store, job, "training", error),)
     calibration = Calibration(job, stored, load, options.device)
-    failed: dict[Cell, str] = {}
+    failed: dict[tuple[Cell, str], Exception] = {}
     for fit_on in job.fit_on:
-        group = {cell: names for cell, names in wanted.items() if cell.fit_on == fit_on}
-        if any(group.values()):
-            failed |= _calibrate(store, calibration, group, resources)
-    return total - len(failed), len(failed), tuple(failed.values())
-
-
-def _calibrate(
-    store: Store, calibration: Calibration, wanted: Mapping[Cell, tuple[str, ...]], resources: dict[str, Any]
-) -> dict[Cell, str]:
-    """Make the cells of one ``fit_on`` together; if that fails, each alone. Gives the errors."""
-    try:
-        calibrate_and_store(store, calibration, wanted, resources=resources)
-    except Exception as error:
-        if len(wanted) == 1:
-            (cell,) = wanted
-            return {cell: _failed(store, calibration.job, cell.name, error)}
-        if is_disk_full(error):
-            raise
-    else:
-        return {}
-    errors: dict[Cell, str] = {}
-    for cell in wanted:
-        names = store.missing(calibration.job, cell)
-        try:
-            if names:
-                calibrate_and_store(store, calibration, {cell: names}, resources=resources)
-        except Exception as error:
-            errors[cell] = _failed(store, calibration.job, cell.name, error)
-    return errors
+        group = {cell: names for cell, names in wanted.items() if cell.fit_on == fit_on and names}
+        if group:
+            failed |= calibrate_and_store(store, calibration, group, resources=resources)
+    errors = [
+        _failed(store, job, f"{cell.name}/{name}".rstrip("/"), error)
+        for (cell, name), error in failed.items()
+    ]
+    broken = len({cell for cell, _ in failed})
+    return total - broken, broken, tuple(errors)
 
 
 def _failed(store: Store, job: TrainingJob, name: str, error: Exception) -> str:
@@ -470,10 +357,10 @@ def _graph(config: RunConfig, options: SweepOptions) -> Graph | LinkSplit:
         return options.graphs[config.dataset]
     if config.dataset in OFFICIAL_SPLITS:
         return load_graph(config, data_root=options.data_root)
-    return _cached_graph(config.dataset, config.protocol, options.data_root)
+    return _cached_graph(config.dataset, config.forward_only, options.data_root)
 
 
 @lru_cache(maxsize=4)
-def _cached_graph(name: str, protocol: str, data_root: str | None) -> Graph | LinkSplit:
+def _cached_graph(name: str, forward_only: bool, data_root: str | None) -> Graph | LinkSplit:
     """A data set that does not depend on a seed, kept for the next job of this process."""
-    return load_graph(RunConfig(name, "gcn", protocol=protocol), data_root=data_root)
+    return load_graph(RunConfig(name, "gcn", forward_only=forward_only), data_root=data_root)

@@ -14,13 +14,14 @@ from linkcal._core.validation import check_choice
 from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
 from linkcal.metrics import CalibrationPattern
+from linkcal.metrics.registry import COLUMNS
 from linkcal_lab.aggregate import (
     Scope,
     base_model,
-    check_records,
     fit_on_order,
     in_order,
     in_scope,
+    join_settings,
     row_order,
     scopes,
     seed_values,
@@ -29,83 +30,51 @@ from linkcal_lab.comparison import COMPARISONS, agreement_rows_table, agreement_
 from linkcal_lab.formats import (
     MISSING,
     SUFFIXES,
-    Cell,
+    Entry,
     Table,
-    entry,
+    TableBuilder,
     few_negatives_note,
+    mean_text,
     number,
     render,
     row_at,
     sentences,
 )
 from linkcal_lab.published import published_origin, published_patterns, published_values
+from linkcal_lab.records import check_records
 from linkcal_lab.significance import ranking_table, wilcoxon_table
-
-__all__ = [
-    "OVERVIEW_METRICS",
-    "build_tables",
-    "choose_tables",
-    "overview_table",
-    "pattern_row_table",
-    "pattern_share_table",
-    "performance_table",
-    "tables_of_scope",
-    "write_tables",
-]
-
 
 # One line for each calibrator: every headline metric, averaged over data sets and models.
 
-#: Columns: the metric in the records, its heading, and whether a larger value is better (None: neither is).
-OVERVIEW_METRICS: dict[str, tuple[str, bool | None]] = {
-    "ece": ("ECE", False),
-    "ece_floor": ("noise floor of ECE", None),
-    "ece_top_label": ("ECE, top label", False),
-    "nll": ("NLL", False),
-    "brier": ("Brier", False),
-    "auc": ("AUC", True),
-    "hits@20": ("Hits@20", True),
-}
+#: Columns of the overview.
+OVERVIEW_METRICS = ("ece", "ece_floor", "ece_top_label", "nll", "brier", "auc", "hits@20")
 
 
 def overview_table(records: pd.DataFrame, *, scope: str = "") -> Table:
     """Mean of each headline metric over the rows (data set and model), a line for each calibrator.
 
-    Parameters
-    ----------
-    records : DataFrame
-        Checked records of one scope.
-    scope : str
-        Words for the caption.
-
-    Returns
-    -------
-    Table
-        A block of lines for each of what calibrators were fitted on. Every row counts the same, however many
-        seeds it has; seeds and rows that some calibrator lacks are left out for all.
+    A block of lines for each of what calibrators were fitted on. Every row counts the same, however many
+    seeds it has; seeds and rows that some calibrator lacks are left out for all.
     """
-    lines: list[tuple[Cell, ...]] = []
-    data: list[dict[str, object]] = []
+    builder = TableBuilder()
     notes = []
     for fit_on in fit_on_order(records):
         means, n_rows, n_values = _means(records, fit_on)
         notes.append(f"{fit_on} {n_rows} rows, {n_values} cells")
-        best = {
-            metric: means[metric].min() if higher is False else means[metric].max()
-            for metric, (_, higher) in OVERVIEW_METRICS.items()
-            if higher is not None
-        }
         for calibrator in in_order(means.index, CALIBRATORS):
-            cells = [Cell(fit_on), Cell(calibrator)]
+            entries = []
             for metric in OVERVIEW_METRICS:
-                value = float(means[metric][calibrator])
+                column = means[metric]
+                value = float(column[calibrator])
+                higher = COLUMNS[metric].higher_is_better
+                best = None if higher is None else column.max() if higher else column.min()
                 text = MISSING if np.isnan(value) else number(value, metric != "nll")
-                cells.append(Cell(text, strong=value == best.get(metric)))
-                data.append(
-                    {"fit_on": fit_on, "calibrator": calibrator, "metric": metric, "mean": value,
-                     "n_rows": n_rows, "n_cells": n_values}
+                entries.append(Entry(text, strong=value == best))
+                builder.record(
+                    fit_on=fit_on, calibrator=calibrator, metric=metric, mean=value, n_rows=n_rows,
+                    n_cells=n_values,
                 )  # fmt: skip
-            lines.append(tuple(cells))
+            builder.row(fit_on, calibrator, *entries)
     caption = sentences(
         scope,
         "Percent; NLL in nats. Mean over the seeds of each data set and model, then over these rows. Cells "
@@ -114,10 +83,8 @@ def overview_table(records: pd.DataFrame, *, scope: str = "") -> Table:
         "have on as many links.",
         few_negatives_note(records),
     )
-    header = ("fitted on", "calibrator", *(heading for heading, _ in OVERVIEW_METRICS.values()))
-    return Table(
-        "overview", "All calibrators, all rows", caption, header, tuple(lines), pd.DataFrame(data), 2
-    )
+    labels = (COLUMNS[metric].label for metric in OVERVIEW_METRICS)
+    return builder.table("overview", "All calibrators, all rows", caption, "fitted on", "calibrator", *labels)
 
 
 def _means(records: pd.DataFrame, fit_on: str) -> tuple[pd.DataFrame, int, int]:
@@ -139,52 +106,34 @@ def _means(records: pd.DataFrame, fit_on: str) -> tuple[pd.DataFrame, int, int]:
 def performance_table(records: pd.DataFrame, *, scope: str = "") -> Table:
     """AUC, Hits@20 and accuracy of the uncalibrated predictors beside the paper's.
 
-    Parameters
-    ----------
-    records : DataFrame
-        Checked records of one scope.
-    scope : str
-        Words for the caption.
-
-    Returns
-    -------
-    Table
-        The uncalibrated predictor does not depend on calibration seed or calibration links, so its values
-        are averaged over them inside each training seed. The caption counts the training seeds inside which
-        they differ all the same: records of trainings that were made anew, by another machine.
+    The uncalibrated predictor does not depend on calibration seed or calibration links, so its values are
+    averaged over them inside each training seed. The caption counts the training seeds inside which they
+    differ all the same: records of trainings that were made anew, by another machine.
     """
     sheet = published_values("table8_gnn_performance").set_index(["dataset", "model", "metric"])
     paper = sheet[["mean", "std"]] / 100
     metrics = list(dict.fromkeys(sheet.index.get_level_values("metric")))
-    plain = records[(records["calibrator"] == "uncalibrated") & (records["part"] == "test")]
-    plain = plain[plain["metric"].isin(metrics)].dropna(subset="value")
+    plain = _uncalibrated(records, metrics)
     runs = plain.groupby(["dataset", "model", "metric", "train_seed"])["value"]
     by_run = runs.mean()
     again = by_run[runs.nunique() > 1].reset_index()[["dataset", "model", "train_seed"]].drop_duplicates()
     groups = by_run.groupby(["dataset", "model", "metric"])
     ours = pd.DataFrame({"mean": groups.mean(), "std": groups.std(ddof=1), "n": groups.count()})
     full = int(ours["n"].max()) if len(ours) else 0
-    lines: list[tuple[Cell, ...]] = []
-    data: list[dict[str, object]] = []
-    for row in row_order(records, sheet.index.to_frame(index=False)):
-        line = [Cell(row[0]), Cell(row[1])]
+    builder = TableBuilder()
+    for dataset, model in row_order(records, sheet.index.to_frame(index=False)):
+        texts = []
         for metric in metrics:
-            found, printed = row_at(ours, (*row, metric)), row_at(paper, (row[0], base_model(row[1]), metric))
-            line += [Cell(entry(found, None, True, full)), Cell(entry(printed, None, True, None))]
-            data.append(
-                {
-                    "dataset": row[0],
-                    "model": row[1],
-                    "metric": metric,
-                    **{key: np.nan if found is None else found[key] for key in ("mean", "std")},
-                    "n_train_seeds": 0 if found is None else int(found["n"]),
-                    **{f"published_{k}": np.nan if printed is None else printed[k] for k in ("mean", "std")},
-                }
-            )
-        lines.append(tuple(line))
-    header = ["data set", "model"]
-    for metric in metrics:
-        header += [f"{metric}", f"{metric}, paper"]
+            found = row_at(ours, (dataset, model, metric))
+            printed = row_at(paper, (dataset, base_model(model), metric))
+            texts += [mean_text(found, None, True, full), mean_text(printed, None, True, None)]
+            mean, std, n = (np.nan, np.nan, 0) if found is None else (found["mean"], found["std"], found["n"])
+            builder.record(
+                dataset=dataset, model=model, metric=metric, mean=mean, std=std, n_train_seeds=int(n),
+                published_mean=np.nan if printed is None else printed["mean"],
+                published_std=np.nan if printed is None else printed["std"],
+            )  # fmt: skip
+        builder.row(dataset, model, *texts)
     caption = sentences(
         scope,
         f"Percent. Mean \N{PLUS-MINUS SIGN} standard deviation over {full} training seeds unless an entry "
@@ -198,7 +147,14 @@ def performance_table(records: pd.DataFrame, *, scope: str = "") -> Table:
         few_negatives_note(records),
     )
     title = f"{published_origin('table8_gnn_performance')}: uncalibrated predictors"
-    return Table("gnn-performance", title, caption, tuple(header), tuple(lines), pd.DataFrame(data), 2)
+    columns = (name for metric in metrics for name in (metric, f"{metric}, paper"))
+    return builder.table("gnn-performance", title, caption, "data set", "model", *columns)
+
+
+def _uncalibrated(records: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
+    """Values of the uncalibrated predictors on the test links."""
+    plain = records[(records["calibrator"] == "uncalibrated") & (records["part"] == "test")]
+    return plain[plain["metric"].isin(metrics)].dropna(subset="value")
 
 
 # Tables of calibration patterns: which shape the reliability curves have, and how often.
@@ -220,28 +176,12 @@ _PAPER_NOTE = (
 def pattern_share_table(records: pd.DataFrame, *, scope: str = "") -> Table:
     """Share of reliability curves of each pattern, by calibrator, beside the paper's shares.
 
-    Parameters
-    ----------
-    records : DataFrame
-        Checked records of one scope; metric ``pattern`` holds the integer of a
-        :class:`linkcal.metrics.CalibrationPattern`.
-    scope : str
-        Words for the caption.
-
-    Returns
-    -------
-    Table
-        A line for each of what calibrators were fitted on and each pattern.
-
-    Raises
-    ------
-    InputError
-        If a record's value is the integer of no pattern.
+    Metric ``pattern`` holds the integer of a :class:`linkcal.metrics.CalibrationPattern`; another value is an
+    error. A line for each of what calibrators were fitted on and each pattern.
     """
     published = published_patterns()
     calibrators = in_order(records["calibrator"].unique(), CALIBRATORS)
-    lines: list[tuple[Cell, ...]] = []
-    data: list[dict[str, object]] = []
+    builder = TableBuilder()
     notes = []
     for fit_on in fit_on_order(records):
         values = seed_values(records, "pattern", fit_on=fit_on)
@@ -250,24 +190,23 @@ def pattern_share_table(records: pd.DataFrame, *, scope: str = "") -> Table:
         notes.append(f"{' or '.join(map(str, totals))} curves fitted on {fit_on}")
         for pattern in CalibrationPattern:
             paper = published.get(pattern.label)
-            cells = [Cell(fit_on), Cell(pattern.label)]
+            texts = []
             for name in calibrators:
                 count, total = counts.get(name, {}).get(pattern, 0), sum(counts.get(name, {}).values())
-                cells.append(Cell(f"{100 * count / total:.0f} %" if total else MISSING))
-                data.append(
-                    {"fit_on": fit_on, "pattern": pattern.label, "calibrator": name, "count": count,
-                     "n": total, "share": count / total if total else np.nan,
-                     "published_share": np.nan if paper is None or name != "uncalibrated" else paper / 100}
+                share = count / total if total else np.nan
+                texts.append(f"{100 * share:.0f} %" if total else MISSING)
+                builder.record(
+                    fit_on=fit_on, pattern=pattern.label, calibrator=name, count=count, n=total, share=share,
+                    published_share=np.nan if paper is None or name != "uncalibrated" else paper / 100,
                 )  # fmt: skip
-            cells.append(Cell(MISSING if paper is None else f"{paper:.0f} %"))
-            lines.append(tuple(cells))
+            builder.row(fit_on, pattern.label, *texts, MISSING if paper is None else f"{paper:.0f} %")
     counted = (
         f"One curve for each data set, model, training and calibration seed: {'; '.join(notes)}. That of the "
         "uncalibrated predictor is the same for all calibration seeds of a training."
     )
     caption = sentences(scope, counted, _DEFINITIONS, _PAPER_NOTE)
     header = ("fitted on", "pattern", *calibrators, "paper, uncalibrated")
-    return Table("patterns", "Calibration patterns", caption, header, tuple(lines), pd.DataFrame(data), 2)
+    return builder.table("patterns", "Calibration patterns", caption, *header)
 
 
 def _counts(codes: pd.Series) -> dict[CalibrationPattern, int]:
@@ -281,43 +220,25 @@ def _counts(codes: pd.Series) -> dict[CalibrationPattern, int]:
 
 
 def pattern_row_table(records: pd.DataFrame, *, scope: str = "") -> Table:
-    """Patterns of the uncalibrated predictor by data set and model.
+    """Patterns of the uncalibrated predictor by data set and model, with their numbers of training seeds.
 
-    Parameters
-    ----------
-    records : DataFrame
-        Checked records of one scope.
-    scope : str
-        Words for the caption.
-
-    Returns
-    -------
-    Table
-        Each pattern that occurred in a row, with the share of training seeds. The uncalibrated
-        predictor is the same for all calibration links and seeds, so each training seed counts once.
+    The uncalibrated predictor is the same for all calibration links and seeds, so each training seed counts
+    once.
     """
-    plain = records[
-        (records["calibrator"] == "uncalibrated")
-        & (records["part"] == "test")
-        & (records["metric"] == "pattern")
-    ].dropna(subset="value")
-    once = plain.drop_duplicates(["dataset", "model", "train_seed"])
-    lines: list[tuple[Cell, ...]] = []
-    data: list[dict[str, object]] = []
+    once = _uncalibrated(records, ["pattern"]).drop_duplicates(["dataset", "model", "train_seed"])
+    builder = TableBuilder()
     for dataset, model in row_order(records):
-        here = once[(once["dataset"] == dataset) & (once["model"] == model)]
-        counts = _counts(here["value"])
+        counts = _counts(once.loc[(once["dataset"] == dataset) & (once["model"] == model), "value"])
         total = sum(counts.values())
         ranked = sorted(counts, key=lambda pattern: (-counts[pattern], pattern))
-        text = ", ".join(f"{p.label} {counts[p]}/{total}" for p in ranked)
-        lines.append((Cell(dataset), Cell(model), Cell(text or MISSING)))
-        named = {"dataset": dataset, "model": model, "n_train_seeds": total}
-        data += [{**named, "pattern": p.label, "count": counts[p]} for p in ranked]
-        data += [] if ranked else [{**named, "pattern": "", "count": 0}]
-    caption = sentences(scope, "Number of training seeds.", _DEFINITIONS)
-    title = "Calibration patterns of the uncalibrated predictors"
-    header = ("data set", "model", "patterns")
-    return Table("patterns-by-row", title, caption, header, tuple(lines), pd.DataFrame(data), 3)
+        builder.row(dataset, model, ", ".join(f"{p.label} {counts[p]}/{total}" for p in ranked) or MISSING)
+        for label, count in [(p.label, counts[p]) for p in ranked] or [("", 0)]:
+            builder.record(dataset=dataset, model=model, n_train_seeds=total, pattern=label, count=count)
+    return builder.table(
+        "patterns-by-row", "Calibration patterns of the uncalibrated predictors",
+        sentences(scope, "Number of training seeds.", _DEFINITIONS),
+        "data set", "model", "patterns", n_labels=3,
+    )  # fmt: skip
 
 
 # All tables of a sweep, and the files they are written to.
@@ -326,28 +247,16 @@ def pattern_row_table(records: pd.DataFrame, *, scope: str = "") -> Table:
 _TESTED = ("in-n-out", "in-n-out-plus")
 
 
-def build_tables(records: pd.DataFrame, *, join_settings: bool = False) -> dict[Scope, list[Table]]:
-    """Make every table from the records of a sweep.
+def build_tables(records: pd.DataFrame, *, join_other_settings: bool = False) -> dict[Scope, list[Table]]:
+    """Make every table from the records of a sweep, for each combination of protocol, negatives and settings.
 
-    Parameters
-    ----------
-    records : DataFrame
-        Long form; see :func:`linkcal_lab.check_records`. Their order does not matter.
-    join_settings : bool
-        Show settings that differ from their default as rows of the same tables (``vgae~preset=paper``)
-        instead of in tables of their own.
-
-    Returns
-    -------
-    dict of Scope to list of Table
-        The tables of each combination of protocol, share of negatives and settings.
-
-    Raises
-    ------
-    InputError
-        If a column is missing, there is no record, or a value is there twice.
+    Records are in long form, see :func:`linkcal_lab.records.check_records`; their order does not matter. With
+    `join_other_settings` those that differ from their default are rows of the same tables
+    (``vgae~preset=paper``) instead of tables of their own.
     """
-    checked = check_records(records, join_settings=join_settings)
+    checked = check_records(records)
+    if join_other_settings:
+        checked = join_settings(checked)
     return {scope: tables_of_scope(in_scope(checked, scope), scope) for scope in scopes(checked)}
 
 
@@ -368,23 +277,7 @@ def tables_of_scope(records: pd.DataFrame, scope: Scope) -> list[Table]:
 
 
 def choose_tables(tables: dict[Scope, list[Table]], names: Sequence[str]) -> dict[Scope, list[Table]]:
-    """Keep the named tables; all of them for no name.
-
-    Parameters
-    ----------
-    tables : dict of Scope to list of Table
-    names : sequence of str
-
-    Returns
-    -------
-    dict of Scope to list of Table
-        Scopes may be left without a table.
-
-    Raises
-    ------
-    InputError
-        If no scope has a table of that name; the message names the nearest one.
-    """
+    """Keep the named tables; all of them for no name. Scopes may be left without a table."""
     known = dict.fromkeys(table.name for found in tables.values() for table in found)
     for name in names:
         check_choice(name, "table", known)
@@ -401,21 +294,7 @@ def write_tables(
 ) -> list[Path]:
     """Write one file for each table, in a sub-folder for each scope if there are several.
 
-    Parameters
-    ----------
-    tables : dict of Scope to list of Table
-    folder : path
-        Made if it is not there; files of the same names are replaced, each whole.
-    format : {"markdown", "csv", "latex"}
-
-    Returns
-    -------
-    list of Path
-
-    Raises
-    ------
-    InputError
-        If the format is unknown, the folder is a file, or two scopes have the same folder name.
+    Files of the same names are replaced, each whole.
     """
     check_choice(format, "format", SUFFIXES)
     out = Path(folder)

@@ -10,7 +10,6 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from linkcal.calibrators._network_kernel import (
-    BLOCK,
     SMALLEST_TEMPERATURE,
     Adam,
     exp,
@@ -32,7 +31,7 @@ from linkcal.calibrators._network_training import (
 
 # Sums of a few hundred terms in single precision; gradients reach about 0.1.
 REL, ABS = 2e-5, 2e-7
-NUMBERS = {"n_bins": 15, "learning_rate": 0.02, "weight_decay": 0.1, "max_iter": 25}
+RATES = 15, 0.02, 0.1  # bins, learning rate, weight decay
 
 
 def _arrays(n=60, k=3, seed=0):
@@ -100,7 +99,7 @@ def test_loss_and_gradient_equal_automatic_differentiation(heads, n, k, width, e
 
 def test_training_equals_pytorch_adam():
     arrays, net = _arrays(), draw_net(np.random.default_rng(0), 3, 5, 2)
-    [ours] = train([Member(net, LinkArrays(*arrays).blocks(2), None, 1.0, **NUMBERS)])
+    [ours] = train([Member(net, *RATES, LinkArrays(*arrays).blocks(2), None, 1.0, 25)])
     reference = _torch_net(net)
     adam = torch.optim.Adam(list(reference), lr=0.02, weight_decay=0.1)
     curve = []
@@ -114,9 +113,9 @@ def test_training_equals_pytorch_adam():
     # Adam divides by the gradient's own size: rounding in small gradients shows in the step.
     np.testing.assert_allclose(ours.net.hidden, reference.hidden.detach(), rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(ours.net.output, reference.output.detach(), rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(ours.curve, [curve[0], curve[10], curve[20], curve[25]], rtol=1e-6)
+    np.testing.assert_allclose(ours.loss_curve, [curve[0], curve[10], curve[20], curve[25]], rtol=1e-6)
     assert ours.n_iter == 25
-    assert not ours.stopped
+    assert not ours.converged
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -127,7 +126,7 @@ def test_networks_do_not_influence_each_other(threads):
         links, net = LinkArrays(*_arrays(n, seed=seed)), draw_net(np.random.default_rng(seed), 3, 5, 2)
         half = np.arange(n) % 2 == 0
         parts = [links.take(rows).blocks(2) for rows in (half, ~half)]
-        members += [Member(net, *parts, weight, 15, 0.05, 0.0, 300, 20) for weight in (0.0, 1.0, 10.0)]
+        members += [Member(net, 15, 0.05, 0.0, *parts, weight, 300, 20) for weight in (0.0, 1.0, 10.0)]
     torch.set_num_threads(threads)
     try:
         together = train(members)
@@ -140,12 +139,12 @@ def test_networks_do_not_influence_each_other(threads):
         assert alone.n_iter == trained.n_iter
         assert np.array_equal(alone.net.hidden, trained.net.hidden)
         assert np.array_equal(alone.net.output, trained.net.output)
-        assert np.array_equal(alone.curve, trained.curve)
+        assert np.array_equal(alone.loss_curve, trained.loss_curve)
 
 
 def test_an_error_in_one_network_ends_the_batch():
     net = draw_net(np.random.default_rng(0), 3, 5, 2)
-    good = Member(net, LinkArrays(*_arrays()).blocks(2), None, 1.0, **NUMBERS)
+    good = Member(net, *RATES, LinkArrays(*_arrays()).blocks(2), None, 1.0, 25)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -161,9 +160,9 @@ def test_early_stopping_keeps_the_best_look():
     # Labels are random, so what is learned on one half makes the other half worse.
     half = np.random.default_rng(5).permutation(60) % 2 == 0
     inside, outside = (LinkArrays(s[r], x[r], y[r], np.ones(30)).blocks(2) for r in (half, ~half))
-    member = Member(net, inside, outside, 0.0, 15, 0.05, 0.0, 500, patience=30)
+    member = Member(net, 15, 0.05, 0.0, inside, outside, 0.0, 500, patience=30)
     [stopped] = train([member])
-    assert stopped.stopped
+    assert stopped.converged
     best, at = stopped.n_iter, {}
     for epochs in (best - 10, best, best + 10, best + 20, best + 30):
         [trained] = train([replace(member, max_iter=int(epochs), patience=None)])
@@ -179,30 +178,6 @@ def test_initial_weights_are_uniform_as_in_pytorch():
     for array, bound in ((net.hidden, 0.2), (net.output, 0.05)):
         assert bound * 0.98 < np.abs(array).max() <= bound
         assert array.std() == pytest.approx(bound / np.sqrt(3), rel=0.05)
-
-
-@pytest.mark.parametrize(("k", "width"), [(0, 1), (3, 5), (8, 16)])
-def test_packing_keeps_the_weights(k, width):
-    net = draw_net(np.random.default_rng(0), k, width, 2)
-    back = unpacked(packed(net), net)
-    for before, after in zip(net, back, strict=True):
-        assert np.array_equal(before.astype(np.float32), after)
-
-
-@pytest.mark.parametrize("logit", [-1.0, 1.0])
-def test_blocks_hold_every_link_once(logit):
-    n = BLOCK + 3
-    s, x, y, weight = _arrays(n)
-    s[:BLOCK] = logit * np.abs(s[:BLOCK])
-    blocks = LinkArrays(s, x, y, 3.0 * weight).blocks(2)
-    assert blocks.weight.sum() == pytest.approx(1.0, rel=1e-6)
-    assert not np.any(blocks.logit[blocks.head == 0] > 0)
-    rows = blocks.inputs.reshape(len(blocks.head), -1, BLOCK).transpose(0, 2, 1).reshape(-1, 8)
-    kept = blocks.weight.ravel() > 0
-    ours = np.column_stack((blocks.logit.ravel(), blocks.label.ravel(), rows[:, :3]))[kept]
-    theirs = np.column_stack((s, y, x)).astype(np.float32)
-    assert np.array_equal(np.unique(ours, axis=0), np.unique(theirs, axis=0))
-    assert kept.sum() == n
 
 
 def test_a_temperature_that_underflows_stays_finite():

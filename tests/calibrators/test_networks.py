@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 import torch
@@ -23,7 +21,6 @@ from linkcal.calibrators import (
 from linkcal.exceptions import (
     ArtifactError,
     BaseRateWarning,
-    ConvergenceWarning,
     InputError,
     NotFittedError,
 )
@@ -292,31 +289,6 @@ def test_both_scalings_reach_the_same_temperature_without_features():
     np.testing.assert_allclose(doubled.temperature(X), divided.temperature(X), rtol=0.01)
 
 
-def test_unknown_scaling_is_refused():
-    X, y = overconfident()
-    with pytest.raises(InputError, match="scaling must be one of divide, multiply-doubled; got 'multiply'"):
-        InNOut(scaling="multiply", **FAST_NET).fit(X, y)
-
-
-@pytest.mark.parametrize("cls", [EmbeddingMLP, InNOut])
-@pytest.mark.filterwarnings("ignore::linkcal.exceptions.BaseRateWarning")
-def test_too_few_epochs_are_warned_of(cls):
-    X, y = overconfident(n=100)
-    with pytest.warns(ConvergenceWarning, match="was still improving after 5 epochs; raise max_iter"):
-        fitted = cls(max_iter=5).fit(X, y)
-    assert not fitted.converged_
-
-
-@pytest.mark.parametrize("cls", [EmbeddingMLP, InNOut])
-def test_without_early_stopping_the_last_epoch_is_kept(cls):
-    X, y = overconfident(n=100)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BaseRateWarning)
-        warnings.simplefilter("error", ConvergenceWarning)
-        fitted = cls(max_iter=5, early_stopping=False).fit(X, y)
-    assert fitted.n_iter_ == 5
-
-
 def _seeds(count, n=300):
     """X, y and validation links of calibration seeds."""
     links = [overconfident(n=n, seed=seed) for seed in range(count)]
@@ -374,17 +346,6 @@ def test_validation_links_go_only_where_they_are_used():
     mixed = fit_together([InNOut(**FAST_NET)] * 2, X, y, [None, validation[1]])
     _same(InNOut(**FAST_NET).fit(X[0], y[0]), mixed[0])
     _same(net, mixed[1])
-
-
-def test_warnings_of_single_fits_are_kept():
-    X, y, _ = _seeds(2, n=100)
-    with pytest.warns(ConvergenceWarning, match="was still improving after 5 epochs") as caught:
-        fit_together([EmbeddingMLP(max_iter=5)] * 2, X, y)
-    assert sum(issubclass(w.category, ConvergenceWarning) for w in caught) == 2
-
-
-def test_nothing_is_fitted_from_nothing():
-    assert fit_together([], [], []) == []
 
 
 @pytest.mark.parametrize("short", ["X", "y", "validation"])

@@ -1,7 +1,9 @@
-"""A stranger's files: edges with names, features, pairs to score; and a folder fitted on them once."""
+"""Files of a user (edges with names, features, pairs to score) and a folder fitted on them once."""
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,15 +18,42 @@ NUM_NODES = 120
 
 @pytest.fixture
 def cli(capsys):
-    """Run the command in this process; gives exit code, stdout and stderr."""
+    """Run the command in this process: exit code, stdout (as text and CSV rows), stderr (also unwrapped)."""
 
     def call(*arguments: object) -> SimpleNamespace:
         capsys.readouterr()
         code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return SimpleNamespace(code=code, out=captured.out, err=captured.err)
+        out, err = capsys.readouterr()
+        rows = list(csv.DictReader(io.StringIO(out)))
+        return SimpleNamespace(code=code, out=out, err=err, rows=rows, message=" ".join(err.split()))
 
     return call
+
+
+@pytest.fixture
+def fails(cli):
+    """Run the command and check that it ends with one line that holds the given parts."""
+
+    def call(*arguments: object, parts: tuple[str, ...]) -> None:
+        answer = cli(*arguments)
+        assert (answer.code, answer.out) == (1, "")
+        (line,) = [line for line in answer.err.splitlines() if line.startswith("linkcal: error: ")]
+        assert answer.err.strip().endswith(line)
+        assert len(line) < 1200
+        for part in parts:
+            assert part in line
+
+    return call
+
+
+@pytest.fixture
+def write_pairs(tmp_path):
+    def write(name: str, pairs: object) -> Path:
+        path = tmp_path / name
+        path.write_text("source,target\n" + "".join(f"{u},{v}\n" for u, v in pairs))
+        return path
+
+    return write
 
 
 @pytest.fixture(scope="session")

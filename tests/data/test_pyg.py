@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import RandomLinkSplit
 
 from linkcal.data import Graph, from_pyg, simulate_graph, split_links, to_pyg
@@ -154,14 +154,34 @@ def test_undirected_graph_split_as_directed_leaks():
     # One direction of an edge in training, the other in the test set: PyG's default is_undirected=False.
     data, _ = _data()
     parts = _pyg_split(data, is_undirected=False)
-    with pytest.raises(InputError, match=r"train\.edge_index must hold both directions of each edge"):
+    advice = r".*RandomLinkSplit\(is_undirected=True\)"
+    with pytest.raises(
+        InputError, match=r"train\.edge_index must hold both directions of each edge" + advice
+    ):
         from_pyg(*parts)
+    edges = set(map(tuple, parts[0].edge_index.T.tolist()))
+    held_out = [p for part in parts[1:] for p in part.edge_label_index[:, part.edge_label == 1].T.tolist()]
+    leaked = sum((v, u) in edges for u, v in held_out)
+    assert leaked > 100
+    with pytest.raises(
+        InputError, match=f"holds the reverse of {leaked} of {len(held_out)} validation{advice}"
+    ):
+        from_pyg(*parts, directed=True)
+    assert from_pyg(*parts, directed=True, symmetric=True).graph.directed
     for part in parts:
         part.edge_index = torch.cat([part.edge_index, part.edge_index.flip(0)], dim=1)
     with pytest.raises(
         InputError, match=r"val links must not be in train\.edge_index, got .*is_undirected=True"
     ):
         from_pyg(*parts)
+
+
+def test_heterogeneous_data_is_refused():
+    train, _, test = _tiny()
+    with pytest.raises(
+        InputError, match=r"val must be a torch_geometric.data.Data, got HeteroData; .*homogeneous"
+    ):
+        from_pyg(train, HeteroData(), test)
 
 
 def test_disjoint_training_links_are_refused():
@@ -181,7 +201,7 @@ def test_disjoint_training_links_are_refused():
         ),
         (
             {"test__edge_label_index": torch.tensor([[0, 4], [3, 3]])},
-            "links must stand once in all parts together, got 1 repeated",
+            r"hold each pair once, in either direction, got 1 repeated, such as \(3, 4\) in val and test",
         ),
         (
             {"val__edge_label_index": torch.tensor([[3, 5], [4, 4]])},

@@ -1,9 +1,14 @@
+import re
+from dataclasses import replace
+
+import networkx as nx
 import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from torch_geometric.data import Data
 
-from linkcal.data import Graph, split_links
+from linkcal.data import Graph, LinkPairs, LinkSplit, split_links
 from linkcal.exceptions import InputError, ShortageError
 
 from .strategies import graphs, non_edges, pair_set
@@ -173,3 +178,132 @@ def test_bad_arguments(options, message):
 def test_edgeless_graph():
     with pytest.raises(InputError, match="graph must have edges to split, got 0"):
         split_links(Graph.from_edges(torch.empty(2, 0), 4))
+
+
+@pytest.mark.parametrize("graph", [Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2), nx.path_graph(9)])
+def test_graphs_of_other_libraries_are_named(graph):
+    with pytest.raises(
+        InputError, match=r"^graph must be a linkcal.data.Graph, got \w+ of .*Graph.from_edges"
+    ):
+        split_links(graph)
+
+
+# --- hand-made splits ---
+
+NO_PAIRS = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
+
+
+def _made(directed, *, train=((0, 1),), val=((2, 3),), test=((4, 5),), negatives=None):
+    """Message-passing edges 0-1, 1-2; each part has its links and, as negatives, those of `negatives`."""
+    negatives = {"train": [(0, 5)], "val": [(1, 5)], "test": [(2, 5)]} | (negatives or {})
+
+    def part(name, links):
+        pairs = [*links, *negatives[name]]
+        return LinkPairs(torch.tensor(pairs).T, (torch.arange(len(pairs)) < len(links)).float())
+
+    graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 6, directed=directed)
+    return LinkSplit(graph, part("train", train), part("val", val), part("test", test))
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_hand_made_split_that_does_not_leak(directed):
+    split = _made(directed)
+    assert split.counts()["message_edges"] == 2
+    assert replace(split, test=NO_PAIRS).counts()["test_positives"] == 0
+
+
+@pytest.mark.parametrize("name", ["val", "test"])
+@pytest.mark.parametrize("pair", [(1, 2), (2, 1)])
+def test_held_out_links_in_the_message_passing_graph_are_refused(name, pair):
+    example = re.escape(str(pair))
+    expected = f"^{name} links must not be message-passing edges{{}}, got 1 that are, such as {example}$"
+    with pytest.raises(InputError, match=expected.format(", in either direction")):
+        _made(False, **{name: [(3, 4), pair]})
+    if pair == (2, 1):  # another link in a directed graph
+        _made(True, **{name: [(3, 4), pair]})
+    else:
+        with pytest.raises(InputError, match=expected.format("")):
+            _made(True, **{name: [(3, 4), pair]})
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"test": [(3, 2), (4, 5)]}, r"got 1 repeated, such as \(2, 3\) in val and test$"),
+        ({"test": [(4, 5), (5, 4)]}, r"got 1 repeated, such as \(4, 5\) in test and test$"),
+        ({"negatives": {"test": [(5, 1), (3, 2)]}}, r"got 2 repeated, such as \(1, 5\) in val and test$"),
+        ({"negatives": {"val": [(1, 0)]}}, r"got 1 repeated, such as \(0, 1\) in train and val$"),
+    ],
+)
+def test_pairs_that_stand_twice_are_refused(parts, message):
+    with pytest.raises(InputError, match=r"must hold each pair once, in either direction, " + message):
+        _made(False, **parts)
+    _made(True, **parts)  # both directions are different pairs
+    with pytest.raises(
+        InputError, match=r"must hold each pair once, got 1 repeated, such as \(2, 3\) in val and test"
+    ):
+        _made(True, test=[(2, 3)])
+
+
+def test_pairs_beyond_the_nodes_are_refused():
+    with pytest.raises(
+        InputError, match=r"test.edge_label_index must hold node indices < num_nodes = 6, got 6"
+    ):
+        _made(False, test=[(4, 6)])
+
+
+# --- labelled pairs ---
+
+
+def _pairs(**rates):
+    return LinkPairs(torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.tensor([1.0, 0.0, 0.0]), **rates)
+
+
+def test_counts_of_links():
+    pairs = _pairs()
+    assert (len(pairs), pairs.num_positives, pairs.num_negatives) == (3, 1, 2)
+
+
+def test_label_probability_follows_bayes():
+    # 1 in 10 edges and 1 in 100 non-edges drawn: odds 0.2 / 0.8 times 10 = 2.5, so 2.5 / 3.5.
+    p = _pairs(positive_rate=0.1, negative_rate=0.01).label_probability(torch.tensor([0.2, 0.0, 1.0]))
+    assert p.tolist() == pytest.approx([2.5 / 3.5, 0.0, 1.0], abs=1e-7)
+
+
+def test_label_probability_without_rates():
+    with pytest.raises(InputError, match="negative_rate must be known for label_probability, got None"):
+        _pairs().label_probability(torch.tensor([0.2]))
+
+
+def test_one_label_per_pair():
+    with pytest.raises(InputError, match=r"edge_label must have shape \[3\], got \[2\]"):
+        replace(_pairs(), edge_label=torch.zeros(2))
+
+
+def test_split_counts_and_parts():
+    ring = torch.stack([torch.arange(20), (torch.arange(20) + 1) % 20])
+    split = split_links(Graph.from_edges(ring, 20), seed=3)
+    counts = split.counts()
+    assert counts["edges"] == 20
+    assert counts["message_edges"] == counts["train_positives"] == 16
+    assert counts["val_negatives"] == counts["test_positives"] == 2
+    assert split.part("val") is split.val
+    with pytest.raises(
+        InputError, match=r"part must be one of train, val, test; got 'tets' .did you mean 'test'"
+    ):
+        split.part("tets")
+    assert split.to("cpu").counts() == counts
+
+
+@pytest.mark.parametrize("wrong", [2.0, -1.0, float("nan")])
+def test_labels_are_0_or_1(wrong):
+    with pytest.raises(InputError, match=f"edge_label must hold only 0 and 1, got {wrong}"):
+        LinkPairs(torch.tensor([[0, 1], [1, 2]]), torch.tensor([1.0, wrong]))
+    with pytest.raises(InputError, match=r"edge_label must be a tensor \[L\], got list"):
+        LinkPairs(torch.tensor([[0], [1]]), [1.0])
+
+
+def test_int32_pairs_are_converted():
+    index = torch.tensor([[0], [1]])
+    assert LinkPairs(index.int(), torch.ones(1)).edge_label_index.dtype == torch.int64
+    assert LinkPairs(index, torch.ones(1)).edge_label_index is index

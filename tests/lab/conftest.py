@@ -1,23 +1,23 @@
-"""The command ``linkcal-lab`` in this process."""
+"""The laboratory: the whole folder is left out where it is not installed."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
 
-from linkcal.cli import main
-from linkcal_lab.cli import main as lab_main
+collect_ignore_glob = [] if find_spec("linkcal_lab") else ["*"]
 
 
 @pytest.fixture
 def cli(capsys):
-    """Run ``linkcal-lab`` (``run`` and ``fit``: ``linkcal``); gives exit code, stdout and stderr."""
+    """Run ``linkcal-lab`` in this process; gives exit code, stdout and stderr."""
+    from linkcal_lab.cli import main
 
     def call(*arguments: object) -> SimpleNamespace:
         capsys.readouterr()
-        command = main if arguments[0] in {"run", "fit"} else lab_main
-        code = command([str(argument) for argument in arguments])
+        code = main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return SimpleNamespace(code=code, out=captured.out, err=captured.err)
 

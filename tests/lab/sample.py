@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from linkcal.metrics import evaluate_links
-from linkcal_lab.aggregate import RECORD_COLUMNS
+from linkcal_lab.records import RECORD_COLUMNS
 
 CALIBRATORS = ("uncalibrated", "temperature", "isotonic", "histogram", "bbq", "embedding-mlp", "in-n-out")
 

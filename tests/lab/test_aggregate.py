@@ -10,13 +10,14 @@ from tests.lab.sample import frame, record
 from linkcal.exceptions import InputError
 from linkcal_lab.aggregate import (
     base_model,
-    check_records,
     in_scope,
+    join_settings,
     row_order_of,
     scopes,
     seed_values,
     summarise,
 )
+from linkcal_lab.records import check_records
 
 
 def grid(values: list[list[float]], **fixed: object) -> list[dict[str, object]]:
@@ -49,12 +50,6 @@ def test_missing_values_stay_visible():
     assert summarise(values)["n"].tolist() == [1, 2]
 
 
-def test_one_value_has_no_spread():
-    summary = summarise(seed_values(check_records(frame(record())), "ece", fit_on="val"))
-    assert np.isnan(summary["std"].iloc[0])
-    assert summary["n"].iloc[0] == 1
-
-
 def test_order_of_records_does_not_matter():
     records = frame(*grid(np.random.default_rng(0).random((4, 3)).tolist()))
     pd.testing.assert_frame_equal(check_records(records), check_records(records.iloc[::-1]))
@@ -68,7 +63,7 @@ def test_scopes_are_kept_apart_or_joined():
         "default-uniform", "default-uniform-preset=paper", "paper-uniform",
     ]  # fmt: skip
     assert [len(in_scope(checked, scope)) for scope in found] == [1, 1, 1]
-    joined = check_records(records, join_settings=True)
+    joined = join_settings(checked)
     assert [scope.slug for scope in scopes(joined)] == ["default-uniform", "paper-uniform"]
     assert joined["model"].tolist() == ["gcn", "gcn", "gcn~preset=paper"]
     assert base_model("gcn~preset=paper") == "gcn"

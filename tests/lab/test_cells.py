@@ -6,7 +6,8 @@ import pytest
 
 from linkcal.exceptions import InputError
 from linkcal.workflow import RunConfig
-from linkcal_lab.cells import SweepPlan, TrainingJob, parse_seeds, settings_suffix
+from linkcal_lab.cells import SweepPlan, TrainingJob, parse_seeds
+from linkcal_lab.protocols import run_config
 
 
 def test_every_data_set_comes_before_the_second_seed():
@@ -23,7 +24,9 @@ def test_folder_names_tell_the_settings():
     assert TrainingJob(config, ("val",), (0,)).folder == Path(
         "a_.._b/vgae~negatives_per_positive=2.0/train-0"
     )
-    assert settings_suffix(RunConfig(".hidden", "gcn", epochs=3)) == "~epochs=3"
+    assert TrainingJob(RunConfig("cora", "gcn", epochs=3), ("val",), (0,)).suffix == "~epochs=3"
+    paper = run_config("paper", "cora", "vgae", hyperparameters={"lr": 0.1})
+    assert TrainingJob(paper, ("val",), (0,), "paper").suffix == "~hyperparameters=lr-0.1~protocol=paper"
     assert TrainingJob(RunConfig(".hidden", "gcn"), ("val",), (0,)).folder.parts[0] == "_.hidden"
 
 
@@ -51,7 +54,9 @@ def test_a_bad_plan_is_refused(changes, message):
         SweepPlan(**{"datasets": ["cora"], "models": ["gcn"]} | changes)
 
 
-@pytest.mark.parametrize("text", ["", "0", "x", "3-1", "1,1", "1,,2", "-1"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "x", "3-1", "1,1", "1,,2", "-1", "9223372036854775807", "0-999999999999", "99999"]
+)
 def test_bad_seeds_are_refused(text):
     with pytest.raises(InputError, match="seeds must"):
         parse_seeds(text)

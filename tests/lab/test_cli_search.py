@@ -1,4 +1,4 @@
-"""``linkcal search``: from the grid to a preset file that ``linkcal run`` and ``linkcal sweep`` take."""
+"""``linkcal search``: from the grid to a preset file that ``linkcal run`` and ``linkcal-lab sweep`` take."""
 
 import json
 
@@ -20,7 +20,7 @@ def test_search_writes_a_preset_that_run_and_sweep_take(cli, small, tmp_path):
     options = ("--dataset", "simulated", "--model", "gcn")
     preset = tmp_path / "best.json"
     answer = cli(
-        "search", *options, "--trials", 3, "--epochs", 5, "--storage", tmp_path / "s.db",
+        "search", *options, "--trials", 3, "--epochs", 5, "--storage", tmp_path / "s.json",
         "--write-preset", preset,
     )  # fmt: skip
     assert answer.code == 0
@@ -46,7 +46,7 @@ def test_default_storage(cli, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = ("--dataset", "simulated", "--model", "gcn", "--sampler", "tpe", "--trials", 1, "--epochs", 5)
     assert cli("search", *options).code == 0
-    assert (tmp_path / "searches" / "simulated-gcn-tpe-seed0.db").is_file()
+    assert (tmp_path / "searches" / "simulated-gcn-tpe-seed0.json").is_file()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """From a sweep to its tables and figures by commands: what one writes, the next one reads."""
 
+import io
+
+import pandas as pd
 import pytest
-from tests.lab.sample import frame, record
 
 from linkcal_lab import sweep as sweeping
 
@@ -12,7 +14,7 @@ CALIBRATORS = "uncalibrated,isotonic,histogram,in-n-out-plus"
 
 @pytest.fixture(scope="module")
 def store(small_graph, tmp_path_factory):
-    from linkcal.cli import main
+    from linkcal_lab.cli import main
 
     folder = tmp_path_factory.mktemp("reproduction") / "store"
     with pytest.MonkeyPatch.context() as patch:
@@ -62,12 +64,16 @@ def test_figures_of_a_sweep(cli, store, tmp_path):
         assert f"<!-- {name} -->" in svg
 
 
-def test_figures_show_what_the_sweep_has(cli, store, tmp_path):
-    answer = cli("figures", "--store", store, "--out", tmp_path, "--format", "svg")
-    assert answer.code == 0, answer.err
-    svg = (tmp_path / "simulated-val.svg").read_text(encoding="utf-8")
-    # The sweep has no in-n-out, one of the columns that are usual.
-    assert all(f" / {name} -->" in svg for name in CALIBRATORS.split(","))
+def test_csv_on_stdout_is_one_table(cli, store):
+    one = cli("tables", "--store", store, "--format", "csv", "--table", "nll-val")
+    assert pd.read_csv(io.StringIO(one.out))["n"].tolist() == [2] * 4
+    for arguments, message in (
+        (("--format", "csv"), "csv on stdout must be one table: give --table or --out, got 15 tables"),
+        (("--format", "html"), "format must be one of markdown, csv, latex; got 'html'"),
+        (("--table", "ece-vall"), "did you mean 'ece-val'"),
+    ):
+        answer = cli("tables", "--store", store, *arguments)
+        assert (answer.code, message in answer.err) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -106,23 +112,6 @@ def test_a_damaged_cell_is_one_line(cli, store, file, content, message):
     assert str(path) in answer.err
 
 
-def test_a_damaged_export_is_one_line(cli, store, tmp_path):
-    whole = tmp_path / "whole.csv.gz"
-    cli("export", store, "--out", whole)
-    (tmp_path / "half.csv.gz").write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
-    twice = frame(record(), record(value=0.2))
-    twice.to_csv(tmp_path / "twice.csv", index=False)
-    twice.head(1).assign(train_seed="x").to_csv(tmp_path / "seed.csv", index=False)
-    for name, message in (
-        ("half.csv.gz", "must be a whole file of measured values, got"),
-        ("twice.csv", "records must hold each value once, got 1 again, first cora, gcn"),
-        ("seed.csv", "must have whole numbers as train_seed, calibration_seed, got"),
-    ):
-        answer = cli("tables", "--store", tmp_path / name)
-        assert (answer.code, answer.err.count("\n")) == (1, 1)
-        assert message in answer.err
-
-
 def test_damaged_predictions_are_one_line(cli, store, tmp_path):
     path = store / "simulated/gcn~epochs=3/train-0/val/cal-0/predictions.npz"
     whole = path.read_bytes()
@@ -134,7 +123,7 @@ def test_damaged_predictions_are_one_line(cli, store, tmp_path):
         path.write_bytes(whole)
     for answer in (figures, export):
         assert (answer.code, answer.err.count("\n")) == (1, 1)
-        assert f"{path} must be a whole npz file with calibrator, got" in answer.err
+        assert f"predictions must be an npz file of plain arrays, got {path}" in answer.err
 
 
 def test_an_empty_store(cli, tmp_path):

@@ -57,7 +57,7 @@ def change(path, *keys, value=None):
         (("config",), [1]),
         (("config", "seed"), "x"),
         (("config", "hyperparameters"), 5),
-        (("config", "protocol"), "none"),
+        (("protocol",), "none"),
         (("calibrators",), 5),
         (("calibration_seed",), "a"),
     ],
@@ -129,11 +129,17 @@ def test_an_addition_that_was_removed_is_made_anew(store, options):
     assert read_records(store).equals(before)
 
 
-def test_links_in_a_store_are_removed_and_what_they_point_to_stays(store, options, tmp_path):
+def test_only_what_a_sweep_left_unfinished_is_removed(store, options, tmp_path):
+    place = store / "own/gcn~epochs=2/train-0"
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("mine")
-    for name, target in ((".folder", tmp_path / "mine"), (".nothing", tmp_path / "nowhere")):
-        (store / "own/gcn~epochs=2/train-0" / name).symlink_to(target)
+    (place / ".writing-cal-0").symlink_to(tmp_path / "mine")
+    (place / "val" / ".writing-cal-9").mkdir()
+    (place / ".failed-val-cal-1-abc.json").touch()
+    (place / ".git").mkdir()
+    for name in (".DS_Store", ".git/config", "val/.notes"):
+        (place / name).write_text("mine")
     assert run_sweep(plan("platt", "beta"), store, options).done == 2
-    assert not list(store.glob("*/*/train-0/.[fn]*"))
-    assert (tmp_path / "mine" / "file").read_text() == "mine"
+    hidden = {str(path.relative_to(place)) for path in place.rglob(".*")}
+    assert hidden == {".lock", ".git", ".DS_Store", "val/.notes"}
+    assert (place / ".git/config").read_text() == (tmp_path / "mine" / "file").read_text() == "mine"

@@ -66,15 +66,6 @@ def test_a_killed_worker_is_told(tmp_path):
         list(run_jobs(_kill_worker, [0, 1], num_processes=2))
 
 
-def test_unknown_engine():
-    with pytest.raises(InputError, match="engine must be one of"):
-        list(run_jobs(abs, [1], engine="cloud"))
-
-
-def test_jobs_come_back_in_one_process():
-    assert list(run_jobs(abs, [-1, 2])) == [1, 2]
-
-
 def test_threads_follow_the_environment(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert threads_per_job(1) == 1

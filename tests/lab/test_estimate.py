@@ -24,7 +24,7 @@ def store(tmp_path):
     store = Store(tmp_path)
     job = plan(["cora"]).jobs()[0]
     config = job.config_for("val").to_dict()
-    here = {"environment": {"cuda": None}}
+    here = {"environment": {"cuda": None}, "protocol": "default"}
     training = {"config": config, "counts": {"edges": EDGES["cora"]}, "seconds": {"total": 10.0}, **here}
     seconds = {"score": 0.5, "fit uncalibrated": 1.0, "fit platt": 2.0, "evaluate": 6.0, "total": 9.5}
     cell = {"config": config, "calibrators": dict.fromkeys(CALIBRATORS), "seconds": seconds, **here}
@@ -34,6 +34,7 @@ def store(tmp_path):
         for one in job.cells()
     }
     for folder, record in folders.items():
+        record["processor_seconds"] = dict(record["seconds"])
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(record))
     return store

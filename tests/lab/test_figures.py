@@ -100,7 +100,7 @@ def test_damaged_and_foreign_files(store, tmp_path):
     with pytest.raises(InputError, match="must hold the cell's 80 test links, got 7 others"):
         cell_predictions([*first, foreign])
     foreign.write_bytes(foreign.read_bytes()[:100])
-    with pytest.raises(InputError, match="must be a whole npz file with calibrator, got"):
+    with pytest.raises(InputError, match="predictions must be an npz file of plain arrays, got"):
         cell_predictions([foreign])
 
 

@@ -10,14 +10,17 @@ import pandas as pd
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal_lab.formats import Cell, Table, render
+from linkcal_lab.formats import Entry, Table, render
 
 TABLE = Table(
     name="t",
     title="50 % of a_b",
     caption="First. Second & third.",
     header=("data|set", "value"),
-    rows=((Cell("my_data|1"), Cell("1.0 \N{PLUS-MINUS SIGN} 0.1 [0.5]", strong=True)), (Cell("x"), Cell(""))),
+    rows=(
+        (Entry("my_data|1"), Entry("1.0 \N{PLUS-MINUS SIGN} 0.1 [0.5]", strong=True)),
+        (Entry("x"), Entry("")),
+    ),
     data=pd.DataFrame({"name": ['a,"b"', "c\nd"], "value": [0.1, np.nan]}),
     n_labels=1,
 )
@@ -50,7 +53,7 @@ def test_latex():
     ],
 )  # fmt: skip
 def test_latex_escapes(text, escaped):
-    table = Table("t", "T", "", ("h",), ((Cell(text),),), TABLE.data, 1)
+    table = Table("t", "T", "", ("h",), ((Entry(text),),), TABLE.data, 1)
     assert f"\n{escaped} \\\\\n\\bottomrule" in render(table, "latex")
 
 

@@ -35,33 +35,14 @@ def test_what_is_read_is_what_was_written(predictions, tmp_path):
             assert np.array_equal(read, values)
 
 
-@pytest.mark.parametrize("kept", [0, 40, 0.5, 0.99])
-def test_a_file_that_was_cut_off_is_refused(predictions, tmp_path, kept):
-    path = tmp_path / "p.npz"
-    write_predictions(predictions, path)
-    data = path.read_bytes()
-    path.write_bytes(data[: int(kept * len(data)) if isinstance(kept, float) else kept])
-    with pytest.raises(InputError, match=r"p\.npz must be a whole npz file with calibrator, got"):
-        read_predictions(path)
-
-
-def test_a_file_with_one_wrong_byte_is_refused(predictions, tmp_path):
-    path = tmp_path / "p.npz"
-    write_predictions(predictions, path)
-    data = bytearray(path.read_bytes())
-    place = data.index(b"test_probability.npy") + 200
-    data[place] ^= 0xFF
-    path.write_bytes(data)
-    with pytest.raises(InputError, match=r"p\.npz must be a whole npz file with calibrator, got"):
-        read_predictions(path)
-
-
 def test_missing_arrays_and_wrong_shapes_are_named(predictions, tmp_path):
     path = tmp_path / "p.npz"
-    with pytest.raises(InputError, match=r"must be a whole npz file with calibrator, got .*No such file"):
+    with pytest.raises(
+        InputError, match=r"predictions must be an npz file of plain arrays, got .*No such file"
+    ):
         read_predictions(path)
     np.savez(path, calibrator=np.array(NAMES))
-    with pytest.raises(InputError, match="got 'val_label is not a file in the archive'"):
+    with pytest.raises(InputError, match="predictions must have the array 'val_label', got 'calibrator'"):
         read_predictions(path)
     predictions.probability["test"] = predictions.probability["test"][:, :7]
     write_predictions(predictions, path)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from linkcal.calibrators import CALIBRATORS
-from linkcal.exceptions import InputError
 from linkcal.metrics import METRICS, CalibrationPattern
 from linkcal.models import MODELS
 from linkcal_lab.published import (
-    PUBLISHED,
-    published_origin,
     published_patterns,
     published_sheet,
     published_values,
@@ -56,21 +53,3 @@ def test_other_sheets_are_complete():
     assert len(published_sheet("hyperparameters")) == 6
     assert published_patterns() == {"over-positive-under-negative": 58.0, "u-shaped": 25.0}
     assert set(published_patterns()) <= {pattern.label for pattern in CalibrationPattern}
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_every_sheet_has_an_origin(name):
-    assert published_origin(name)
-
-
-def test_a_caller_cannot_change_the_data():
-    mine = published_sheet("table1_ece")
-    mine.loc[0, "uncalibrated"] = -1.0
-    assert published_sheet("table1_ece").loc[0, "uncalibrated"] == 15.02
-
-
-def test_unknown_names():
-    with pytest.raises(InputError, match=r"did you mean 'table1_ece'"):
-        published_sheet("table1_ecc")
-    with pytest.raises(InputError, match=r"name must be one of"):
-        published_values("wilcoxon")

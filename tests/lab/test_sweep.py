@@ -14,8 +14,8 @@ from linkcal.exceptions import LinkcalWarning
 from linkcal.features import score_links
 from linkcal.metrics import EVALUATION_KEYS
 from linkcal.workflow import RunConfig, run_experiment
-from linkcal_lab import records as cell_metrics
-from linkcal_lab import stages as calibration
+from linkcal_lab import records as records_module
+from linkcal_lab import stages
 from linkcal_lab import sweep as sweeping
 from linkcal_lab.cells import SweepPlan
 from linkcal_lab.records import read_records, remeasure_cell
@@ -140,8 +140,8 @@ def test_calibrators_added_later_equal_those_fitted_at_once(store, options, tmp_
 def test_metrics_are_computed_anew_from_predictions(store, monkeypatch):
     cell = store / "own/gcn~epochs=3/train-0/val/cal-1"
     before = (cell / "metrics.csv").read_bytes()
-    original = cell_metrics.evaluate_links
-    monkeypatch.setattr(cell_metrics, "evaluate_links", lambda *a, **k: {**original(*a, **k), "new": 7.0})
+    original = records_module.measure_links
+    monkeypatch.setattr(records_module, "measure_links", lambda *a, **k: {**original(*a, **k), "new": 7.0})
     remeasure_cell(cell)
     changed = (cell / "metrics.csv").read_text()
     assert changed.count(",new,7.0\n") == 2 * len(CALIBRATORS)
@@ -152,14 +152,14 @@ def test_metrics_are_computed_anew_from_predictions(store, monkeypatch):
 
 
 def test_a_failed_cell_is_recorded_and_tried_again(store, options, tmp_path, monkeypatch):
-    original = calibration.draw_calibration_negatives
+    original = stages.draw_calibration_negatives
 
     def fail(split, part, seed, calibration_seed):
         if part == "val" and calibration_seed == 1:
             raise RuntimeError("no luck\ntoday")
         return original(split, part, seed, calibration_seed)
 
-    monkeypatch.setattr(calibration, "draw_calibration_negatives", fail)
+    monkeypatch.setattr(stages, "draw_calibration_negatives", fail)
     result = run_sweep(plan(), tmp_path, options)
     assert (result.done, result.failed) == (5, 1)
     assert result.errors == ("own gcn~epochs=3 train-0 val/cal-1: RuntimeError: no luck today",)
@@ -171,6 +171,33 @@ def test_a_failed_cell_is_recorded_and_tried_again(store, options, tmp_path, mon
     assert (result.found, result.done, result.failed) == (5, 1, 0)
     assert files(tmp_path) == files(store)
     assert metric_bytes(tmp_path) == metric_bytes(store)
+
+
+def test_a_failed_calibrator_is_recorded_and_the_others_of_its_cell_are_kept(
+    store, options, tmp_path, monkeypatch
+):
+    original = stages.fit_calibrators
+
+    def fail(config, name, links, seeds):
+        if name == "platt" and 1 in seeds:
+            raise RuntimeError("no fit")
+        return original(config, name, links, seeds)
+
+    monkeypatch.setattr(stages, "fit_calibrators", fail)
+    only = plan(fit_on=["val"])
+    result = run_sweep(only, tmp_path, options)
+    assert (result.done, result.failed) == (1, 1)
+    assert result.errors == ("own gcn~epochs=3 train-0 val/cal-1/platt: RuntimeError: no fit",)
+    kept = read_records(tmp_path).groupby("calibration_seed")["calibrator"].unique()
+    assert {seed: sorted(names) for seed, names in kept.items()} == {
+        0: sorted(CALIBRATORS), 1: sorted(set(CALIBRATORS) - {"platt"}),
+    }  # fmt: skip
+    assert (tmp_path / "own/gcn~epochs=3/train-0/failed-val-cal-1-platt.json").exists()
+    monkeypatch.undo()
+    assert run_sweep(only, tmp_path, options).done == 1
+    assert Store(tmp_path).failures() == []
+    whole = read_records(store).query("fit_on == 'val'").reset_index(drop=True)
+    assert read_records(tmp_path).equals(whole)
 
 
 def test_a_failed_training_fails_its_cells_and_no_others(options, tmp_path, monkeypatch):
@@ -260,7 +287,7 @@ def test_a_model_read_back_scores_as_it_did(options, small_graph, tmp_path, mode
     with store.locked(job, wait=False):
         sweeping.train_and_store(store, job, lambda: small_graph, resources={})
     stored = sweeping.load_training(store.training_folder(job))
-    network, split = calibration.Calibration(job, stored, lambda: small_graph)._scorer
+    network, split = stages.Calibration(job, stored, lambda: small_graph)._scorer
     again = score_links(network, split.graph, split.train)
     for name in ("absent", "present", "logit_absent", "logit_present", "in_graph"):
         assert torch.equal(getattr(again.toggled, name), getattr(stored.scores["train"].toggled, name))

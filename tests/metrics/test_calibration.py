@@ -1,4 +1,4 @@
-"""Calibration errors: hand-worked values, cases 01, 02, 05, 06, 14, and other people's code."""
+"""Reliability curves and calibration errors: hand-worked values, properties, other people's code."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.calibration import calibration_curve
 
 from linkcal.exceptions import InputError
 from linkcal.metrics import debiased_calibration_error, expected_calibration_error, reliability_curve
@@ -25,7 +28,7 @@ def random_links(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 # --- hand-worked values -------------------------------------------------------------------------------------
 
 
-def test_case_01_two_readings_of_one_data_set() -> None:
+def test_case_01_two_readings_of_one_data_set():
     # Positive: 10/20 |0.5 - 0.3| + 10/20 |0.9 - 0.7| = 0.2. Top label: confidence 0.7 in all, right 5 + 9 of
     # 20.
     assert expected_calibration_error(CASE_01_Y, CASE_01_P) == pytest.approx(0.2, abs=1e-12)
@@ -33,7 +36,7 @@ def test_case_01_two_readings_of_one_data_set() -> None:
 
 
 @pytest.mark.parametrize("variant", ["positive", "top-label"])
-def test_case_01_shapes_give_the_same_number(variant: str) -> None:
+def test_case_01_shapes_give_the_same_number(variant: str):
     p = np.array(CASE_01_P)
     flat = expected_calibration_error(CASE_01_Y, p, variant=variant)
     assert expected_calibration_error(CASE_01_Y, p[:, None], variant=variant) == flat
@@ -42,7 +45,7 @@ def test_case_01_shapes_give_the_same_number(variant: str) -> None:
     assert expected_calibration_error(torch.tensor(CASE_01_Y), torch.tensor(two), variant=variant) == flat
 
 
-def test_case_01_columns_that_do_not_sum_to_one_are_refused() -> None:
+def test_case_01_columns_that_do_not_sum_to_one_are_refused():
     with pytest.raises(InputError, match=r"y_prob with two columns .* sum to 1 .* got row 1 = \[0.1, 0.8\]"):
         expected_calibration_error([1, 0], [[0.5, 0.5], [0.1, 0.8]])
 
@@ -59,12 +62,12 @@ def test_case_01_columns_that_do_not_sum_to_one_are_refused() -> None:
 )
 def test_case_02_ends_of_the_interval_and_one_class(
     p: list[float], y: list[int], n_bins: int, expected: float
-) -> None:
+):
     assert expected_calibration_error(y, p, n_bins=n_bins) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_case_05_identical_scores_stay_together_in_every_order(seed: int) -> None:
+def test_case_05_identical_scores_stay_together_in_every_order(seed: int):
     order = np.random.default_rng(seed).permutation(100)
     one_y, one_p = np.repeat([1, 0], [40, 60])[order], np.full(100, 0.9)
     two_y, two_p = np.repeat([1, 0, 1, 0], [24, 36, 20, 20])[order], np.repeat([0.2, 0.8], [60, 40])[order]
@@ -77,7 +80,7 @@ def test_case_05_identical_scores_stay_together_in_every_order(seed: int) -> Non
         )
 
 
-def test_case_06_debiased_error_averages_zero_where_the_plug_in_does_not() -> None:
+def test_case_06_debiased_error_averages_zero_where_the_plug_in_does_not():
     p = (np.arange(200) + 0.5) / 200
     rng = np.random.default_rng(0)
     plug_in, debiased = [], []
@@ -91,7 +94,7 @@ def test_case_06_debiased_error_averages_zero_where_the_plug_in_does_not() -> No
     assert abs(np.mean(debiased)) < 4 * np.std(debiased) / np.sqrt(1000) < 0.002
 
 
-def test_case_14_weights_equal_physical_repetition() -> None:
+def test_case_14_weights_equal_physical_repetition():
     y, p = np.repeat([1, 0], 200), np.full(400, 0.5)
     assert expected_calibration_error(y, p) == 0.0
     weight = np.where(y == 1, 1.0, 100.0)
@@ -103,16 +106,112 @@ def test_case_14_weights_equal_physical_repetition() -> None:
     assert expected_calibration_error(y, shifted, sample_weight=weight) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_prediction_of_one_half_counts_as_no_link() -> None:
+def test_prediction_of_one_half_counts_as_no_link():
     assert expected_calibration_error([1, 1], [0.5, 0.5], variant="top-label") == 0.5
     curve = reliability_curve([1, 0, 1], [0.5, 0.5, 0.5], variant="top-label")
     np.testing.assert_allclose(curve.frequency, [1 / 3])
 
 
+# --- reliability curve --------------------------------------------------------------------------------------
+
+
+def test_curve_by_hand():
+    # Bins (0, 0.5] and (0.5, 1]; weights 1, 1, 2, 1. First: mean (0.1 + 0.5) / 2. Second: (2 * 0.6 + 0.9) /
+    # 3.
+    curve = reliability_curve([0, 1, 1, 0], [0.1, 0.5, 0.6, 0.9], n_bins=2, sample_weight=[1, 1, 2, 1])
+    np.testing.assert_allclose(curve.mean_prob, [0.3, 0.7], rtol=1e-12)
+    np.testing.assert_allclose(curve.frequency, [0.5, 2 / 3], rtol=1e-12)
+    np.testing.assert_array_equal(curve.weight, [2.0, 3.0])
+    np.testing.assert_array_equal(curve.count, [2, 2])
+    np.testing.assert_allclose(curve.n_effective, [2.0, 9 / 5], rtol=1e-12)
+    np.testing.assert_array_equal(curve.lower, [0.0, 0.5])
+    np.testing.assert_array_equal(curve.upper, [0.5, 1.0])
+    assert (curve.n_links, curve.n_bins_used, curve.n_bins) == (4, 2, 2)
+    assert curve.expected_calibration_error == pytest.approx((2 * 0.2 + 3 * (0.7 - 2 / 3)) / 5, abs=1e-12)
+
+
+@pytest.mark.parametrize("n_bins", [2, 5, 10, 15, 20, 100])
+def test_every_edge_belongs_to_the_bin_on_its_left(n_bins: int):
+    edges = np.array([i / n_bins for i in range(n_bins + 1)])
+    curve = reliability_curve(np.ones(n_bins + 1), edges, n_bins=n_bins)
+    np.testing.assert_array_equal(curve.count, [2] + [1] * (n_bins - 1))
+    np.testing.assert_array_equal(curve.upper, edges[1:])
+
+
+def test_equal_mass_bins_of_distinct_scores_have_equal_counts():
+    y, p = random_links(120, 0)
+    curve = reliability_curve(y, p, n_bins=8, strategy="quantile")
+    np.testing.assert_array_equal(curve.count, [15] * 8)
+    assert (curve.upper[:-1] < curve.lower[1:]).all()
+    ordered = np.sort(p).reshape(8, 15)
+    np.testing.assert_array_equal(curve.lower, ordered[:, 0])
+    np.testing.assert_array_equal(curve.upper, ordered[:, -1])
+
+
+def test_equal_mass_bins_do_not_swallow_a_small_group_beside_a_large_one():
+    p = np.concatenate([np.full(3, 0.1), np.full(90, 0.5), np.linspace(0.8, 0.9, 40)])
+    curve = reliability_curve(np.zeros(133), p, n_bins=5, strategy="quantile")
+    assert 90 in curve.count
+    assert curve.lower[0] == curve.upper[0] == 0.1
+
+
+@given(
+    counts=st.lists(st.integers(1, 30), min_size=1, max_size=30),
+    n_bins=st.integers(1, 20),
+)
+def test_equal_mass_bins_never_split_a_group_nor_merge_two_heavy_ones(counts: list[int], n_bins: int):
+    values = np.arange(1, len(counts) + 1) / 64
+    p = np.repeat(values, counts)
+    curve = reliability_curve(np.zeros(p.size), p, n_bins=n_bins, strategy="quantile")
+    bin_of = np.searchsorted(curve.upper, values)
+    np.testing.assert_array_equal(curve.count, np.bincount(bin_of, weights=counts))
+    heavy = bin_of[np.array(counts) * n_bins >= p.size]
+    assert np.unique(heavy).size == heavy.size
+    assert curve.n_bins_used <= n_bins
+    if values.size <= n_bins:
+        assert curve.n_bins_used == values.size
+
+
+def test_null_band_holds_the_frequency_of_a_calibrated_bin_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    p = rng.random(3000)
+    inside = []
+    for _ in range(200):
+        curve = reliability_curve(rng.random(3000) < p, p)
+        lower, upper = curve.null_band(0.9)
+        inside.append((lower <= curve.frequency) & (curve.frequency <= upper))
+    # Discreteness and the binomial's excess width put the coverage above its level.
+    assert 0.9 - 4 * np.sqrt(0.09 / 3000) < np.mean(inside) < 0.95
+
+
+def test_null_band_narrows_with_links_and_is_a_point_for_certainty():
+    few = reliability_curve([0, 1], [0.5, 0.5]).null_band()
+    many = reliability_curve([0, 1] * 500, [0.5] * 1000).null_band()
+    assert few[0][0] == 0.0
+    assert few[1][0] == 1.0
+    assert 0.45 < many[0][0] < 0.5 < many[1][0] < 0.55
+    lower, upper = reliability_curve([0, 1], [0.0, 1.0]).null_band()
+    np.testing.assert_array_equal(lower, [0.0, 1.0])
+    np.testing.assert_array_equal(upper, [0.0, 1.0])
+    with pytest.raises(InputError, match=r"level must be in \(0, 1\), got 95"):
+        reliability_curve([0, 1], [0.0, 1.0]).null_band(95)
+
+
+@pytest.mark.parametrize(("n", "seed"), [(50, 0), (1000, 1), (5000, 2)])
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_curve_equals_scikit_learn(n: int, seed: int, strategy: str):
+    y, p = random_links(n, seed)
+    # n is a multiple of 10 and the scores are distinct: there is one way to cut them into equal counts.
+    frequency, mean_prob = calibration_curve(y, p, n_bins=10, strategy=strategy)
+    curve = reliability_curve(y, p, n_bins=10, strategy=strategy)
+    np.testing.assert_allclose(curve.frequency, frequency, rtol=1e-12)
+    np.testing.assert_allclose(curve.mean_prob, mean_prob, rtol=1e-12)
+
+
 # --- debiased error -----------------------------------------------------------------------------------------
 
 
-def test_debiased_error_by_hand() -> None:
+def test_debiased_error_by_hand():
     # One bin with p = 0.5: (3/4 - 1/2)^2 - (3/4 * 1/4) / 3 = 0. The other with p = 0.9: (1/2 - 0.9)^2 - (1/4)
     # / 1.
     y, p = [1, 1, 1, 0, 1, 0], [0.5] * 4 + [0.9] * 2
@@ -122,9 +221,7 @@ def test_debiased_error_by_hand() -> None:
 
 @pytest.mark.parametrize("variant", ["positive", "top-label"])
 @pytest.mark.parametrize("weight", [None, [1.0, 2.0, 0.5, 3.0, 1.0, 1.0, 4.0]])
-def test_debiased_error_has_mean_exactly_zero_under_calibration(
-    variant: str, weight: list[float] | None
-) -> None:
+def test_debiased_error_has_mean_exactly_zero_under_calibration(variant: str, weight: list[float] | None):
     # All 2^7 label vectors with their probabilities: no sampling error, and no normal approximation.
     p = np.array([0.03, 0.11, 0.31, 0.55, 0.62, 0.9, 0.97])
     mean = 0.0
@@ -134,21 +231,21 @@ def test_debiased_error_has_mean_exactly_zero_under_calibration(
     assert mean == pytest.approx(0.0, abs=1e-14)
 
 
-def test_debiased_error_does_not_depend_on_the_scale_of_weights() -> None:
+def test_debiased_error_does_not_depend_on_the_scale_of_weights():
     y, p = random_links(50, 1)
     weight = np.random.default_rng(2).random(50)
     one = debiased_calibration_error(y, p, sample_weight=weight)
     assert debiased_calibration_error(y, p, sample_weight=weight * 1e-200) == pytest.approx(one, rel=1e-12)
 
 
-def test_debiased_error_finds_a_known_squared_gap() -> None:
+def test_debiased_error_finds_a_known_squared_gap():
     rng = np.random.default_rng(3)
     p = np.full(400, 0.7)
     draws = [debiased_calibration_error(rng.random(400) < 0.5, p) for _ in range(400)]
     assert np.mean(draws) == pytest.approx(0.04, abs=4 * np.std(draws) / 20)
 
 
-def test_debiased_error_leaves_single_links_out_and_refuses_if_nothing_is_left() -> None:
+def test_debiased_error_leaves_single_links_out_and_refuses_if_nothing_is_left():
     with_single = debiased_calibration_error([1, 1, 0, 1], [0.5, 0.5, 0.5, 0.99])
     assert with_single == pytest.approx(debiased_calibration_error([1, 1, 0], [0.5] * 3), abs=1e-15)
     with pytest.raises(InputError, match="y_prob must put at least two links into one bin"):
@@ -172,7 +269,7 @@ def test_debiased_error_leaves_single_links_out_and_refuses_if_nothing_is_left()
         ({"sample_weight": [0, 0]}, "sample_weight must not be zero everywhere"),
     ],
 )
-def test_bad_options_are_named(function, options: dict[str, object], message: str) -> None:
+def test_bad_options_are_named(function, options: dict[str, object], message: str):
     with pytest.raises(InputError, match=message):
         function([0, 1], [0.4, 0.5], **options)
 
@@ -182,7 +279,7 @@ def test_bad_options_are_named(function, options: dict[str, object], message: st
 
 @pytest.mark.reference
 @pytest.mark.parametrize(("n", "seed"), [(20, 0), (1054, 1), (5000, 2)])
-def test_ece_equals_torchmetrics(n: int, seed: int) -> None:
+def test_ece_equals_torchmetrics(n: int, seed: int):
     functional = pytest.importorskip("torchmetrics.functional.classification")
     y, p = random_links(n, seed)
     target, prob = torch.tensor(y), torch.tensor(p)
@@ -195,7 +292,7 @@ def test_ece_equals_torchmetrics(n: int, seed: int) -> None:
 
 @pytest.mark.reference
 @pytest.mark.parametrize(("n", "seed"), [(20, 0), (1054, 1), (5000, 2)])
-def test_positive_ece_equals_netcal(n: int, seed: int) -> None:
+def test_positive_ece_equals_netcal(n: int, seed: int):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # netcal's own imports warn of old syntax
         metrics = pytest.importorskip("netcal.metrics")

@@ -30,7 +30,7 @@ def exact_null_distribution(p: np.ndarray, **options: object) -> tuple[np.ndarra
     return np.array(eces), np.array(chances)
 
 
-def test_case_06_band_and_verdict() -> None:
+def test_case_06_band_and_verdict():
     band = calibration_null_band(CASE_06)
     assert isinstance(band, NullBand)
     assert band.mean == pytest.approx(0.087, abs=0.002)
@@ -40,7 +40,7 @@ def test_case_06_band_and_verdict() -> None:
     assert not band.is_consistent(0.2)
 
 
-def test_floor_unpacks_and_agrees_with_the_band() -> None:
+def test_floor_unpacks_and_agrees_with_the_band():
     floor = calibration_floor(CASE_06)
     mean, q95 = floor
     assert isinstance(floor, CalibrationFloor)
@@ -59,7 +59,7 @@ def test_floor_unpacks_and_agrees_with_the_band() -> None:
         {"n_bins": 2, "sample_weight": [1.0, 5.0, 0.5, 2.0, 0.0, 1.0, 3.0]},
     ],
 )
-def test_floor_equals_the_exact_distribution(options: dict[str, object]) -> None:
+def test_floor_equals_the_exact_distribution(options: dict[str, object]):
     eces, chances = exact_null_distribution(SMALL, **options)
     n_resamples = 20_000
     mean, q95 = calibration_floor(SMALL, n_resamples=n_resamples, **options)
@@ -72,11 +72,11 @@ def test_floor_equals_the_exact_distribution(options: dict[str, object]) -> None
     assert chances[eces < q95 - 1e-9].sum() < 0.95 + tolerance
 
 
-def test_certain_probabilities_have_no_floor() -> None:
+def test_certain_probabilities_have_no_floor():
     assert calibration_floor([0.0, 1.0, 1.0], n_resamples=50) == (0.0, 0.0)
 
 
-def test_floor_does_not_depend_on_chunks_order_or_container() -> None:
+def test_floor_does_not_depend_on_chunks_order_or_container():
     p = np.random.default_rng(0).random(500)
     base = calibration_floor(p, n_resamples=700)  # three chunks
     assert calibration_floor(p[::-1], n_resamples=700) == base
@@ -84,13 +84,13 @@ def test_floor_does_not_depend_on_chunks_order_or_container() -> None:
     assert calibration_floor(np.stack([1 - p, p], axis=1), n_resamples=700) == base
 
 
-def test_links_of_weight_zero_do_not_count() -> None:
+def test_links_of_weight_zero_do_not_count():
     weight = np.array([1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0])
     kept = calibration_floor(SMALL[weight > 0], n_resamples=200)
     assert calibration_floor(SMALL, sample_weight=weight, n_resamples=200) == kept
 
 
-def test_weighted_links_are_single_observations() -> None:
+def test_weighted_links_are_single_observations():
     # 10 links of weight 100 are as noisy as 10 links, not as 1,000.
     ten = calibration_floor(np.full(10, 0.5))
     assert calibration_floor(np.full(10, 0.5), sample_weight=np.full(10, 100.0)) == pytest.approx(
@@ -99,13 +99,13 @@ def test_weighted_links_are_single_observations() -> None:
     assert calibration_floor(np.full(1000, 0.5)).mean < ten.mean / 5
 
 
-def test_floor_falls_like_one_over_root_n() -> None:
+def test_floor_falls_like_one_over_root_n():
     few = calibration_floor(np.full(400, 0.3)).mean
     many = calibration_floor(np.full(6400, 0.3)).mean
     assert few / many == pytest.approx(4.0, rel=0.15)
 
 
-def test_seeds() -> None:
+def test_seeds():
     same = calibration_floor(SMALL, random_state=7, n_resamples=100)
     assert calibration_floor(SMALL, random_state=7, n_resamples=100) == same
     assert calibration_floor(SMALL, random_state=np.random.default_rng(7), n_resamples=100) == same
@@ -114,7 +114,7 @@ def test_seeds() -> None:
     assert fresh[0] != fresh[1]
 
 
-def test_global_random_state_is_untouched() -> None:
+def test_global_random_state_is_untouched():
     before = np.random.get_state()[1].copy()  # noqa: NPY002 - the global state is what is checked
     calibration_floor(SMALL, n_resamples=10)
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
@@ -131,12 +131,12 @@ def test_global_random_state_is_untouched() -> None:
         ({"n_bins": -3}, "n_bins must be a whole number >= 1, got -3"),
     ],
 )
-def test_bad_options_are_named(function, options: dict[str, object], message: str) -> None:
+def test_bad_options_are_named(function, options: dict[str, object], message: str):
     with pytest.raises(InputError, match=message):
         function([0.2, 0.4], **options)
 
 
-def test_bad_probabilities_are_named() -> None:
+def test_bad_probabilities_are_named():
     with pytest.raises(InputError, match=r"y_prob must be in \[0, 1\], got 1.5"):
         calibration_floor([0.2, 1.5])
     with pytest.raises(InputError, match="y_prob must hold at least one link, got 0"):

@@ -10,9 +10,11 @@ from linkcal.metrics import (
     EVALUATION_KEYS,
     EXTENDED_KEYS,
     CalibrationPattern,
+    accuracy,
     calibration_floor,
     calibration_pattern,
     evaluate_links,
+    expected_calibration_error,
 )
 
 P = CalibrationPattern
@@ -47,6 +49,16 @@ def links(*groups: tuple[float, int, int]) -> tuple[np.ndarray, np.ndarray]:
 )
 def test_each_class(groups, expected):
     assert calibration_pattern(*links(*groups)) is expected
+
+
+@pytest.mark.parametrize("share", [30, 150])
+def test_a_probability_of_one_half_is_a_negative_prediction(share):
+    """One rule for patterns, accuracy and the top-label ECE."""
+    y, p = links((0.5, share, 200))
+    assert accuracy(y, p) == 1 - share / 200
+    assert expected_calibration_error(y, p, variant="top-label") == pytest.approx(abs(0.5 - share / 200))
+    # Fewer links than predicted among negative predictions: underconfident there.
+    assert calibration_pattern(y, p) is (P.UNDERCONFIDENT if share < 100 else P.OVERCONFIDENT)
 
 
 def test_a_few_links_are_no_left_arm():

@@ -15,7 +15,7 @@ from linkcal.metrics import accuracy, brier_score, negative_log_likelihood
 Y, P, W = [1, 0, 1, 0], [0.8, 0.4, 0.5, 0.9], [1.0, 2.0, 0.0, 1.0]
 
 
-def test_values_by_hand() -> None:
+def test_values_by_hand():
     assert negative_log_likelihood(Y, P) == pytest.approx(
         -(math.log(0.8) + math.log(0.6) + math.log(0.5) + math.log(0.1)) / 4, rel=1e-12
     )
@@ -23,7 +23,7 @@ def test_values_by_hand() -> None:
     assert accuracy(Y, P) == 0.5  # 0.5 predicts no link; 0.5 and 0.9 are wrong
 
 
-def test_weighted_values_by_hand() -> None:
+def test_weighted_values_by_hand():
     assert negative_log_likelihood(Y, P, sample_weight=W) == pytest.approx(
         -(math.log(0.8) + 2 * math.log(0.6) + math.log(0.1)) / 4, rel=1e-12
     )
@@ -31,7 +31,7 @@ def test_weighted_values_by_hand() -> None:
     assert accuracy(Y, P, sample_weight=W) == 0.75
 
 
-def test_wrong_certainty_costs_the_documented_amount() -> None:
+def test_wrong_certainty_costs_the_documented_amount():
     assert negative_log_likelihood([1], [0.0]) == pytest.approx(-math.log(PROBABILITY_EPS), rel=1e-12)
     assert negative_log_likelihood([0], [1.0]) == pytest.approx(-math.log(PROBABILITY_EPS), rel=1e-12)
     assert 0.0 <= negative_log_likelihood([0, 1], [0.0, 1.0]) < 1e-15
@@ -39,7 +39,7 @@ def test_wrong_certainty_costs_the_documented_amount() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_equal_scikit_learn(seed: int) -> None:
+def test_equal_scikit_learn(seed: int):
     rng = np.random.default_rng(seed)
     y, p, w = rng.integers(0, 2, 500), rng.random(500), rng.random(500)
     assert negative_log_likelihood(y, p, sample_weight=w) == pytest.approx(
@@ -54,7 +54,7 @@ def test_equal_scikit_learn(seed: int) -> None:
 
 
 @pytest.mark.parametrize("label", [0, 1])
-def test_one_class_is_enough(label: int) -> None:
+def test_one_class_is_enough(label: int):
     right = 0.75 if label else 0.25
     assert negative_log_likelihood([label] * 3, [right] * 3) == pytest.approx(-math.log(0.75), rel=1e-12)
     assert brier_score([label] * 3, [right] * 3) == pytest.approx(0.0625, rel=1e-12)

@@ -15,25 +15,25 @@ CASE_16_SCORE = [0.8, 0.9, 0.4, 0.5, 0.3, 0.7, 0.45, 0.2, 0.1, 0.6]
 CASE_16_Y = [1] * 5 + [0] * 5
 
 
-def test_case_16_a_third_highest_negative() -> None:
+def test_case_16_a_third_highest_negative():
     assert hits_at_k(CASE_16_Y, CASE_16_SCORE, 3) == 0.6
 
 
-def test_case_16_b_ties_count_against() -> None:
+def test_case_16_b_ties_count_against():
     assert hits_at_k([1] * 2 + [0] * 20, [0.5] * 22, 20) == 0.0
 
 
-def test_case_16_c_fewer_negatives_than_k_is_not_silent() -> None:
+def test_case_16_c_fewer_negatives_than_k_is_not_silent():
     with pytest.warns(FewNegativesWarning, match=r"Hits@20 needs at least 20 negatives, got 19; "):
         assert hits_at_k([1, 1] + [0] * 19, [0.1, 0.2] + [0.9] * 19, 20) == 1.0
 
 
-def test_hits_at_each_k_by_hand() -> None:
+def test_hits_at_each_k_by_hand():
     # Negatives 0.7, 0.6, 0.45, 0.2, 0.1; positives above each: 2, 2, 3, 5, 5 of 5.
     assert [hits_at_k(CASE_16_Y, CASE_16_SCORE, k) for k in range(1, 6)] == [0.4, 0.4, 0.6, 1.0, 1.0]
 
 
-def test_case_14_auc_is_the_same_at_every_ratio() -> None:
+def test_case_14_auc_is_the_same_at_every_ratio():
     rng = np.random.default_rng(0)
     y = np.repeat([1, 0], 200)
     score = rng.normal(size=400) + y
@@ -43,7 +43,7 @@ def test_case_14_auc_is_the_same_at_every_ratio() -> None:
     assert roc_auc(y, constant) == roc_auc(y, constant, sample_weight=weight) == 0.5
 
 
-def test_weighted_hits_by_hand() -> None:
+def test_weighted_hits_by_hand():
     # With copies: negatives 0.7, 0.7, 0.6, 0.45, 0.2, 0.1; positives 0.8, 0.9, 0.4, 0.5 and three at 0.3.
     weight = [1, 1, 1, 1, 3, 2, 1, 1, 1, 1]
     hits = [hits_at_k(CASE_16_Y, CASE_16_SCORE, k, sample_weight=weight) for k in range(1, 7)]
@@ -56,7 +56,7 @@ def test_weighted_hits_by_hand() -> None:
     negatives=st.lists(st.integers(-5, 5), min_size=1, max_size=20),
     k=st.integers(1, 20),
 )
-def test_hits_equal_the_definition(positives: list[int], negatives: list[int], k: int) -> None:
+def test_hits_equal_the_definition(positives: list[int], negatives: list[int], k: int):
     assume(k <= len(negatives))
     threshold = sorted(negatives, reverse=True)[k - 1]
     expected = sum(s > threshold for s in positives) / len(positives)
@@ -69,14 +69,14 @@ def test_hits_equal_the_definition(positives: list[int], negatives: list[int], k
     positives=st.lists(st.integers(-5, 5), min_size=1, max_size=20),
     negatives=st.lists(st.integers(-5, 5), min_size=1, max_size=20),
 )
-def test_auc_equals_the_share_of_ordered_pairs(positives: list[int], negatives: list[int]) -> None:
+def test_auc_equals_the_share_of_ordered_pairs(positives: list[int], negatives: list[int]):
     pairs = [(s > t) + 0.5 * (s == t) for s in positives for t in negatives]
     y = [1] * len(positives) + [0] * len(negatives)
     assert roc_auc(y, positives + negatives) == pytest.approx(np.mean(pairs), rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_equal_scikit_learn(seed: int) -> None:
+def test_equal_scikit_learn(seed: int):
     rng = np.random.default_rng(seed)
     y, score, w = rng.integers(0, 2, 300), rng.normal(size=300).round(1), rng.random(300)
     assert roc_auc(y, score, sample_weight=w) == pytest.approx(
@@ -87,7 +87,7 @@ def test_equal_scikit_learn(seed: int) -> None:
     )
 
 
-def test_logits_beyond_the_precision_of_probabilities_are_ranked() -> None:
+def test_logits_beyond_the_precision_of_probabilities_are_ranked():
     logit = np.array([60.0, 50.0, 40.0, 39.0])
     assert roc_auc([1, 1, 0, 0], logit) == 1.0
     assert roc_auc([1, 1, 0, 0], 1 / (1 + np.exp(-logit))) == 0.5
@@ -95,12 +95,12 @@ def test_logits_beyond_the_precision_of_probabilities_are_ranked() -> None:
 
 @pytest.mark.parametrize("metric", [roc_auc, average_precision, lambda y, s: hits_at_k(y, s, 1)])
 @pytest.mark.parametrize(("y", "counts"), [([1, 1], "2 positives and 0"), ([0, 0], "0 positives and 2")])
-def test_one_class_is_an_error(metric, y: list[int], counts: str) -> None:
+def test_one_class_is_an_error(metric, y: list[int], counts: str):
     with pytest.raises(InputError, match=f"y_true must hold both classes .* got {counts} negatives"):
         metric(y, [0.1, 0.2])
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.0, True])
-def test_bad_k_is_named(k: object) -> None:
+def test_bad_k_is_named(k: object):
     with pytest.raises(InputError, match=f"k must be a whole number >= 1, got {k}"):
         hits_at_k([1, 0], [0.1, 0.2], k)

@@ -92,11 +92,6 @@ def test_distance_decoder_reads_the_squared_distance():
     assert torch.equal(model.encode(x, PATH)[:, 2:], x[:, 1:])
 
 
-def test_unknown_decoder():
-    with pytest.raises(InputError, match="decoder must be one of product, product\\+distance; got 'prod'"):
-        PEG(1, decoder="prod")
-
-
 def test_isolated_nodes_and_components_get_finite_scores():
     edges = torch.tensor([[0, 2, 3], [1, 3, 4]])
     given = Graph.from_edges(edges, 7, x=torch.rand(7, 2))

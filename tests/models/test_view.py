@@ -18,11 +18,8 @@ def test_every_tensor_is_the_models_own():
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     model.extra = torch.ones(2)
     view = evaluation_view(model)
-    mine, theirs = (
-        list(model.state_dict(keep_vars=True).values()),
-        list(view.state_dict(keep_vars=True).values()),
-    )
-    assert all(a is b for a, b in zip(mine, theirs, strict=True))
+    mine, theirs = (each.state_dict(keep_vars=True) for each in (model, view))
+    assert all(theirs[name] is value for name, value in mine.items())
     assert view.extra is model.extra
 
 

@@ -21,8 +21,9 @@ from linkcal.exceptions import (
 from linkcal.features import calibration_links
 from linkcal.metrics import EVALUATION_KEYS
 from linkcal.predictor import CalibratedLinkPredictor
-from linkcal.workflow import RunConfig, run_experiment, select_calibrator, to_json, write_outputs
-from linkcal.workflow.run import distinct_warnings
+from linkcal.workflow import RunConfig, run_experiment, to_json, write_outputs
+from linkcal.workflow._run import select_calibrator
+from linkcal.workflow._steps import distinct_warnings
 
 FAST = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq")
 
@@ -156,7 +157,7 @@ def test_failed_write_leaves_no_finished_run(outcome, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr("linkcal.workflow.outputs.write_report", fail)
+    monkeypatch.setattr("linkcal.workflow._run.write_report", fail)
     with pytest.raises(OSError, match="disk full"):
         write_outputs(outcome, tmp_path / "out")
     assert not (tmp_path / "out" / "metrics.json").exists()
@@ -174,6 +175,9 @@ def test_features_made_from_edges_warn_of_leave_one_out(small_graph):
     with pytest.warns(EdgeFeaturesWarning, match="leave-one-out scores keep a trace of it"):
         outcome = run_experiment(config, built)
     assert outcome.artifact.graph.features_from_edges
+    config = RunConfig("small", "peg", epochs=1, fit_on="train-loo", calibrators=("platt",))
+    with pytest.warns(EdgeFeaturesWarning, match=r"node features \(positions\) of peg are computed from the"):
+        run_experiment(config, small_graph)
 
 
 def test_selection_without_links_to_choose_by_takes_the_first(outcome, trained_gcn, small_split):
@@ -182,14 +186,6 @@ def test_selection_without_links_to_choose_by_takes_the_first(outcome, trained_g
     few = scores.take(torch.cat([positive, torch.nonzero(scores.label == 0).flatten()]))
     with pytest.warns(RareClassWarning, match="at least 2 of each class to choose a calibrator by, got 1"):
         assert select_calibrator(outcome.artifact.calibrators, few, None, seed=0) == "uncalibrated"
-
-
-def test_positions_made_from_edges_warn_of_leave_one_out(small_graph):
-    config = RunConfig("small", "peg", epochs=1, fit_on="train-loo", calibrators=("platt",))
-    with pytest.warns(
-        EdgeFeaturesWarning, match=r"node features \(positions\) of peg are computed from the edges"
-    ):
-        run_experiment(config, small_graph)
 
 
 def test_few_test_negatives_are_told_once_for_each_k_not_for_each_calibrator():

@@ -67,7 +67,7 @@ class AdditiveBasis:
 
     @classmethod
     def of(cls, X: FloatArray, weight: FloatArray, asinh: FloatArray, n_knots: int) -> AdditiveBasis:
-        """Basis for X (n, c) with the logit in column 0; `asinh` (c,) tells which columns are squeezed."""
+        """Basis for X (n, c) with the logit in column 0; `asinh` (c,) marks the squeezed columns."""
         half = np.array([0.5])
         scale = np.zeros(X.shape[1])
         for j in np.flatnonzero(asinh):

@@ -13,17 +13,17 @@ from scipy.special import expit, logit
 from linkcal._core.maths import bernoulli_nll
 from linkcal.calibrators._newton import FloatArray, RidgeProblem, cross_validated
 
-# Bounds of the slope. Held-out logits without use would ask for 0, which would tie all links; a threshold
-# that separates them would ask for an infinite one.
+# Bounds of the slope: useless held-out logits would make it 0, which ties all links, and a threshold that
+# separates them infinite.
 _SLOPES = (0.01, 2.0)
 
-# Bounds of the shares: from those that no number of links can tell from 0, to half of the links.
+# Bounds of the shares: from those that no number of links distinguishes from 0, to half of the links.
 _SHARES = (1e-12, 0.5)
 
-# What is believed before a link is seen. Half a link, and half a negative, that looks like the other class
-# counts beside those that were seen; such shares are of the order of one in a hundred (an exponential prior);
-# and the slope is near 1 (a normal prior on its logarithm). With few links shares and slope could else take
-# each other's place. Chosen on validation links and fresh negatives of four graphs.
+# Priors. Half a link, and half a negative, that looks like the other class is added to those that were seen;
+# such shares are of the order of one in a hundred (exponential); the slope is near 1 (normal, on its
+# logarithm). Without them few links could not separate shares and slope. Chosen on validation links and fresh
+# negatives of four graphs.
 _UNSEEN, _RARITY, _SPREAD = 0.5, 100.0, 0.25
 
 # Largest gradient of the loss per unit of weight at which the search counts as done. It ends near 1e-8, where
@@ -48,7 +48,7 @@ _SELECTION_ROWS = 10_000
 
 @dataclass(frozen=True)
 class Tails:
-    """A map of logits that grows slowly where few links speak; it rises if ``lost + stray <= 1``.
+    """A map of logits that grows slowly where there are few links; it rises if ``lost + stray <= 1``.
 
     A share of the links looks like negatives, and a share of the negatives like links (of which many will be
     links that nobody knows of yet). So a likelihood ratio r of links to negatives is in truth

@@ -266,7 +266,7 @@ def _likelihood(links: Any, scratch: Any) -> float:
 
 @compiled(**_FAST)
 def total_loss(theta: Any, links: Any, scratch: Any, ece_weight: float) -> float:
-    """``L_NLL + L_Cal + ece_weight L_ECE``; leaves the signed sums of the bins in ``scratch.sums``."""
+    """``L_NLL + L_Cal + ece_weight L_ECE``; the signed sums of the bins are in ``scratch.sums``."""
     _forward(theta, links, scratch, True)
     likelihood: float = _likelihood(links, scratch)
     return likelihood + ece_weight * float(np.abs(scratch.sums).sum())

@@ -23,15 +23,15 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from linkcal._core.random import numpy_stream
-from linkcal._core.validation import check_flag, check_positive_float, check_positive_int
 from linkcal.calibrators._network_kernel import (
     BLOCK,
     LANES,
@@ -55,7 +55,7 @@ Scaling = Literal["divide", "multiply-doubled"]
 # Held-out losses are looked at every so many epochs.
 _LOOK_EVERY = 10
 
-# Looks until a thread takes the next network: rarely enough that a network's links stay in the cache.
+# Looks until a thread goes on to the next network: rarely enough that a network's links stay in the cache.
 _LOOKS_PER_SLICE = 5
 
 # Up to here products of inputs, gradients and logits over the smallest T stay finite in single precision.
@@ -156,22 +156,16 @@ class LinkArrays:
         place = np.arange(len(head)) + np.repeat(np.cumsum(filling) - filling, count)
         rows, size = _round_up(self.inputs.shape[1]), int(blocks.sum())
 
-        def placed(values: FloatArray) -> Float32:
-            filled = np.zeros(size * BLOCK, np.float32)
-            filled[place] = values[order]
-            return filled.reshape(size, BLOCK)
-
-        filled = np.zeros((size * BLOCK, rows), np.float32)
+        filled = np.zeros((size * BLOCK, rows + 3), np.float32)
         filled[place, : self.inputs.shape[1]] = self.inputs[order]
-        by_row = filled.reshape(size, BLOCK, rows).transpose(0, 2, 1).reshape(size, rows * BLOCK)
-        return Blocks(
-            np.ascontiguousarray(by_row),
-            placed(self.logit),
-            placed(self.label),
-            placed(self.weight / self.weight.sum()),
-            np.repeat(np.arange(heads), blocks),
-            scaling == "multiply-doubled",
-        )
+        filled[place, rows:] = np.column_stack((self.logit, self.label, self.weight / self.weight.sum()))[
+            order
+        ]
+        by_row = filled.reshape(size, BLOCK, rows + 3).transpose(0, 2, 1)
+        inputs = np.ascontiguousarray(by_row[:, :rows]).reshape(size, rows * BLOCK)
+        logit, label, weight = (np.ascontiguousarray(by_row[:, rows + i]) for i in range(3))
+        doubled = scaling == "multiply-doubled"
+        return Blocks(inputs, logit, label, weight, np.repeat(np.arange(heads), blocks), doubled)
 
 
 @dataclass(frozen=True)
@@ -179,12 +173,12 @@ class Member:
     """A network to train: its first weights, its links, the held-out links that may end its training."""
 
     net: TemperatureNet
-    links: Blocks
-    held_out: Blocks | None
-    ece_weight: float
     n_bins: int
     learning_rate: float
     weight_decay: float
+    links: Blocks
+    held_out: Blocks | None
+    ece_weight: float
     max_iter: int
     patience: int | None = None  # None trains to the last epoch
 
@@ -193,9 +187,10 @@ class Trained(NamedTuple):
     """A trained network."""
 
     net: TemperatureNet
+    ece_weight: float
     n_iter: int  # epoch of the returned weights
-    stopped: bool  # the held-out loss had stopped falling
-    curve: FloatArray  # (looks,) training loss
+    converged: bool  # the held-out loss had stopped falling
+    loss_curve: FloatArray  # (looks,) training loss
 
 
 def scratch_for(links: Blocks, width: int, n_bins: int, old: Scratch | None = None) -> Scratch:
@@ -210,10 +205,7 @@ def scratch_for(links: Blocks, width: int, n_bins: int, old: Scratch | None = No
 
 
 def bin_gaps(net: TemperatureNet, links: Blocks, n_bins: int) -> FloatArray:
-    """Signed sums (n_bins,) of ``weight (label - probability)`` in bins of equal width.
-
-    Bins are closed on the right, 0 belongs to the first; absolute values add up to the positive-class ECE.
-    """
+    """Signed sums (n_bins,) of ``weight (label - probability)`` in bins; absolute they add up to the ECE."""
     scratch = scratch_for(links, net.hidden.shape[1], n_bins)
     total_loss(packed(net), links, scratch, 0.0)
     return scratch.sums
@@ -230,10 +222,7 @@ def train(members: Sequence[Member]) -> list[Trained]:
     # Both know the limits that users and worker processes set for themselves.
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch is not None else numba.get_num_threads()
-    threads = min(threads, os.cpu_count() or 1, len(members))
-    if threads <= 1:
-        _work(waiting)
-        return [run.result() for run in runs]
+    threads = max(1, min(threads, os.cpu_count() or 1, len(members)))
     # Threads, not processes: compiled code runs without Python's lock, and links are shared.
     with ThreadPoolExecutor(threads) as pool:
         try:
@@ -291,7 +280,8 @@ class _Run:
 
     def result(self) -> Trained:
         net = unpacked(self._best, self._member.net)
-        return Trained(net, self._best_epoch, self._stopped, np.array(self._curve))
+        weight = self._member.ece_weight
+        return Trained(net, weight, self._best_epoch, self._stopped, np.array(self._curve))
 
     def _look(self, epoch: int) -> None:
         self._epoch, patience, loss = epoch, self._member.patience, np.inf
@@ -306,51 +296,11 @@ class _Run:
         return scratch_for(links, self._member.net.hidden.shape[1], self._member.n_bins, old)
 
 
-class NetSettings(Protocol):
-    """Hyper-parameters of the network calibrators."""
-
-    hidden_channels: int
-    ece_weights: Sequence[float]
-    n_bins: int
-    learning_rate: float
-    weight_decay: float
-    max_iter: int
-    early_stopping: bool
-    patience: int
-    n_folds: int | None
-
-
-def check_settings(settings: NetSettings) -> None:
-    """Raise InputError if a hyper-parameter is out of range."""
-    for name in ("hidden_channels", "n_bins", "max_iter", "patience"):
-        check_positive_int(getattr(settings, name), name)
-    check_flag(settings.early_stopping, "early_stopping")
-    if settings.n_folds is not None:
-        check_positive_int(settings.n_folds, "n_folds", minimum=2)
-    if not len(settings.ece_weights):
-        raise InputError("ece_weights must hold at least one weight, got none")
-    for value in settings.ece_weights:
-        check_positive_float(value, "ece_weights", zero=True)
-    check_positive_float(settings.weight_decay, "weight_decay", zero=True)
-    check_positive_float(settings.learning_rate, "learning_rate")
-
-
-def seed_from(random_state: Any) -> int:
-    """Seed >= 0 from an integer, a NumPy generator or RandomState, or None (a fresh one)."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    return check_positive_int(random_state, "random_state", minimum=0)
-
-
 @dataclass(frozen=True)
 class NetJob:
-    """What one calibrator needs: checked settings, links, and the validation links if there are any."""
+    """What one calibrator needs: hyper-parameters, links, and the validation links if there are any."""
 
-    settings: NetSettings
+    settings: Any  # the calibrator
     seed: int
     heads: int
     scaling: Scaling
@@ -358,17 +308,7 @@ class NetJob:
     validation: LinkArrays | None = None
 
 
-class NetFit(NamedTuple):
-    """A fitted network."""
-
-    net: TemperatureNet
-    ece_weight: float
-    n_iter: int
-    converged: bool
-    loss_curve: FloatArray
-
-
-def fit_nets(jobs: Sequence[NetJob]) -> list[NetFit]:
+def fit_nets(jobs: Sequence[NetJob]) -> list[Trained]:
     """Train every job's networks together; a job's numbers do not depend on the others.
 
     Given validation links, one network per ECE weight is trained on all links and the one with the smallest
@@ -376,90 +316,66 @@ def fit_nets(jobs: Sequence[NetJob]) -> list[NetFit]:
     taken, and a new network is trained on all links for as many epochs as its fold networks took on average.
     """
     plans = [_Plan(job) for job in jobs]
-    choices = [
-        plan.choose(trained)
-        for plan, trained in zip(plans, _train_groups([plan.members() for plan in plans]), strict=True)
+    trained = iter(train([member for plan in plans for member in plan.members]))
+    choices = [plan.choose(list(islice(trained, len(plan.members)))) for plan in plans]
+    anew = iter(train([chosen for chosen, _ in choices if isinstance(chosen, Member)]))
+    return [
+        (next(anew) if isinstance(chosen, Member) else chosen)._replace(converged=converged)
+        for chosen, converged in choices
     ]
-    last = _train_groups([[] if isinstance(choice, NetFit) else [choice[0]] for choice in choices])
-    fits = []
-    for choice, trained in zip(choices, last, strict=True):
-        if not isinstance(choice, NetFit):
-            member, converged = choice
-            [network] = trained
-            choice = NetFit(network.net, member.ece_weight, network.n_iter, converged, network.curve)
-        fits.append(choice)
-    return fits
 
 
 class _Plan:
     """The networks of one job: all ECE weights on each fold."""
 
     def __init__(self, job: NetJob) -> None:
-        self._job, settings = job, job.settings
-        self._grid = [float(value) for value in settings.ece_weights]
+        settings = job.settings
+        self._job, self._grid = job, [float(value) for value in settings.ece_weights]
         self._links = job.links.canonical()
-        draw = numpy_stream(job.seed, "initialisation")
-        self._net = draw_net(draw, self._links.inputs.shape[1], settings.hidden_channels, job.heads)
+        rng = numpy_stream(job.seed, "initialisation")
+        net = draw_net(rng, self._links.inputs.shape[1], settings.hidden_channels, job.heads)
+        self._member = partial(Member, net, settings.n_bins, settings.learning_rate, settings.weight_decay)
         # Links to train on and links held out from it.
         folds: list[tuple[LinkArrays, LinkArrays]] = []
         if job.validation is not None:
             folds = [(self._links, job.validation.canonical())]
         elif len(self._grid) > 1 or settings.early_stopping:
-            outside = _held_out_folds(job, self._links.label)
-            folds = [(self._links.take(~rows), self._links.take(rows)) for rows in outside]
-        self._folds = [tuple(part.blocks(job.heads, job.scaling) for part in fold) for fold in folds]
-        self._held_out_weight = [float(held_out.weight.sum()) for _, held_out in folds]
-
-    def members(self) -> list[Member]:
-        """Networks numbered fold by fold, all ECE weights of a fold together."""
-        settings = self._job.settings
+            folds = [
+                (self._links.take(~rows), self._links.take(rows))
+                for rows in _held_out_folds(job, self._links.label)
+            ]
         patience = settings.patience if settings.early_stopping else None
-        return [
-            self._member(links, held_out, weight, settings.max_iter, patience)
-            for links, held_out in self._folds
-            for weight in self._grid
-        ]
+        #: Fold by fold, all ECE weights of a fold together.
+        self.members: list[Member] = []
+        self._held_out: list[tuple[Blocks, float]] = []
+        for links, outside in folds:
+            inner, outer = (part.blocks(job.heads, job.scaling) for part in (links, outside))
+            self._held_out.append((outer, float(outside.weight.sum())))
+            self.members += [
+                self._member(inner, outer, weight, settings.max_iter, patience) for weight in self._grid
+            ]
 
-    def choose(self, trained: list[Trained]) -> NetFit | tuple[Member, bool]:
-        """The network of the ECE weight with the smallest ECE on the held-out links; the first of equals.
+    def choose(self, trained: list[Trained]) -> tuple[Trained | Member, bool]:
+        """The network of the ECE weight with the smallest ECE on the held-out links, the first of equals.
 
-        Without validation links: the network to train on all links, and whether its fold networks converged.
+        Without validation links it is yet to be trained on all links. Also: did its fold networks converge?
         """
-        if not trained:
-            return self._last(self._grid[0], self._job.settings.max_iter), False
-        # Folds are pooled before the absolute value: one ECE of all held-out links, not a mean of noisier
-        # ones.
-        gaps = np.zeros((len(self._grid), self._job.settings.n_bins))
-        for number, network in enumerate(trained):
-            fold, place = divmod(number, len(self._grid))
-            share = bin_gaps(network.net, self._folds[fold][1], self._job.settings.n_bins)
-            gaps[place] += self._held_out_weight[fold] * share
-        best = int(np.abs(gaps).sum(axis=1).argmin())
-        chosen = trained[best :: len(self._grid)]
-        converged = all(network.stopped for network in chosen)
-        if self._job.validation is not None:
-            [network] = chosen
-            return NetFit(network.net, self._grid[best], network.n_iter, converged, network.curve)
-        epochs = max(1, round(float(np.mean([network.n_iter for network in chosen]))))
-        return self._last(self._grid[best], epochs), converged
-
-    def _last(self, ece_weight: float, epochs: int) -> Member:
-        """The network on all links."""
-        return self._member(self._links.blocks(self._job.heads, self._job.scaling), None, ece_weight, epochs)
-
-    def _member(
-        self, links: Blocks, held_out: Blocks | None, weight: float, epochs: int, patience: int | None = None
-    ) -> Member:
-        s = self._job.settings
-        return Member(
-            self._net, links, held_out, weight, s.n_bins, s.learning_rate, s.weight_decay, epochs, patience
-        )
-
-
-def _train_groups(groups: Sequence[Sequence[Member]]) -> list[list[Trained]]:
-    """Train the members of all groups as one batch."""
-    trained = iter(train([member for group in groups for member in group]))
-    return [list(islice(trained, len(group))) for group in groups]
+        settings, best, epochs, converged = self._job.settings, 0, self._job.settings.max_iter, False
+        if trained:
+            # Pooled before the absolute value: one ECE of all held-out links, not a mean of noisier ones.
+            gaps = np.zeros((len(self._grid), settings.n_bins))
+            for number, network in enumerate(trained):
+                fold, place = divmod(number, len(self._grid))
+                held_out, total = self._held_out[fold]
+                gaps[place] += total * bin_gaps(network.net, held_out, settings.n_bins)
+            best = int(np.abs(gaps).sum(axis=1).argmin())
+            chosen = trained[best :: len(self._grid)]
+            converged = all(network.converged for network in chosen)
+            if self._job.validation is not None:
+                return chosen[0], converged
+            epochs = max(1, round(float(np.mean([network.n_iter for network in chosen]))))
+        links = self._links.blocks(self._job.heads, self._job.scaling)
+        return self._member(links, None, self._grid[best], epochs), converged
 
 
 def _held_out_folds(job: NetJob, label: FloatArray) -> NDArray[np.bool_]:

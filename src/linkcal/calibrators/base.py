@@ -148,26 +148,12 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return self
 
     def refitted(self, X: Any, y: Any) -> Self:
-        """A copy fitted on other links, for cross-validation.
-
-        What was learned from base links (``StructuralCalibrator.base_``) is kept: it has not seen the
-        calibration links.
-        """
+        """A copy fitted on other links, for cross-validation; what base links taught (``base_``) is kept."""
         fresh: Self = clone(self)
         return fresh.fit(X, y)
 
     def clone_for(self, names: Sequence[str] | None) -> Self:
-        """An unfitted copy for X whose columns 1.. have these names.
-
-        Parameters
-        ----------
-        names : sequence of str, optional
-            Become the parameter ``feature_names`` of calibrators that have it and for which it is None.
-
-        Returns
-        -------
-        Calibrator
-        """
+        """An unfitted copy with these names of columns 1.. of X (``feature_names``) unless it has some."""
         fresh: Self = clone(self)
         if names is not None and getattr(fresh, "feature_names", names) is None:
             fresh.set_params(feature_names=list(names))
@@ -181,12 +167,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, 1 + k)
-            As in ``fit``.
-        y : array-like of shape (n,)
-            Labels out of ``classes_``, both present.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative counts.
+        X, y, sample_weight : array-like
+            As in ``fit``; both labels of ``classes_`` must be present.
 
         Returns
         -------
@@ -198,8 +180,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         NotFittedError
             Before ``fit``.
         InputError
-            If X has another number of columns than in ``fit`` or is not finite, if a label is not one of
-            ``classes_``, or only one class is present: the likelihood has no maximum then.
+            If X or a label is not as in ``fit``, or only one class is present: the likelihood has no maximum
+            then.
 
         Notes
         -----
@@ -234,10 +216,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return np.column_stack((1.0 - p, p))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Positive class where the calibrated logit is above 0 (p > 0.5), else the negative one, (n,).
-
-        The same rule as in ``linkcal.metrics.accuracy`` and in scikit-learn: p = 0.5 is no link.
-        """
+        """Positive class where p > 0.5, as in ``linkcal.metrics.accuracy``, else the negative one, (n,)."""
         positive = self.decision_function(X) > 0.0
         return np.asarray(self.classes_[positive.astype(np.intp)])
 
@@ -278,10 +257,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return in_container_of(logit, p.reshape(to_numpy(logit).shape))
 
     def get_state(self) -> dict[str, Any]:
-        """Fitted attributes as float64 arrays and JSON values, by name.
-
-        Together with the hyper-parameters (``get_params``) the state is the whole calibrator; nothing has
-        to be pickled.
+        """Fitted attributes as float64 arrays and JSON values; with ``get_params`` the whole calibrator.
 
         Examples
         --------
@@ -303,11 +279,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):
     def set_state(self, state: dict[str, Any]) -> Self:
         """Restore what :meth:`get_state` returned; afterwards the calibrator is fitted.
 
-        Raises
-        ------
-        ArtifactError
-            If a key is missing or unknown, or a value has the wrong type, dimension or content. The
-            calibrator is then left as it was.
+        ArtifactError if a key is missing or unknown, or a value has the wrong type, dimension or content; the
+        calibrator is then left as it was.
         """
         name = type(self).__name__
         kinds: dict[str, StateKind] = {"classes_": list, "n_features_in_": int, **self._state}

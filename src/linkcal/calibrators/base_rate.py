@@ -15,7 +15,7 @@ __all__ = ["base_rate_offset", "shift_base_rate"]
 
 FloatArray = NDArray[np.float64]
 
-# Bisection halves a bracket whose ends are the largest logits; float64 tells no more apart.
+# Bisection halves a bracket whose ends are the largest logits; float64 resolves no more halvings.
 _MAX_ITER = 200
 
 
@@ -25,7 +25,7 @@ def fit_offset(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float,
     The derivative ``sum_i w_i (p_i - y_i)`` rises with b. Newton steps are kept inside a bracket that each
     step narrows, so that logits of any size cannot throw it off; a solver that compares losses or mean
     probabilities would lose the digits in which separated labels determine b. InputError if only one class
-    has weight, or the labels say nothing about b.
+    has weight, or the labels do not determine b.
     """
     positive, total = float(weight @ y), float(weight.sum())
     if not 0.0 < positive < total:

@@ -42,7 +42,7 @@ def quantile_edges(values: FloatArray, weight: FloatArray, n_bins: int) -> Float
     -----
     A value belongs to bin ``floor(B W_before / W)``, where W_before is the weight of all smaller values:
     for distinct values of equal weight the usual split, and k copies equal weight k. The metrics' bins of
-    equal mass go by the middle of a value's mass instead; ``linkcal.metrics.calibration`` says why.
+    equal mass go by the middle of a value's mass instead; ``linkcal.metrics.calibration`` explains why.
     """
     before = np.cumsum(weight) - weight
     # The small shift keeps sums of fractional weights from falling just short of a whole number.
@@ -59,8 +59,8 @@ def bin_sums(index: NDArray[np.intp], values: FloatArray, n_bins: int) -> FloatA
 def ties_broken(p: FloatArray, s: FloatArray) -> FloatArray:
     """Probabilities (n,) within 1e-6 of `p` that rise with the logit `s` where `p` is the same.
 
-    Float64 tells two logits apart that differ by more than about ``1e-9 (1 + |s|)^2``: all distinct float32
-    logits up to 100, say.
+    Float64 separates two logits that differ by more than about ``1e-9 (1 + |s|)^2``, for instance all
+    distinct float32 logits up to 100.
     """
     return np.clip(p, _MARGIN, 1.0 - _MARGIN) + _SPREAD * (s / (1.0 + np.abs(s)))
 

@@ -10,17 +10,15 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
-from linkcal._core.validation import check_choice, check_flag
+from linkcal._core.validation import check_choice, check_flag, check_positive_float, check_positive_int
 from linkcal.calibrators._network_training import (
     LinkArrays,
-    NetFit,
     NetJob,
     Scaling,
     TemperatureNet,
+    Trained,
     apply_net,
-    check_settings,
     fit_nets,
-    seed_from,
 )
 from linkcal.calibrators.base import (
     Calibrator,
@@ -122,29 +120,15 @@ class NetCalibrator(Calibrator):
         """Network inputs (n, k) of checked X."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Self:
-        """Fit on calibration links.
+        """Fit on calibration links, as :meth:`Calibrator.fit` states.
 
         Parameters
         ----------
-        X : array-like of shape (n, 1 + k)
-            Uncalibrated logit in column 0, link features of the kind ``link_features`` after it.
-        y : array-like of shape (n,)
-            Exactly two different labels; the larger one is the positive class.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative counts.
+        X, y, sample_weight : array-like
+            Calibration links; columns 1.. of X hold features of the kind ``link_features``.
         X_val, y_val : array-like, optional
             Validation links that choose lambda and the number of epochs; without them, cross-validation
-            inside (X, y) does.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            As for the other calibrators; also if only one of `X_val` and `y_val` is given, or `y_val` holds
-            other labels than `y`. A fit that raises changes nothing.
+            inside (X, y) does. InputError if only one is given, or `y_val` holds other labels than `y`.
         """
         with unchanged_if_refused(self):
             request = self._request(X, y, sample_weight, X_val, y_val)
@@ -160,12 +144,12 @@ class NetCalibrator(Calibrator):
         X, y, weight = self._check_fit(X, y, sample_weight)
         self._prepare(X, y, weight)
         validation = self._check_validation(X_val, y_val)
-        check_settings(self)
+        _check_settings(self)
         links = LinkArrays(self._score(X), self._inputs(X), y, weight)
         job = NetJob(self, seed_from(self.random_state), self._heads, self._scaling(), links, validation)
         return _Request(X, y, weight, job)
 
-    def _finish(self, request: _Request, fit: NetFit) -> None:
+    def _finish(self, request: _Request, fit: Trained) -> None:
         """Set the fitted attributes and warn of what the fit lacks."""
         self.hidden_weights_, self.output_weights_ = fit.net
         self.ece_weight_, self.n_iter_, self.converged_ = fit.ece_weight, fit.n_iter, fit.converged
@@ -197,6 +181,32 @@ class NetCalibrator(Calibrator):
 
     def _decision(self, X: FloatArray) -> FloatArray:
         return self._score(X) / self._temperature(X)
+
+
+def _check_settings(settings: NetCalibrator) -> None:
+    """Raise InputError if a hyper-parameter of a network calibrator is out of range."""
+    for name in ("hidden_channels", "n_bins", "max_iter", "patience"):
+        check_positive_int(getattr(settings, name), name)
+    check_flag(settings.early_stopping, "early_stopping")
+    if settings.n_folds is not None:
+        check_positive_int(settings.n_folds, "n_folds", minimum=2)
+    if not len(settings.ece_weights):
+        raise InputError("ece_weights must hold at least one weight, got none")
+    for value in settings.ece_weights:
+        check_positive_float(value, "ece_weights", zero=True)
+    check_positive_float(settings.weight_decay, "weight_decay", zero=True)
+    check_positive_float(settings.learning_rate, "learning_rate")
+
+
+def seed_from(random_state: Any) -> int:
+    """Seed >= 0 from an integer, a NumPy generator or RandomState, or None (a fresh one)."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    return check_positive_int(random_state, "random_state", minimum=0)
 
 
 @final
@@ -423,10 +433,8 @@ def fit_together(
     ----------
     calibrators : sequence of Calibrator
         Unchanged; the same object may stand in several places.
-    X : sequence of array-like of shape (n, 1 + k)
-        One per calibrator; n and k may differ.
-    y : sequence of array-like of shape (n,)
-        One per calibrator.
+    X, y : sequence of array-like
+        Links of each calibrator, which may differ in number and columns.
     validation : sequence of (X_val, y_val) or None, optional
         One per calibrator, for those whose ``fit`` has ``X_val``.
     base : (X_base, y_base), optional
@@ -436,11 +444,6 @@ def fit_together(
     -------
     list of Calibrator
         Fitted, in the order given.
-
-    Raises
-    ------
-    InputError
-        If the sequences differ in length, or as ``fit`` of the calibrators does.
 
     Examples
     --------

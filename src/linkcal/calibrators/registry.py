@@ -24,7 +24,28 @@ CALIBRATORS: dict[str, type[Calibrator]] = {cls.name: cls for cls in _CLASSES}
 
 
 def calibrator_name(calibrator: Calibrator) -> str:
-    """Name in ``CALIBRATORS`` of a calibrator's class; UnsupportedModelError if it is not linkcal's own.
+    """Name in ``CALIBRATORS`` of a calibrator's class.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    UnsupportedModelError
+        If the class is not linkcal's own.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -39,7 +60,26 @@ def calibrator_name(calibrator: Calibrator) -> str:
 
 
 def make_calibrator(name: str, **params: Any) -> Calibrator:
-    """Unfitted calibrator of a name in ``CALIBRATORS`` with these hyper-parameters.
+    """Unfitted calibrator of a name in ``CALIBRATORS``.
+
+    Parameters
+    ----------
+    name : str
+    **params
+        Hyper-parameters.
+
+    Returns
+    -------
+    Calibrator
+
+    Parameters
+    ----------
+    name : str
+    **params
+
+    Returns
+    -------
+    Calibrator
 
     Raises
     ------

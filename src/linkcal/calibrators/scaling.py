@@ -64,7 +64,7 @@ def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) 
 
 
 # The search interval of mean |s| / T. An optimum outside means that the likelihood has no maximum for finite
-# T > 0: the logit says nothing or the reverse (lower end), or separates the classes (upper end).
+# T > 0: the logit is uninformative or reversed (lower end), or separates the classes (upper end).
 _SHARPNESS_BOUNDS = (1e-4, 1e4)
 
 # Tolerance on log T; a few units in the last place.

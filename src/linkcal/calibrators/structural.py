@@ -51,8 +51,7 @@ class StructuralCalibrator(Calibrator):
 
     ``p = sigmoid(a(gamma, sign s) s + b(gamma))``: the temperature of In-n-Out becomes a free slope, by sign
     of the logit, and an offset is added, so that the map can move base rates and cross 0.5. Unlike maps of
-    the logit alone it can rank links better than the predictor did. The fit is convex, has no random part and
-    takes a fraction of a second for some thousands of links.
+    the logit alone it can rank links better than the predictor did. The fit is convex and deterministic.
 
     Parameters
     ----------
@@ -117,7 +116,7 @@ class StructuralCalibrator(Calibrator):
     logit are clipped at their 0.2 and 99.8 % quantiles; the logit's curve goes on straight, so that the ends
     of the ranking keep their order. Every column has a curve, piecewise linear with knots at quantiles (and
     at 0 for the logit); products with both sides of the logit play the part of the paper's two networks, and
-    products of pairs of the other columns (of up to 10) let, say, a common neighbour count less between nodes
+    products of pairs of the other columns (of up to 10) let a common neighbour count less between nodes
     of high degree. A column that is constant between its clipping points has no terms and does not count
     among the 10. The sum of negative log-likelihoods plus ``penalty / 2`` times the squared coefficients (of
     columns scaled to unit deviation; straight lines count 0.1, bends 1, products 3) is minimised by damped
@@ -218,29 +217,16 @@ class StructuralCalibrator(Calibrator):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, X_base: Any = None, y_base: Any = None
     ) -> Self:
-        """Fit on calibration links.
+        """Fit on calibration links, as :meth:`Calibrator.fit` states.
 
         Parameters
         ----------
-        X : array-like of shape (n, 1 + k)
-            Uncalibrated logit in column 0, link features after it. The columns of a DataFrame are names.
-        y : array-like of shape (n,)
-            Exactly two different labels; the larger one is the positive class.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative counts.
+        X, y, sample_weight : array-like
+            Calibration links. InputError if `feature_names` do not fit X.
         X_base, y_base : array-like, optional
             Base links: many, but of another kind, such as training links scored leave-one-out. The logit
-            fitted on them becomes an input of the fit on (X, y).
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            As for the other calibrators; also if `feature_names` do not fit X, if only one of `X_base` and
-            `y_base` is given, or `y_base` has not both labels of `y`. A fit that raises changes nothing.
+            fitted on them becomes an input of the fit on (X, y). InputError if only one is given, or `y_base`
+            has not both labels of `y`.
         """
         with unchanged_if_refused(self):
             X, y, weight = self._check_fit(X, y, sample_weight)
@@ -258,11 +244,7 @@ class StructuralCalibrator(Calibrator):
         return fresh
 
     def contributions(self, X: Any) -> dict[str, FloatArray]:
-        """Why each link has its probability: terms of its calibrated logit, by name.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, 1 + k)
+        """Why each link of X (n, 1 + k) has its probability: terms of its calibrated logit, by name.
 
         Returns
         -------
@@ -270,13 +252,6 @@ class StructuralCalibrator(Calibrator):
             ``intercept`` (with the offset of ``refresh``); a term for each column used (``terms_``), of mean
             0 over the calibration links, where a product of two columns counts half for each; and ``limit``,
             what the limits take off at the ends of the ranking. They add up to :meth:`decision_function`.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If X has another number of columns than in ``fit`` or is not finite.
         """
         X = self._check_predict(X)
         columns = self._model().contributions(self._inputs(X))
@@ -337,19 +312,19 @@ class StructuralCalibrator(Calibrator):
 
     def _select(self) -> tuple[list[str], list[int]]:
         """Names of the terms without a base, and their columns in X."""
-        alone, asked = ("all", "logit"), self.features
-        parts = asked.split("+") if isinstance(asked, str) and asked not in alone else [asked]
+        alone, wanted = ("all", "logit"), self.features
+        parts = wanted.split("+") if isinstance(wanted, str) and wanted not in alone else [wanted]
         for part in parts:
             check_choice(part, "features", (*alone, *_FEATURE_SETS) if len(parts) == 1 else _FEATURE_SETS)
         selected = [name for part in parts for name in _FEATURE_SETS.get(part, ())]
         names = self._column_names()
         if not set(selected) <= set(names or ()):
             raise InputError(
-                f"feature_names must hold {', '.join(selected)} for features={asked!r}, got {names}; "
+                f"feature_names must hold {', '.join(selected)} for features={wanted!r}, got {names}; "
                 "give feature_names, or X as a DataFrame with these columns"
             )
         names = names or [f"feature_{j}" for j in range(1, self.n_features_in_)]
-        used = [(j, name) for j, name in enumerate(names, start=1) if asked == "all" or name in selected]
+        used = [(j, name) for j, name in enumerate(names, start=1) if wanted == "all" or name in selected]
         return ["logit", *(name for _, name in used)], [0, *(j for j, _ in used)]
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:

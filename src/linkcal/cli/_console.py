@@ -120,12 +120,12 @@ def print_results(metrics: dict[str, Any]) -> None:
         title=(
             # A name from a file's: what stands in brackets there is no markup.
             f"{metrics['model']} on {escape(metrics['dataset'])}, seed {metrics['seed']}, "
-            f"fitted on {metrics['fit_on']}, protocol {metrics['protocol']}"
+            f"fitted on {metrics['fit_on']}"
         ),
         caption=(
             f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} negatives: "
             f"probabilities hold for {_ratio(metrics)}. * ECE at or below the 95 % floor, which a calibrated "
-            f"predictor exceeds in 5 of 100 test sets. {_headline(metrics['headline'])}"
+            "predictor exceeds in 5 of 100 test sets."
         ),
     )
     table.add_column("calibrator", no_wrap=True)
@@ -147,14 +147,6 @@ def print_results(metrics: dict[str, Any]) -> None:
     Console(width=None if Console().is_terminal else 170).print(table)
 
 
-def _headline(columns: dict[str, str]) -> str:
-    """Which column the protocol prints for whom, where that is not one for all."""
-    if len(set(columns.values())) == 1:
-        return ""
-    pairs = ", ".join(f"{column.replace('_', ' ')} for {name}" for name, column in columns.items())
-    return f"The protocol's one-column table mixes metrics: {pairs}."
-
-
 def _ratio(metrics: dict[str, Any]) -> str:
     if "base_rate" not in metrics:
         return ratio_in_words(metrics["negatives_per_positive"], metrics.get("negatives"))
@@ -169,12 +161,11 @@ def _ratio(metrics: dict[str, Any]) -> str:
 Model = Annotated[str, typer.Option("--model", help="Link predictor; see `linkcal list models`.")]
 Seed = Annotated[int, typer.Option("--seed", help="Random seed: the same seed gives the same numbers.")]
 FitOnOption = Annotated[
-    str | None,
+    str,
     typer.Option(
         "--fit-on",
         help="Links to fit calibrators on: val; train-loo (training links, each scored without its own "
-        "edge); train (training links as they are); stacked (val, and in-n-out-plus also uses train-loo). "
-        "Default: val, or what the protocol sets.",
+        "edge); train (training links as they are); stacked (val, and in-n-out-plus also uses train-loo).",
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
@@ -188,16 +179,7 @@ Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
-        help="Hyper-parameters: default, paper, or a FILE.json of `linkcal-lab search`. Default: the "
-        "protocol's preset, else default.",
-    ),
-]
-Protocol = Annotated[
-    str,
-    typer.Option(
-        "--protocol",
-        help="default, paper or released-code: split, training, calibrators' settings and the metric that "
-        "stands for each. Other options win over it, and the run records that.",
+        help="Hyper-parameters: default, paper, or a FILE.json of `linkcal-lab search`.",
     ),
 ]
 Out = Annotated[

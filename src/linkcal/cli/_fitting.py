@@ -18,7 +18,6 @@ from linkcal.cli._console import (
     NegativesPerPositive,
     Out,
     Preset,
-    Protocol,
     RunBaseRate,
     Seed,
     Source,
@@ -38,7 +37,7 @@ def run(
     dataset: Annotated[str, typer.Option("--dataset", help="Data set; see `linkcal list datasets`.")],
     model: Model = "vgae",
     seed: Seed = 0,
-    fit_on: FitOnOption = None,
+    fit_on: FitOnOption = "val",
     data_root: Annotated[
         Path | None,
         typer.Option(
@@ -50,7 +49,6 @@ def run(
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     preset: Preset = None,
-    protocol: Protocol = "default",
     negatives_per_positive: NegativesPerPositive = 1.0,
     negatives: Negatives = "uniform",
     base_rate: RunBaseRate = None,
@@ -61,15 +59,14 @@ def run(
 
     config = _config(
         dataset, fit_on, preset, base_rate,
-        model=model, seed=seed, protocol=protocol, epochs=epochs, batch_size=batch_size,
+        model=model, seed=seed, epochs=epochs, batch_size=batch_size,
         negatives_per_positive=negatives_per_positive, negatives=negatives,
     )  # fmt: skip
     graph = load_graph(config, data_root=data_root)
     kind = "" if negatives == "uniform" else f"-{negatives}"
-    suffix = "" if protocol == "default" else f"-{protocol}"
-    folder = out or Path("runs") / f"{dataset}-{model}-{config.fit_on}{kind}-seed{seed}{suffix}"
+    folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}{kind}-seed{seed}"
     source = {"dataset": dataset, "data_root": None if data_root is None else str(data_root.resolve())}
-    _run_on_graph(config, graph, folder, device, json, {**source, **_preset_source(preset)})
+    run_on_graph(config, graph, folder, device, json, {**source, **preset_source(preset)})
 
 
 def fit(
@@ -90,7 +87,7 @@ def fit(
     source: Source = "source",
     target: Target = "target",
     seed: Seed = 0,
-    fit_on: FitOnOption = None,
+    fit_on: FitOnOption = "val",
     device: Device = "auto",
     epochs: Epochs = None,
     batch_size: BatchSize = None,
@@ -118,26 +115,26 @@ def fit(
         "features": None if features is None else file_record(features),
         "columns": [source, target],
         "directed": directed,
-        **_preset_source(preset),
+        **preset_source(preset),
     }
-    _run_on_graph(config, named.graph, out, device, json, record, node_ids=named.node_ids)
+    run_on_graph(config, named.graph, out, device, json, record, node_ids=named.node_ids)
 
 
 def _config(
-    dataset: str, fit_on: str | None, preset: str | None, base_rate: str | None, **options: Any
+    dataset: str, fit_on: str, preset: str | None, base_rate: str | None, **options: Any
 ) -> RunConfig:
-    from linkcal.workflow import OF_PROTOCOL, RunConfig, preset_options
+    from linkcal.workflow import RunConfig, preset_options
 
     return RunConfig(
         dataset=dataset,
-        fit_on=OF_PROTOCOL if fit_on is None else fit_on,
+        fit_on=fit_on,
         base_rate=as_base_rate(base_rate),
         **({} if preset is None else preset_options(preset, options["model"])),
         **options,
     )
 
 
-def _preset_source(preset: str | None) -> dict[str, Any]:
+def preset_source(preset: str | None) -> dict[str, Any]:
     """Path and checksum of a preset file, for ``config.json``; its values are in the configuration."""
     from linkcal.workflow import file_record
 
@@ -145,7 +142,7 @@ def _preset_source(preset: str | None) -> dict[str, Any]:
     return {"preset_file": file_record(str(preset))} if is_file else {}
 
 
-def _run_on_graph(
+def run_on_graph(
     config: RunConfig,
     graph: Graph | LinkSplit,
     folder: Path,
@@ -165,9 +162,6 @@ def _run_on_graph(
         log(f"{config.model} on {config.dataset}: preset {config.preset} reduced to end in minutes: {values}")
     with step_progress() as progress:
         outcome = run_experiment(config, graph, device=device, node_ids=node_ids, progress=progress)
-    for name, (expected, used) in config.departures().items():
-        if config.protocol != "default":
-            log(f"protocol {config.protocol} departed from: {name} is {used}, not {expected}")
     log(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in outcome.metrics["counts"].items()))
     paths = write_outputs(outcome, folder, source=source)
     if json:

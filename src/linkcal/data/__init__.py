@@ -9,11 +9,10 @@ from linkcal.data.node_features import STRUCTURAL_FEATURES, structural_node_feat
 from linkcal.data.node_ids import NodeIds
 from linkcal.data.ogb import OFFICIAL_SPLITS, load_official_split
 from linkcal.data.own_files import NamedGraph, PairChunk, read_edges, read_features, read_pairs
-from linkcal.data.pairs import LinkPairs, LinkSplit
 from linkcal.data.positions import laplacian_eigenmaps
 from linkcal.data.pyg import from_pyg, to_pyg
 from linkcal.data.simulated import BlockModelTruth, simulate_graph
-from linkcal.data.split import split_links
+from linkcal.data.split import LinkPairs, LinkSplit, split_links
 
 __all__ = [
     "DATASETS",

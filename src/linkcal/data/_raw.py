@@ -1,7 +1,7 @@
 """Where raw data files lie, whether they are the published ones, and how missing ones are fetched.
 
 A file is complete or absent: downloads go to a staging folder inside the data root, are checked, and only
-then moved to their place. Nothing else is ever written to the data root, so it may be read-only.
+then moved to their place. Nothing else is written to the data root, so it may be read-only.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from zipfile import BadZipFile
 
+from linkcal._core.files import one_line
 from linkcal.exceptions import DataNotFoundError, InputError
-
-__all__ = ["DATA_ROOT_VARIABLE", "RawFiles", "find_data_root", "user_cache"]
-
 
 #: Environment variable that names the data root where no argument does.
 DATA_ROOT_VARIABLE = "LINKCAL_DATA_ROOT"
@@ -37,15 +35,9 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True)
 class RawFiles:
-    """The raw files of one data set.
+    """The raw files of one data set: names in a folder below the data root, as PyG's class expects it.
 
-    Parameters
-    ----------
-    folder : str
-        Folder below the data root, as PyG's class expects it (``Cora/raw``).
-    names : tuple of str
-    download : callable (staging: Path) -> None
-        Writes all files below ``staging / folder``. It must not read their contents: they are verified first.
+    `download` writes all files below ``staging / folder`` and must not read them: they are verified first.
     """
 
     folder: str
@@ -53,15 +45,7 @@ class RawFiles:
     download: Callable[[Path], None]
 
     def ensure(self, root: Path) -> Path:
-        """Return ``root / folder`` with all files in it, verified; fetch the missing ones.
-
-        Raises
-        ------
-        DataNotFoundError
-            If a file is missing and cannot be fetched.
-        InputError
-            If a file is not the published one.
-        """
+        """Return ``root / folder`` with all files in it, verified; fetch the missing ones."""
         target = root / self.folder
         missing = [name for name in self.names if not (target / name).is_file()]
         if missing:
@@ -82,9 +66,8 @@ class RawFiles:
                     (target / name).parent.mkdir(parents=True, exist_ok=True)
                     Path(staging, self.folder, name).replace(target / name)
         except _download_errors() as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise DataNotFoundError(
-                f"file {target / missing[0]} must exist or be fetched, got neither ({reason}); pass "
+                f"file {target / missing[0]} must exist or be fetched, got neither ({one_line(error)}); pass "
                 f"--data-root (data_root, {DATA_ROOT_VARIABLE}) with the folder that holds "
                 f"{self.folder}/{missing[0]}"
             ) from error
@@ -93,18 +76,13 @@ class RawFiles:
 def find_data_root(data_root: str | os.PathLike[str] | None = None) -> Path:
     """Folder of the raw data: `data_root`, else ``LINKCAL_DATA_ROOT``, else the user's cache folder.
 
-    Only the cache folder is created if need be; a folder that someone named must exist.
-
-    Raises
-    ------
-    DataNotFoundError
-        If the named folder does not exist.
+    Only the cache folder is created; DataNotFoundError if a folder that was named does not exist.
     """
     named_by = "data_root"
     if data_root is None and os.environ.get(DATA_ROOT_VARIABLE):
         data_root, named_by = os.environ[DATA_ROOT_VARIABLE], DATA_ROOT_VARIABLE
     if data_root is None:
-        root = user_cache() / "linkcal" / "data"
+        root = _user_cache() / "linkcal" / "data"
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -119,8 +97,8 @@ def find_data_root(data_root: str | os.PathLike[str] | None = None) -> Path:
     return root
 
 
-def user_cache() -> Path:
-    """Return the cache folder that the platform prescribes; ``XDG_CACHE_HOME`` wins everywhere."""
+def _user_cache() -> Path:
+    """The cache folder that the platform prescribes; ``XDG_CACHE_HOME`` wins everywhere."""
     if os.environ.get("XDG_CACHE_HOME"):
         return Path(os.environ["XDG_CACHE_HOME"])
     if sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = [
     "EdgeTruth",
     "FeatureBuilder",
     "Graph",
+    "check_graph",
     "neighbour_rows",
     "pair_keys",
     "place_in_row",
@@ -27,8 +29,8 @@ __all__ = [
     "rows_of_keys",
 ]
 
-
-# The graph that every part of linkcal works on: simple, with an explicit node count and direction.
+IntArray = NDArray[np.int64]
+Array = Any  # NumPy arrays of int64; Numba specialises the code on it
 
 #: Makes node features [N, F] from message-passing edges [2, E] and the node count.
 FeatureBuilder = Callable[[Tensor, int], Tensor]
@@ -73,10 +75,9 @@ def pair_keys(edge_label_index: Tensor, num_nodes: int, *, directed: bool) -> Te
 
     Examples
     --------
-    >>> pair_keys(torch.tensor([[0, 2], [2, 0]]), 10, directed=False)
-    tensor([2, 2])
-    >>> pair_keys(torch.tensor([[0, 2], [2, 0]]), 10, directed=True)
-    tensor([ 2, 20])
+    >>> pairs = torch.tensor([[0, 2], [2, 0]])
+    >>> pair_keys(pairs, 10, directed=False).tolist(), pair_keys(pairs, 10, directed=True).tolist()
+    ([2, 2], [2, 20])
     """
     # In int32 the product below would wrap around from 46,341 nodes on.
     pairs = edge_label_index.to(torch.int64)
@@ -109,15 +110,14 @@ class Graph:
         For features that follow from the edges: ``split_links`` applies it to the training edges alone, so
         that no validation or test link leaks into `x`. Only with ``x = None``.
     features_from_edges : bool
-        Whether `x` was computed from the edges. Toggling a pair does not compute it anew, so a trace of the
-        pair's target link stays in its endpoints' features.
+        Whether `x` was computed from the edges. Toggling a pair does not recompute it, so a trace of the
+        target link stays in its endpoints' features.
     attributes : Tensor [N, F'], optional
-        The node features that the graph came with, where a model's ``prepare`` put others in the place of
-        `x`.
+        The node features that the graph came with, where a model's ``prepare`` replaced `x`.
     num_self_loops, num_duplicates : int
-        Columns that :meth:`from_edges` left out.
+        Columns that :meth:`from_edges` dropped.
     num_backward : int, optional
-        Columns with row > column that :meth:`from_edges` left out as it was asked to; None if not.
+        Columns with row > column that :meth:`from_edges` dropped; None without `forward_only`.
 
     Examples
     --------
@@ -155,10 +155,9 @@ class Graph:
     ) -> Graph:
         """Make a simple graph from any edge list [2, E'] (self-loops, repeats, one or both directions).
 
-        ``num_duplicates`` counts the stored columns beyond the first of each pair; in an undirected graph
-        the reverse of an edge is the same pair and is not counted as a duplicate. `forward_only` drops the
-        columns with row > column first: no loss where both directions are stored, a loss of edges in a list
-        that is directed (older tools for splits do so without a word).
+        ``num_duplicates`` counts repeated columns; the reverse of an edge is no duplicate. `forward_only`
+        drops the columns with row > column first, which loses edges of a list with one direction only (older
+        tools for splits do so silently).
 
         Raises
         ------
@@ -235,11 +234,14 @@ class Graph:
         edge_label_index = check_edge_index(edge_label_index, self.num_nodes, "edge_label_index")
         if self.edge_index.size(1) == 0:
             return torch.zeros(edge_label_index.size(1), dtype=torch.bool, device=edge_label_index.device)
-        # The columns are sorted by (row, column), so their keys are sorted; both directions are stored.
-        edges = pair_keys(self.edge_index, self.num_nodes, directed=True)
-        asked = pair_keys(edge_label_index, self.num_nodes, directed=True)
-        place = torch.searchsorted(edges, asked).clamp_max(edges.numel() - 1)
-        return edges[place] == asked
+        keys = pair_keys(edge_label_index, self.num_nodes, directed=True)
+        place = torch.searchsorted(self._keys, keys).clamp_max(self._keys.numel() - 1)
+        return self._keys[place] == keys
+
+    @cached_property
+    def _keys(self) -> Tensor:
+        """Keys of the edges, increasing as the columns are sorted; both directions are stored."""
+        return pair_keys(self.edge_index, self.num_nodes, directed=True)
 
     def counts(self) -> dict[str, int]:
         """Return counts for reports: nodes, pairs, non-edges, features, and what was cleaned away."""
@@ -257,6 +259,16 @@ class Graph:
         """Copy of the graph with its tensors on `device`."""
         x, attributes = (None if part is None else part.to(device) for part in (self.x, self.attributes))
         return replace(self, edge_index=self.edge_index.to(device), x=x, attributes=attributes)
+
+
+def check_graph(graph: Any) -> Graph:
+    """Return `graph` if it is one of linkcal's."""
+    if not isinstance(graph, Graph):
+        raise InputError(
+            f"graph must be a linkcal.data.Graph, got {type(graph).__name__} of {type(graph).__module__}; "
+            "make one by Graph.from_edges(edge_index, num_nodes, x=x)"
+        )
+    return graph
 
 
 def _check_features(features: Any, num_nodes: int) -> Tensor:
@@ -288,24 +300,11 @@ def _from_array(features: NDArray[Any]) -> Tensor:
 
 # Sorted neighbour lists of a graph as compressed rows, and the search in one row.
 
-IntArray = NDArray[np.int64]
-Array = Any  # NumPy arrays of int64; Numba specialises the code on it
-
 
 def neighbour_rows(edge_index: Tensor, num_nodes: int) -> tuple[IntArray, IntArray]:
-    """Neighbours of each node in any direction, once each and in increasing order, without the node itself.
+    """Row starts (N + 1,) and neighbours (A,): those of u are ``neighbours[starts[u] : starts[u + 1]]``.
 
-    Parameters
-    ----------
-    edge_index : Tensor [2, E], int64
-        Direction, repeats and self-loops are ignored.
-    num_nodes : int
-
-    Returns
-    -------
-    starts : int64 (N + 1,)
-    neighbours : int64 (A,)
-        Those of node u are ``neighbours[starts[u] : starts[u + 1]]``.
+    Neighbours stand once each, in increasing order; direction, repeats and self-loops are ignored.
     """
     row, col = edge_index.cpu().numpy()
     row, col = row[row != col], col[row != col]

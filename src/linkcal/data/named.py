@@ -7,8 +7,6 @@ import io
 import os
 import shutil
 import urllib.request
-import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from linkcal._core.files import read_arrays
+from linkcal._core.files import damage_named, read_arrays
 from linkcal._core.validation import check_choice
 from linkcal.data._raw import RawFiles, find_data_root
 from linkcal.data.graph import Graph
@@ -26,59 +24,7 @@ from linkcal.data.ogb import OFFICIAL_SPLITS
 from linkcal.data.simulated import simulate_graph
 from linkcal.exceptions import InputError
 
-__all__ = ["DATASETS", "DatasetInfo", "bitcoin_files", "load_dataset", "read_bitcoin"]
-
-
-# Bitcoin Alpha and OTC: who-trusts-whom networks of SNAP, as unsigned links.
-#
-# Kumar, Spezzano, Subrahmanian, Faloutsos, "Edge Weight Prediction in Weighted Signed Networks", ICDM 2016.
-
-_SNAP = "https://snap.stanford.edu/data"
-
-
-def bitcoin_files(market: str) -> RawFiles:
-    """Describe the raw file of `market`, ``"alpha"`` or ``"otc"``."""
-    folder, name = f"bitcoin_{market}/raw", f"soc-sign-bitcoin{market}.csv.gz"
-
-    def download(staging: Path) -> None:
-        target = staging / folder / name
-        target.parent.mkdir(parents=True)
-        with urllib.request.urlopen(f"{_SNAP}/{name}") as answer, target.open("wb") as file:  # noqa: S310
-            shutil.copyfileobj(answer, file)
-
-    return RawFiles(folder=folder, names=(name,), download=download)
-
-
-def read_bitcoin(path: Path, *, name: str) -> Graph:
-    """Read one rating a line (SOURCE, TARGET, RATING, TIME, no header) as an undirected graph.
-
-    Two users are linked if either rated the other; signs, weights and times are left out. Users are numbered
-    in the order of their ids. The file has no node features: the graph carries
-    :func:`~linkcal.data.node_features.structural_node_features` as its ``feature_builder``.
-
-    Raises
-    ------
-    InputError
-        If the file is no such table.
-    """
-    try:
-        table = pd.read_csv(path, header=None, usecols=[0, 1], dtype=np.int64)
-    except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise InputError(
-            f"file {path} must hold lines SOURCE,TARGET,RATING,TIME, got {str(error).splitlines()[0]}"
-        ) from error
-    users, index = np.unique(table.to_numpy().T, return_inverse=True)
-    return Graph.from_edges(
-        index.reshape(2, -1), len(users), name=name, feature_builder=structural_node_features
-    )
-
-
-# Data sets by name.
-#
-# The raw files of Cora, CiteSeer and PubMed are Python pickles, which can run code when they are read. They
-# are opened by PyG's own class only, from the data root only, and only if their SHA-256 is that of the
-# published file. PyG's ``processed`` folder, pickles again, is made in a temporary folder for each load and
-# never kept or read back.
+__all__ = ["DATASETS", "DatasetInfo", "load_dataset"]
 
 
 @dataclass(frozen=True)
@@ -108,37 +54,27 @@ class DatasetInfo:
     num_features: int
 
 
-DATASETS: dict[str, DatasetInfo] = {
-    info.name: info
-    for info in (
-        DatasetInfo(
-            "simulated",
-            "degree-corrected block model with known link probabilities",
-            "linkcal.data.simulate_graph",
-            2708,
-            5278,
-            1433,
-        ),
-        DatasetInfo("cora", "citations, bag of words", "PyG Planetoid", 2708, 5278, 1433),
-        DatasetInfo("citeseer", "citations, bag of words", "PyG Planetoid", 3327, 4552, 3703),
-        DatasetInfo("pubmed", "citations, TF-IDF", "PyG Planetoid", 19717, 44324, 500),
-        DatasetInfo("twitch-pt", "mutual follows of Twitch streamers", "PyG Twitch", 1912, 31299, 128),
-        DatasetInfo(
-            "chameleon", "links between Wikipedia articles", "PyG WikipediaNetwork", 2277, 31371, 2325
-        ),
-        DatasetInfo("bitcoin-alpha", "who-trusts-whom, structural features", "SNAP", 3783, 14124, 8),
-        DatasetInfo("bitcoin-otc", "who-trusts-whom, structural features", "SNAP", 5881, 21492, 8),
-        DatasetInfo("ogbl-ddi", "drug interactions, official split", "ogb (extra 'ogb')", 4267, 1334889, 0),
-        DatasetInfo(
-            "ogbl-collab",
-            "co-authors, repeated edges counted, official split",
-            "ogb (extra 'ogb')",
-            235868,
-            1285465,
-            128,
-        ),
-    )
-}
+#: Name, description, source, nodes, edges, features.
+_ROWS: tuple[tuple[str, str, str, int, int, int], ...] = (
+    (
+        "simulated",
+        "block model with known link probabilities",
+        "linkcal.data.simulate_graph",
+        2708,
+        5278,
+        1433,
+    ),
+    ("cora", "citations, bag of words", "PyG Planetoid", 2708, 5278, 1433),
+    ("citeseer", "citations, bag of words", "PyG Planetoid", 3327, 4552, 3703),
+    ("pubmed", "citations, TF-IDF", "PyG Planetoid", 19717, 44324, 500),
+    ("twitch-pt", "mutual follows of Twitch streamers", "PyG Twitch", 1912, 31299, 128),
+    ("chameleon", "links between Wikipedia articles", "PyG WikipediaNetwork", 2277, 31371, 2325),
+    ("bitcoin-alpha", "who-trusts-whom, structural features", "SNAP", 3783, 14124, 8),
+    ("bitcoin-otc", "who-trusts-whom, structural features", "SNAP", 5881, 21492, 8),
+    ("ogbl-ddi", "drug interactions, official split", "ogb (extra 'ogb')", 4267, 1334889, 0),
+    ("ogbl-collab", "co-authors by time, official split", "ogb (extra 'ogb')", 235868, 1285465, 128),
+)
+DATASETS: dict[str, DatasetInfo] = {row[0]: DatasetInfo(*row) for row in _ROWS}
 
 
 def load_dataset(
@@ -201,13 +137,38 @@ def load_dataset(
         raise InputError(
             f"dataset must be one without an official split, got {name!r} (load it by load_official_split)"
         )
-    files, build = _SOURCES[name]
-    root = find_data_root(data_root)
-    files.ensure(root)
-    return _build_from_pyg(root, name, forward_only=True) if forward_only else build(root, name)
+    root, files = find_data_root(data_root), _FILES[name]
+    folder = files.ensure(root)
+    if name not in _PYG:
+        return read_bitcoin(folder / files.names[0], name=name)
+    # PyG writes `processed` beside `raw`. In a temporary copy, a read-only root works, two runs never race,
+    # and no stale pickle is read.
+    with TemporaryDirectory(prefix="linkcal-") as temporary:
+        copy = Path(temporary, files.folder)
+        copy.mkdir(parents=True)
+        for file_name in files.names:
+            shutil.copyfile(folder / file_name, copy / file_name)
+            if file_name.endswith(".npz"):
+                # PyG's Twitch class would unpickle objects, so they are refused before it sees them.
+                read_arrays(folder / file_name, f"data of {name}")
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            data = _pyg_dataset(Path(temporary), name)[0]
+    return Graph.from_edges(
+        data.edge_index, int(data.num_nodes), x=data.x, name=name, forward_only=forward_only
+    )
 
 
-# --- PyG's own classes ------------------------------------------------------------------------------------
+# PyG's own classes. The raw files of Cora, CiteSeer and PubMed are Python pickles, which can run code when
+# they are read. They are opened by PyG's class only, from the data root only, and only if their SHA-256 is
+# that of the published file. PyG's ``processed`` folder, pickles again, is never kept or read back.
+
+_PYG: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "cora": ("Planetoid", "Cora", {}),
+    "citeseer": ("Planetoid", "CiteSeer", {}),
+    "pubmed": ("Planetoid", "PubMed", {}),
+    "twitch-pt": ("Twitch", "PT", {}),
+    "chameleon": ("WikipediaNetwork", "chameleon", {"geom_gcn_preprocess": True}),
+}
 
 
 def _pyg_dataset(root: Path, name: str, *, download_only: bool = False) -> Any:
@@ -218,72 +179,64 @@ def _pyg_dataset(root: Path, name: str, *, download_only: bool = False) -> Any:
     cls = getattr(datasets, class_name)
     if download_only:
         # Keeps PyG from opening what it has just fetched: the files' checksums come first.
-        cls = type(f"Download{class_name}", (cls,), {"process": _do_nothing, "load": _do_nothing})
+        nothing = {method: lambda *_: None for method in ("process", "load")}
+        cls = type(f"Download{class_name}", (cls,), nothing)
     return cls(str(root), argument, **options)
 
 
-def _do_nothing(*_: Any) -> None:
-    """Stand in for a method."""
-
-
-def _build_from_pyg(root: Path, name: str, *, forward_only: bool = False) -> Graph:
-    files = _SOURCES[name][0]
-    # PyG writes `processed` beside `raw`. In a temporary copy, a read-only root works, two runs never race,
-    # and no stale pickle is read.
-    with TemporaryDirectory(prefix="linkcal-") as folder:
-        copy = Path(folder, files.folder)
-        copy.mkdir(parents=True)
-        for file_name in files.names:
-            shutil.copyfile(root / files.folder / file_name, copy / file_name)
-            if file_name.endswith(".npz"):
-                # PyG's Twitch class would unpickle objects, so they are refused before it sees them.
-                read_arrays(root / files.folder / file_name, f"data of {name}")
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            data = _pyg_dataset(Path(folder), name)[0]
-    return Graph.from_edges(
-        data.edge_index, int(data.num_nodes), x=data.x, name=name, forward_only=forward_only
-    )
-
-
-def _pyg_files(name: str, folder: str, names: tuple[str, ...]) -> RawFiles:
+def _pyg_files(name: str, folder: str, *names: str) -> RawFiles:
     return RawFiles(folder, names, lambda staging: _pyg_dataset(staging, name, download_only=True))
 
 
 def _planetoid_files(name: str, folder: str) -> RawFiles:
     parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    return _pyg_files(name, folder, tuple(f"ind.{name}.{part}" for part in parts))
+    return _pyg_files(name, folder, *(f"ind.{name}.{part}" for part in parts))
 
 
-def _build_bitcoin(root: Path, name: str) -> Graph:
-    files = _SOURCES[name][0]
-    return read_bitcoin(root / files.folder / files.names[0], name=name)
+# Bitcoin Alpha and OTC: who-trusts-whom networks of SNAP, as unsigned links.
+# Kumar, Spezzano, Subrahmanian, Faloutsos, "Edge Weight Prediction in Weighted Signed Networks", ICDM 2016.
+
+_SNAP = "https://snap.stanford.edu/data"
 
 
-_PYG: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "cora": ("Planetoid", "Cora", {}),
-    "citeseer": ("Planetoid", "CiteSeer", {}),
-    "pubmed": ("Planetoid", "PubMed", {}),
-    "twitch-pt": ("Twitch", "PT", {}),
-    "chameleon": ("WikipediaNetwork", "chameleon", {"geom_gcn_preprocess": True}),
-}
+def _bitcoin_files(market: str) -> RawFiles:
+    folder, name = f"bitcoin_{market}/raw", f"soc-sign-bitcoin{market}.csv.gz"
 
-_SOURCES: dict[str, tuple[RawFiles, Callable[[Path, str], Graph]]] = {
-    "cora": (_planetoid_files("cora", "Cora/raw"), _build_from_pyg),
-    "citeseer": (_planetoid_files("citeseer", "CiteSeer/raw"), _build_from_pyg),
-    "pubmed": (_planetoid_files("pubmed", "PubMed/raw"), _build_from_pyg),
-    "twitch-pt": (_pyg_files("twitch-pt", "PT/raw", ("PT.npz",)), _build_from_pyg),
-    "chameleon": (
-        _pyg_files(
-            "chameleon",
-            "chameleon/geom_gcn/raw",
-            (
-                "out1_node_feature_label.txt",
-                "out1_graph_edges.txt",
-                *(f"chameleon_split_0.6_0.2_{i}.npz" for i in range(10)),
-            ),
-        ),
-        _build_from_pyg,
+    def download(staging: Path) -> None:
+        target = staging / folder / name
+        target.parent.mkdir(parents=True)
+        with urllib.request.urlopen(f"{_SNAP}/{name}") as answer, target.open("wb") as file:  # noqa: S310
+            shutil.copyfileobj(answer, file)
+
+    return RawFiles(folder=folder, names=(name,), download=download)
+
+
+def read_bitcoin(path: Path, *, name: str) -> Graph:
+    """Read one rating a line (SOURCE, TARGET, RATING, TIME, no header) as an undirected graph.
+
+    Two users are linked if either rated the other. Users are numbered in the order of their ids. The file has
+    no node features: the graph has :func:`structural_node_features` as its ``feature_builder``.
+    """
+    with damage_named(path, "file", "a table of lines SOURCE,TARGET,RATING,TIME"):
+        table = pd.read_csv(path, header=None, usecols=[0, 1], dtype=np.int64)
+    users, index = np.unique(table.to_numpy().T, return_inverse=True)
+    return Graph.from_edges(
+        index.reshape(2, -1), len(users), name=name, feature_builder=structural_node_features
+    )
+
+
+_FILES: dict[str, RawFiles] = {
+    "cora": _planetoid_files("cora", "Cora/raw"),
+    "citeseer": _planetoid_files("citeseer", "CiteSeer/raw"),
+    "pubmed": _planetoid_files("pubmed", "PubMed/raw"),
+    "twitch-pt": _pyg_files("twitch-pt", "PT/raw", "PT.npz"),
+    "chameleon": _pyg_files(
+        "chameleon",
+        "chameleon/geom_gcn/raw",
+        "out1_node_feature_label.txt",
+        "out1_graph_edges.txt",
+        *(f"chameleon_split_0.6_0.2_{i}.npz" for i in range(10)),
     ),
-    "bitcoin-alpha": (bitcoin_files("alpha"), _build_bitcoin),
-    "bitcoin-otc": (bitcoin_files("otc"), _build_bitcoin),
+    "bitcoin-alpha": _bitcoin_files("alpha"),
+    "bitcoin-otc": _bitcoin_files("otc"),
 }

@@ -59,10 +59,7 @@ class NodeIds:
     def from_values(cls, *columns: Any) -> NodeIds:
         """Map all ids that occur in `columns` (pyarrow or NumPy arrays, or sequences).
 
-        Raises
-        ------
-        InputError
-            If a value is missing or neither string nor integer.
+        InputError if a value is missing or neither string nor integer.
         """
         parsed = [parse_ids(column) for column in columns or ([],)]
         if any(is_missing(column).any() for column in parsed):
@@ -95,17 +92,17 @@ class NodeIds:
         ids = parse_ids(values)
         if self.are_integers and pa.types.is_string(ids.type):  # some are no numbers
             ids = pc.if_else(pc.match_substring_regex(ids, _INTEGER), ids, None)
-        index = pc.index_in(pc.cast(ids, self._ids.type), value_set=self._ids)
-        return np.asarray(pc.fill_null(index, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+        ids = pc.cast(ids, self._ids.type)
+        if self.are_integers and len(self):  # sorted: no table of all ids for each batch of pairs
+            known, numbers = self._ids.to_numpy(), pc.fill_null(ids, 0).to_numpy()
+            index = np.minimum(np.searchsorted(known, numbers), len(self) - 1)
+            found = pc.is_valid(ids).to_numpy(zero_copy_only=False) & (known[index] == numbers)
+            return np.where(found, index, -1)
+        index = pc.fill_null(pc.index_in(ids, value_set=self._ids), -1)
+        return np.asarray(index.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def encode(self, values: Any) -> IntArray:
-        """Index of each id, int64 (n,).
-
-        Raises
-        ------
-        InputError
-            If an id is unknown or missing: the first five with their positions.
-        """
+        """Index of each id, int64 (n,); InputError names the first five that are unknown or missing."""
         index = self.lookup(values)
         bad = np.flatnonzero(index < 0)[:5]
         if len(bad):
@@ -115,13 +112,7 @@ class NodeIds:
         return index
 
     def decode(self, index: Any) -> Any:
-        """Ids of indices, a pyarrow array (int64 or string).
-
-        Raises
-        ------
-        InputError
-            If an index is no integer in ``[0, N)``.
-        """
+        """Ids of indices, a pyarrow array (int64 or string); InputError if one is not in ``[0, N)``."""
         index = np.asarray(index)
         if index.ndim != 1 or (len(index) and index.dtype.kind not in "iu"):
             raise InputError(f"index must hold integers (n,), got {index.dtype} {index.shape}")
@@ -136,13 +127,7 @@ class NodeIds:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> NodeIds:
-        """Read what :meth:`save` wrote.
-
-        Raises
-        ------
-        ArtifactError
-            If the file is missing, damaged or no such table.
-        """
+        """Read what :meth:`save` wrote; ArtifactError if the file is missing, damaged or no such table."""
         try:
             # Through bytes: no memory map stays open on a file that may be replaced.
             table = pq.read_table(pa.BufferReader(Path(path).read_bytes()))
@@ -163,15 +148,7 @@ class NodeIds:
 def parse_ids(values: Any) -> Any:
     """A column of ids as int64 if all are whole numbers, else as their texts without surrounding blanks.
 
-    Parameters
-    ----------
-    values : pyarrow or NumPy array, or sequence of strings or integers
-        Missing ones are null, empty or blank.
-
-    Raises
-    ------
-    InputError
-        If values are of another type.
+    Missing ids stay null or empty. InputError if values are neither strings nor integers.
     """
     ids = _to_arrow(values)
     if not is_id_type(ids.type):

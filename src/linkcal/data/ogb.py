@@ -1,9 +1,8 @@
 """Link data sets of the Open Graph Benchmark with their official splits, read by ogb's own class.
 
-ogb's split files are Python pickles. They are read with torch's ``weights_only`` loader, which builds nothing
-but the few types that are allowed for the time of the call, so no code in them can run. ogb writes a
-processed file beside the raw ones and reads it back: both happen in a temporary folder, and the data root may
-be read-only.
+ogb's split files are Python pickles. They are read with torch's ``weights_only`` loader, restricted to a few
+types for the time of the call, so no code in them can run. ogb writes and reads a processed file beside the
+raw ones: in a temporary folder, so that the data root may be read-only.
 """
 
 from __future__ import annotations
@@ -21,18 +20,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._core.files import one_line
 from linkcal._core.random import numpy_stream
 from linkcal._core.validation import check_choice, check_edge_index, check_positive_int
 from linkcal.data._raw import RawFiles, find_data_root
 from linkcal.data.graph import Graph, pair_keys
-from linkcal.data.negatives import NegativeSampler
-from linkcal.data.pairs import LinkPairs, LinkSplit
+from linkcal.data.negatives import NegativeSampler, in_sorted
+from linkcal.data.split import LinkPairs, LinkSplit
 from linkcal.exceptions import DataNotFoundError, InputError
 
 __all__ = ["OFFICIAL_SPLITS", "load_official_split"]
 
+IntArray = NDArray[np.int64]
 
 #: Data sets that come with a split, and the folder of that split in ogb's layout.
 OFFICIAL_SPLITS: dict[str, str] = {"ogbl-ddi": "target", "ogbl-collab": "time"}
@@ -68,9 +70,9 @@ def load_official_split(
     Returns
     -------
     LinkSplit
-        Validation and test links and negatives are the official ones. A pair that stands in several parts (a
-        repeated collaboration) stays in the first of them only, and negatives that are edges are left out;
-        ``counts_full`` says how many of each. The ratio of negatives to links differs from part to part.
+        Validation and test links and negatives are the official ones. A pair of several parts (a repeated
+        collaboration) stays in the first only, and negatives that are edges are dropped; ``counts_full``
+        has the number of each. The ratio of negatives to links differs from part to part.
 
     Raises
     ------
@@ -148,9 +150,9 @@ def _read(name: str, root: Path, files: RawFiles) -> tuple[Any, dict[str, Any]]:
                 dataset = PygLinkPropPredDataset(name, root=folder)
                 return dataset[0], dataset.get_edge_split()
             except _DAMAGED as error:
-                reason = " ".join(str(error).split())[:200]
                 raise InputError(
-                    f"folder {root / files.folder} must hold {name} as ogb publishes it, got {reason}"
+                    f"folder {root / files.folder} must hold {name} as ogb publishes it, got "
+                    f"{one_line(error)}"
                 ) from error
 
 
@@ -177,37 +179,30 @@ def _allowed_types() -> Iterator[None]:
 
 def _build(name: str, data: Any, links: dict[str, dict[str, Tensor]], seed: int) -> LinkSplit:
     num_nodes = int(data.num_nodes)
-    positives, seen = {}, np.empty(0, dtype=np.int64)
-    counts: dict[str, int] = {}
-    for part in _KEYS:
-        pairs = links[part]["edge"]
-        keys = np.unique(pair_keys(pairs, num_nodes, directed=False).numpy())
-        keys = keys[keys // num_nodes != keys % num_nodes]
-        fresh = keys[~np.isin(keys, seen)]
-        counts[f"{part}_positives_dropped"] = pairs.size(1) - fresh.size
-        seen = np.union1d(seen, fresh)
-        positives[part] = fresh
-    full = Graph.from_edges(_unpacked(seen, num_nodes), num_nodes, name=name)
-    negatives, used = {}, seen
-    for part in ("val", "test"):
-        pairs = links[part]["edge_neg"]
-        keys = np.unique(pair_keys(pairs, num_nodes, directed=False).numpy())
-        keys = keys[(keys // num_nodes != keys % num_nodes) & ~np.isin(keys, used)]
-        counts[f"{part}_negatives_dropped"] = pairs.size(1) - keys.size
-        used = np.union1d(used, keys)
-        negatives[part] = keys
-    held_out = _unpacked(np.concatenate([negatives["val"], negatives["test"]]), num_nodes)
-    sampler = NegativeSampler(full, exclude=held_out)
-    number = min(positives["train"].size, sampler.num_available)
+    used, counts = np.empty(0, dtype=np.int64), {}
+    keys: dict[str, IntArray] = {}
+    # Each pair stays where it stands first: links of all parts before negatives.
+    for kind, word in (("edge", "positives"), ("edge_neg", "negatives")):
+        for part in _KEYS:
+            if kind in links[part]:
+                pairs = links[part][kind]
+                found = np.unique(pair_keys(pairs, num_nodes, directed=False).numpy())
+                found = found[(found // num_nodes != found % num_nodes) & ~in_sorted(used, found)]
+                counts[f"{part}_{word}_dropped"] = pairs.size(1) - found.size
+                used = np.union1d(used, found)
+                keys[f"{part} {word}"] = found
+    unpacked = {key: torch.from_numpy(np.stack(np.divmod(value, num_nodes))) for key, value in keys.items()}
+    full = Graph.from_edges(torch.cat([unpacked[f"{part} positives"] for part in _KEYS], dim=1), num_nodes)
+    official = torch.cat([unpacked["val negatives"], unpacked["test negatives"]], dim=1)
+    sampler = NegativeSampler(full, exclude=official)
+    number = min(keys["train positives"].size, sampler.num_available)
     drawn = sampler.sample(number, numpy_stream(seed, "negatives"))
-    negatives["train"] = pair_keys(drawn, num_nodes, directed=False).numpy()
-    message = Graph.from_edges(_unpacked(positives["train"], num_nodes), num_nodes, x=data.x, name=name)
-    train, val, test = (_labelled(positives[part], negatives[part], num_nodes) for part in _KEYS)
+    message = Graph.from_edges(unpacked["train positives"], num_nodes, x=data.x, name=name)
     return LinkSplit(
         message,
-        train,
-        val,
-        test,
+        LinkPairs.of(unpacked["train positives"], drawn),
+        LinkPairs.of(unpacked["val positives"], unpacked["val negatives"]),
+        LinkPairs.of(unpacked["test positives"], unpacked["test negatives"]),
         seed=seed,
         counts_full={**full.counts(), "features": 0 if data.x is None else data.x.size(1), **counts},
     )
@@ -221,13 +216,3 @@ def _pairs(part: Any, kind: str, num_nodes: int, place: str) -> Tensor:
     return check_edge_index(
         torch.as_tensor(found).mT if found.ndim == 2 else found, num_nodes, f"{kind!r} of {place}"
     )
-
-
-def _unpacked(keys: np.ndarray[Any, Any], num_nodes: int) -> Tensor:
-    return torch.from_numpy(np.stack([keys // num_nodes, keys % num_nodes]))
-
-
-def _labelled(positive: np.ndarray[Any, Any], negative: np.ndarray[Any, Any], num_nodes: int) -> LinkPairs:
-    label = torch.zeros(positive.size + negative.size)
-    label[: positive.size] = 1.0
-    return LinkPairs(_unpacked(np.concatenate([positive, negative]), num_nodes), label)

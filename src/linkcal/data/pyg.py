@@ -10,7 +10,7 @@ from torch import Tensor
 
 from linkcal._core.validation import check_choice, check_edge_index
 from linkcal.data.graph import Graph, pair_keys
-from linkcal.data.pairs import LinkPairs, LinkSplit
+from linkcal.data.split import LinkPairs, LinkSplit
 from linkcal.exceptions import InputError, LinkcalWarning
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def from_pyg(
     test: Data,
     *,
     directed: bool = False,
+    symmetric: bool = False,
     positive_label: int = 1,
     repeated_negatives: Literal["drop", "error"] = "drop",
     name: str = "graph",
@@ -44,6 +45,10 @@ def from_pyg(
     directed : bool
         Whether (u, v) and (v, u) are different links. In an undirected graph ``train.edge_index`` must hold
         both directions of each edge.
+    symmetric : bool
+        Whether a directed graph may have the reverse of each of its edges. Most likely such a list is an
+        undirected graph split without ``is_undirected=True``, where many held-out links have their reverse in
+        the message-passing graph.
     positive_label : int
         Value of ``edge_label`` that marks a link; 0 marks a negative and any other value is refused. PyG
         shifts labels by one where ``edge_label`` existed before: ones become 2, so pass 2 then.
@@ -63,7 +68,8 @@ def from_pyg(
     ------
     InputError
         If a validation or test link is in the message-passing graph (also reversed, in an undirected graph),
-        a training link is not, a pair has both labels or is positive twice, or a format is not as above.
+        a training link is not, a pair has both labels or is positive twice, a directed graph has the reverse
+        of each edge and `symmetric` is not set, or a format is not as above.
 
     Examples
     --------
@@ -74,6 +80,8 @@ def from_pyg(
     True
     """
     check_choice(repeated_negatives, "repeated_negatives", ("drop", "error"))
+    for part, data in (("train", train), ("val", val), ("test", test)):
+        _check_data(data, part)
     graph = _message_graph(train, directed=directed, name=name)
     parts = {
         part: _labelled_pairs(data, part, graph, positive_label)
@@ -82,8 +90,10 @@ def from_pyg(
     positives = {part: pairs[0] for part, pairs in parts.items()}
     _check_positives(graph, positives)
     edges = torch.cat([graph.pairs, positives["val"], positives["test"]], dim=1)
+    if directed and not symmetric:
+        _refuse_symmetric(graph, edges, torch.cat([positives["val"], positives["test"]], dim=1))
     negatives = _distinct_negatives(graph, edges, {p: n for p, (_, n) in parts.items()}, repeated_negatives)
-    labelled = {part: _join(positives[part], negatives[part]) for part in parts}
+    labelled = {part: LinkPairs.of(positives[part], negatives[part]) for part in parts}
     full = Graph.from_edges(edges, graph.num_nodes, directed=directed)
     counts = {**full.counts(), "features": graph.counts()["features"]}
     train, val, test = (labelled[part] for part in ("train", "val", "test"))
@@ -121,17 +131,40 @@ def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
     )
     edges = {"train": graph.edge_index, "val": graph.edge_index, "test": with_val.edge_index}
 
-    def data(part: str) -> Data:
-        pairs = split.part(part)
-        return Data(
+    train, val, test = (
+        Data(
             x=graph.x,
-            edge_index=edges[part],
+            edge_index=edge_index,
             num_nodes=graph.num_nodes,
-            edge_label=pairs.edge_label,
-            edge_label_index=pairs.edge_label_index,
+            edge_label=split.part(part).edge_label,
+            edge_label_index=split.part(part).edge_label_index,
+        )
+        for part, edge_index in edges.items()
+    )
+    return train, val, test
+
+
+def _check_data(data: Any, part: str) -> None:
+    from torch_geometric.data import Data
+
+    if not isinstance(data, Data):
+        raise InputError(
+            f"{part} must be a torch_geometric.data.Data, got {type(data).__name__}; split the edges of one "
+            "type of a HeteroData, or data.to_homogeneous()"
         )
 
-    return data("train"), data("val"), data("test")
+
+def _refuse_symmetric(graph: Graph, edges: Tensor, held_out: Tensor) -> None:
+    keys, reverse = (
+        pair_keys(pairs, graph.num_nodes, directed=True).unique() for pairs in (edges, edges.flip(0))
+    )
+    leaked = int(graph.has_pairs(held_out.flip(0)).sum())
+    if leaked and torch.equal(keys, reverse):
+        raise InputError(
+            f"a directed graph must not have the reverse of each of its edges, got one whose message-passing "
+            f"graph holds the reverse of {leaked} of {held_out.size(1)} validation and test links; split an "
+            "undirected graph with RandomLinkSplit(is_undirected=True), or pass symmetric=True"
+        )
 
 
 def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
@@ -140,18 +173,13 @@ def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
         raise InputError("train must have num_nodes or x, got neither")
     graph = Graph.from_edges(train.edge_index, int(num_nodes), x=train.x, directed=directed, name=name)
     # from_edges adds missing reverses: the simple graph is then larger than what was stored.
-    if not directed and graph.edge_index.size(1) != _num_distinct(train.edge_index, graph.num_nodes):
+    stored = train.edge_index.size(1) - graph.num_self_loops - graph.num_duplicates
+    if not directed and graph.edge_index.size(1) != stored:
         raise InputError(
-            "train.edge_index must hold both directions of each edge, got some in one only; for a directed "
-            "graph pass directed=True"
+            "train.edge_index must hold both directions of each edge, got some in one only; split an "
+            "undirected graph with RandomLinkSplit(is_undirected=True); for a directed one pass directed=True"
         )
     return graph
-
-
-def _num_distinct(edge_index: Tensor, num_nodes: int) -> int:
-    """Distinct stored columns, self-loops aside."""
-    edge_index = edge_index[:, edge_index[0] != edge_index[1]].to(torch.int64)
-    return int(torch.unique(pair_keys(edge_index, num_nodes, directed=True)).numel())
 
 
 def _labelled_pairs(data: Data, part: str, graph: Graph, positive_label: int) -> tuple[Tensor, Tensor]:
@@ -209,11 +237,6 @@ def _check_positives(graph: Graph, positives: dict[str, Tensor]) -> None:
             f"train links must be in train.edge_index, got {int(outside.sum())} that are not, the first "
             f"{pair}; split with disjoint_train_ratio=0"
         )
-    every = torch.cat([positives[part] for part in _KEEP_ORDER], dim=1)
-    keys = pair_keys(every, graph.num_nodes, directed=graph.directed)
-    repeats = keys.numel() - torch.unique(keys).numel()
-    if repeats:
-        raise InputError(f"links must stand once in all parts together, got {repeats} repeated")
 
 
 def _distinct_negatives(
@@ -252,10 +275,3 @@ def _first_of_each(keys: Tensor) -> Tensor:
     first = torch.ones_like(keys, dtype=torch.bool)
     first[order[1:]] = ranked[1:] != ranked[:-1]
     return first
-
-
-def _join(positives: Tensor, negatives: Tensor) -> LinkPairs:
-    label = torch.cat([torch.ones(positives.size(1)), torch.zeros(negatives.size(1))])
-    return LinkPairs(
-        edge_label_index=torch.cat([positives, negatives], dim=1), edge_label=label.to(positives.device)
-    )

@@ -1,8 +1,4 @@
-"""A random graph whose link probabilities are known exactly: a degree-corrected stochastic block model.
-
-Real graphs have labels only; here the error of a probability can be measured. Edges are independent given
-the node weights and blocks, so a pair's probability is a closed formula.
-"""
+"""A random graph whose link probabilities are known exactly: a degree-corrected stochastic block model."""
 
 from __future__ import annotations
 
@@ -79,15 +75,14 @@ def simulate_graph(
     Parameters
     ----------
     num_nodes : int
-        N. The default is Cora's.
+        N.
     num_edges : int, optional
-        Expected number of edges before repeats collapse (3 % fewer remain in the default graph, where the
-        heaviest nodes draw some pairs twice). Default: Cora's 1.95 per node.
+        Expected number of edges before repeats collapse (3 % fewer remain by default). Default: Cora's 1.95
+        per node.
     num_blocks : int
         K; each node's block is uniform.
     num_features : int
-        F, the size of the vocabulary; 0 for a graph without features. Features are a dense float32 matrix:
-        for millions of nodes keep F small.
+        F, the size of the vocabulary; 0 for a graph without features. Features are dense float32.
     mixing : float in [0, 1]
         Expected share of edges inside blocks. Cora's label homophily is 0.81. Must be 1 for one block.
     degree_exponent : float > 2
@@ -110,16 +105,12 @@ def simulate_graph(
     A Poisson multigraph is drawn with rate ``lambda_uv = theta_u theta_v omega[b_u, b_v]`` per unordered
     pair: for each block pair a Poisson number of edges, endpoints drawn in proportion to theta. Independent
     Poisson counts per pair result (thinning), so collapsing repeats leaves independent Bernoulli edges with
-    probability ``1 - exp(-lambda_uv)``, exactly, in time linear in the number of edges. Within a block an
-    ordered pair is drawn, so its rate is halved: each unordered pair can come in two orders. Self-pairs are
-    dropped.
-    The model is that of Karrer and Newman (arXiv 1008.3926).
+    probability ``1 - exp(-lambda_uv)``, exactly, in time linear in the number of edges. Self-pairs are
+    dropped. The model is that of Karrer and Newman (arXiv 1008.3926). Weights are evenly spaced quantiles of
+    the power law, in random order, so that the expected degrees are the same for every seed.
 
-    Weights are evenly spaced quantiles of the power law, in random order: the expected degree sequence is
-    the same for every seed.
-
-    Measured on the defaults (80/10/10 split, one negative per positive): the true probabilities reach an AUC
-    of 0.90 on the test pairs, a VGAE trained without knowing them 0.79.
+    On the defaults (80/10/10 split, one negative per positive) the true probabilities reach an AUC of 0.90 on
+    the test pairs, a VGAE trained without knowing them 0.79.
 
     Examples
     --------

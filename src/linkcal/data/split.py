@@ -1,26 +1,214 @@
-"""Leak-proof train / validation / test splits of a graph's links."""
+"""Labelled pairs, and train / validation / test splits of a graph's links that do not leak."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from linkcal._core.random import numpy_stream
-from linkcal._core.validation import check_choice, check_fraction, check_positive_float, check_positive_int
-from linkcal.data.graph import Graph
+from linkcal._core.validation import (
+    check_choice,
+    check_edge_index,
+    check_fraction,
+    check_positive_float,
+    check_positive_int,
+)
+from linkcal.data.graph import Graph, check_graph, pair_keys
 from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, sample_negatives
-from linkcal.data.pairs import LinkPairs, LinkSplit
 from linkcal.exceptions import EdgeFeaturesWarning, InputError, ShortageError
 
-__all__ = ["split_links"]
-
+__all__ = ["LinkPairs", "LinkSplit", "split_links"]
 
 _PARTS = ("test", "val", "train")
+
+
+@dataclass(frozen=True, eq=False)
+class LinkPairs:
+    """Candidate links with labels.
+
+    Parameters
+    ----------
+    edge_label_index : Tensor [2, L], int64 (int32 is converted)
+        Pairs; in an undirected graph each stands once, smaller index first.
+    edge_label : Tensor [L], float32
+        1 for a link, 0 for a negative.
+    positive_rate, negative_rate : float, optional
+        Shares of all edges and of all non-edges of the full graph that were drawn into this set. They turn a
+        pair's edge probability into its probability of being positive HERE (:meth:`label_probability`).
+
+    Raises
+    ------
+    InputError
+        If `edge_label_index` is no integer [2, L] tensor of numbers >= 0, or `edge_label` is not one 0 or 1
+        for each pair.
+
+    Examples
+    --------
+    >>> pairs = LinkPairs(torch.tensor([[0, 0, 1], [1, 2, 2]]), torch.tensor([1.0, 0.0, 1.0]))
+    >>> len(pairs), pairs.num_positives, pairs.num_negatives
+    (3, 2, 1)
+    """
+
+    edge_label_index: Tensor
+    edge_label: Tensor
+    positive_rate: float | None = None
+    negative_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        index = check_edge_index(self.edge_label_index, None, "edge_label_index")
+        object.__setattr__(self, "edge_label_index", index)
+        if not isinstance(self.edge_label, Tensor):
+            raise InputError(f"edge_label must be a tensor [L], got {type(self.edge_label).__name__}")
+        if self.edge_label.shape != self.edge_label_index.shape[1:]:
+            raise InputError(
+                f"edge_label must have shape [{self.edge_label_index.size(1)}], "
+                f"got {list(self.edge_label.shape)}"
+            )
+        other = self.edge_label[(self.edge_label != 0) & (self.edge_label != 1)]
+        if other.numel():
+            raise InputError(f"edge_label must hold only 0 and 1, got {other[0].item()!r}")
+
+    @classmethod
+    def of(cls, positives: Tensor, negatives: Tensor, **rates: float | None) -> LinkPairs:
+        """Links [2, P], then negatives [2, Q], with their labels and, where known, the two rates."""
+        label = torch.zeros(positives.size(1) + negatives.size(1), device=positives.device)
+        label[: positives.size(1)] = 1.0
+        return cls(torch.cat([positives, negatives], dim=1), label, **rates)
+
+    def __len__(self) -> int:
+        return self.edge_label_index.size(1)
+
+    @property
+    def num_positives(self) -> int:
+        """Number of links."""
+        return int(self.edge_label.sum())
+
+    @property
+    def num_negatives(self) -> int:
+        """Number of negatives."""
+        return len(self) - self.num_positives
+
+    def label_probability(self, edge_probability: Tensor) -> Tensor:
+        """Probability [L] that each pair is positive given that it was drawn into this set.
+
+        With edge probability q, an edge drawn with rate a and a non-edge with rate b:
+        ``q a / (q a + (1 - q) b)`` (Bayes). InputError if the rates are not known.
+        """
+        if self.positive_rate is None or self.negative_rate is None:
+            raise InputError("positive_rate and negative_rate must be known for label_probability, got None")
+        weighted = edge_probability * self.positive_rate
+        return weighted / (weighted + (1 - edge_probability) * self.negative_rate)
+
+    def to(self, device: torch.device | str) -> LinkPairs:
+        """Copy with tensors on `device`."""
+        return replace(
+            self,
+            edge_label_index=self.edge_label_index.to(device),
+            edge_label=self.edge_label.to(device),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LinkSplit:
+    """Message-passing graph and labelled pairs of one run.
+
+    `graph` holds the TRAINING edges only; every score, also of validation and test pairs, is computed on it.
+    Training positives are edges of it and no negative is an edge of the full graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    train, val, test : LinkPairs
+    seed : int, optional
+        Seed the split was drawn with; None for a split from elsewhere.
+    counts_full : dict
+        Counts of the graph before the split.
+    negatives : str, optional
+        Kind of the negatives, in ``linkcal.data.NEGATIVE_KINDS``; None for a split from elsewhere.
+
+    Raises
+    ------
+    InputError
+        If a validation or test link is an edge of `graph` or a pair stands twice in the three parts together,
+        in either direction where the graph is undirected: the number and an example.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph, split_links
+    >>> split = split_links(simulate_graph(100, num_edges=300, num_features=5, seed=0), seed=0)
+    >>> bool(split.graph.has_pairs(split.held_out_edges()).any())  # none is a message-passing edge
+    False
+    >>> split.part("val").num_positives == split.counts()["val_positives"]
+    True
+    """
+
+    graph: Graph
+    train: LinkPairs
+    val: LinkPairs
+    test: LinkPairs
+    seed: int | None = None
+    counts_full: dict[str, int] = field(default_factory=dict)
+    negatives: str | None = None
+
+    def __post_init__(self) -> None:
+        # Only plain LinkPairs are checked: a test part may be of a class that refuses to be read.
+        parts = {name: part for name in reversed(_PARTS) if type(part := getattr(self, name)) is LinkPairs}
+        graph, way = self.graph, "" if self.graph.directed else ", in either direction"
+        keys = {}
+        for name, part in parts.items():
+            pairs = check_edge_index(part.edge_label_index, graph.num_nodes, f"{name}.edge_label_index")
+            pairs = pairs.to(graph.edge_index.device)
+            keys[name] = pair_keys(pairs, graph.num_nodes, directed=graph.directed)
+            leaked = pairs[:, graph.has_pairs(pairs) & (part.edge_label == 1).to(pairs.device)]
+            if name != "train" and leaked.size(1):
+                raise InputError(
+                    f"{name} links must not be message-passing edges{way}, got {leaked.size(1)} that are, "
+                    f"such as {tuple(leaked[:, 0].tolist())}"
+                )
+        ordered = torch.cat([*keys.values(), graph.edge_index.new_empty(0)]).sort().values
+        repeated = torch.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        if repeated.numel():
+            key = int(repeated[0])
+            places = [name for name, part in keys.items() for _ in range(int((part == key).sum()))]
+            raise InputError(
+                f"train, val and test must hold each pair once{way}, got {repeated.numel()} repeated, such "
+                f"as {divmod(key, graph.num_nodes)} in {' and '.join(places)}"
+            )
+
+    def part(self, name: str) -> LinkPairs:
+        """``train``, ``val`` or ``test`` by name."""
+        parts = {"train": self.train, "val": self.val, "test": self.test}
+        return parts[check_choice(name, "part", parts)]
+
+    def held_out_edges(self) -> Tensor:
+        """Links of the validation and test parts, [2, H]: edges outside the message-passing graph."""
+        parts = (self.val, self.test)
+        return torch.cat([part.edge_label_index[:, part.edge_label == 1] for part in parts], dim=1)
+
+    def counts(self) -> dict[str, int]:
+        """Return counts for reports: the full graph's, and positives and negatives of each part."""
+        out = dict(self.counts_full) or self.graph.counts()
+        out["message_edges"] = self.graph.num_pairs
+        for name in ("train", "val", "test"):
+            part = self.part(name)
+            out[f"{name}_positives"] = part.num_positives
+            out[f"{name}_negatives"] = part.num_negatives
+        return out
+
+    def to(self, device: torch.device | str) -> LinkSplit:
+        """Copy with tensors on `device`."""
+        return replace(
+            self,
+            graph=self.graph.to(device),
+            train=self.train.to(device),
+            val=self.val.to(device),
+            test=self.test.to(device),
+        )
 
 
 def split_links(
@@ -32,7 +220,7 @@ def split_links(
     negatives: NegativeKind = "uniform",
     seed: int = 0,
 ) -> LinkSplit:
-    """Split the links of `graph` into training, validation and test pairs, each with sampled non-edges.
+    """Split the links of `graph` into training, validation and test pairs, each with sampled negatives.
 
     Parameters
     ----------
@@ -42,25 +230,24 @@ def split_links(
     val_fraction, test_fraction : float in (0, 1)
         Shares of the edges, rounded down (as PyG's ``RandomLinkSplit`` does); their sum is below 1.
     negatives_per_positive : float > 0
-        Pairs without an edge per edge in every part, rounded to the nearest whole number.
+        Negatives per link in every part, rounded to the nearest whole number.
     negatives : {"uniform", "degree", "two-hop"}
-        Kind of the non-edges of every part, see :func:`~linkcal.data.sample_negatives`; degrees and common
-        neighbours are those of the FULL graph. The non-edges that a model learns from are not among them:
-        training draws its own, always uniform, anew in each epoch.
+        Kind of the negatives of every part, see :func:`~linkcal.data.sample_negatives`; degrees and common
+        neighbours are those of the FULL graph. Training draws negatives of its own, uniform, in each epoch.
     seed : int
-        Edges are drawn from the stream ``"split"``, non-edges from ``"negatives"``.
+        Edges are drawn from the stream ``"split"``, negatives from ``"negatives"``.
 
     Returns
     -------
     LinkSplit
         ``graph`` holds the training edges only. In every part positives stand first, then negatives, both in
         random order. Pairs of an undirected graph are written smaller index first; a directed graph keeps the
-        direction. ``negative_rate`` is known for uniform non-edges only, which are all drawn at one rate.
+        direction. ``negative_rate`` is known for uniform negatives only, which are all drawn at one rate.
 
     Raises
     ------
     InputError
-        If a part would have no positive or no negative.
+        If `graph` is no :class:`Graph`, or a part would have no positive or no negative.
     ShortageError
         If the graph has fewer non-edges of that kind than the three parts need together.
 
@@ -73,9 +260,8 @@ def split_links(
     Notes
     -----
     Positives are a partition of the edges and negatives are one sample without replacement from the non-edges
-    of the FULL graph, cut into three. So no pair (unordered, in an undirected graph) stands in two parts or
-    with two labels: the overlap of validation and test negatives that sampling each part alone
-    gives (PyG issue 10706) cannot occur.
+    of the FULL graph, cut into three. So no pair (unordered, in an undirected graph) stands in two parts, as
+    happens to negatives that are sampled for each part alone (PyG issue 10706).
 
     Examples
     --------
@@ -85,6 +271,7 @@ def split_links(
     >>> split.graph.num_pairs, len(split.train), len(split.val), len(split.test)
     (16, 32, 4, 4)
     """
+    graph = check_graph(graph)
     val_fraction = check_fraction(val_fraction, "val_fraction")
     test_fraction = check_fraction(test_fraction, "test_fraction")
     negatives_per_positive = check_positive_float(
@@ -104,13 +291,27 @@ def split_links(
             stacklevel=2,
         )
     num_positives = _positives_per_part(graph.num_pairs, val_fraction, test_fraction)
-    num_negatives = _negatives_per_part(num_positives, negatives_per_positive)
+    num_negatives = {part: round(negatives_per_positive * num) for part, num in num_positives.items()}
+    for part, size in num_negatives.items():
+        if size < 1:
+            raise InputError(
+                f"negatives_per_positive must give every part at least one negative, got "
+                f"{negatives_per_positive!r} with {num_positives[part]} {part} positives"
+            )
     drawn = _draw_negatives(graph, num_negatives, negatives, seed)
 
     order = torch.from_numpy(numpy_stream(seed, "split").permutation(graph.num_pairs))
     positives = _cut(graph.pairs[:, order.to(graph.edge_index.device)], num_positives)
     num_non_edges = graph.num_possible_pairs - graph.num_pairs if negatives == "uniform" else None
-    parts = {part: _labelled(positives[part], drawn[part], graph.num_pairs, num_non_edges) for part in _PARTS}
+    parts = {
+        part: LinkPairs.of(
+            positives[part],
+            drawn[part],
+            positive_rate=num_positives[part] / graph.num_pairs,
+            negative_rate=None if num_non_edges is None else num_negatives[part] / num_non_edges,
+        )
+        for part in _PARTS
+    }
     message = _message_graph(graph, positives["train"])
     counts = {**graph.counts(), "features": 0 if message.x is None else message.x.size(1)}
     return LinkSplit(graph=message, **parts, seed=seed, counts_full=counts, negatives=negatives)
@@ -143,34 +344,23 @@ def _positives_per_part(num_edges: int, val_fraction: float, test_fraction: floa
     return sizes
 
 
-def _negatives_per_part(num_positives: dict[str, int], per_positive: float) -> dict[str, int]:
-    sizes = {part: round(per_positive * num) for part, num in num_positives.items()}
-    for part, size in sizes.items():
-        if size < 1:
-            raise InputError(
-                f"negatives_per_positive must give every part at least one negative, got {per_positive!r} "
-                f"with {num_positives[part]} {part} positives"
-            )
-    return sizes
-
-
 def _draw_negatives(graph: Graph, sizes: dict[str, int], kind: NegativeKind, seed: int) -> dict[str, Tensor]:
     """One sample without replacement from the non-edges of the full graph, cut into the parts."""
-    asked, available = sum(sizes.values()), graph.num_possible_pairs - graph.num_pairs
+    wanted, available = sum(sizes.values()), graph.num_possible_pairs - graph.num_pairs
     detail = ", ".join(f"{part} {sizes[part]}" for part in reversed(_PARTS))
     if available == 0:
         raise ShortageError(
             f"graph must have non-edges to sample negatives from, got a complete graph: {graph.num_nodes} "
             f"nodes, {graph.num_pairs} edges, no non-edge"
         )
-    if asked > available:
+    if wanted > available:
         raise ShortageError(
             f"negatives_per_positive must ask for at most the {available} non-edges that the graph has, "
-            f"got {asked} ({detail})",
+            f"got {wanted} ({detail})",
             available,
         )
     try:
-        pairs = sample_negatives(graph, asked, numpy_stream(seed, "negatives"), kind=kind)
+        pairs = sample_negatives(graph, wanted, numpy_stream(seed, "negatives"), kind=kind)
     except ShortageError as error:
         raise ShortageError(f"negatives = {kind!r} ({detail}): {error}", error.available) from None
     return _cut(pairs, sizes)
@@ -180,15 +370,3 @@ def _cut(pairs: Tensor, sizes: dict[str, int]) -> dict[str, Tensor]:
     """Cut pairs [2, L] into consecutive parts; test comes first, so that it depends on no other part."""
     ends = np.cumsum([sizes[part] for part in _PARTS]).tolist()
     return dict(zip(_PARTS, torch.tensor_split(pairs, ends[:-1], dim=1), strict=True))
-
-
-def _labelled(positives: Tensor, negatives: Tensor, num_edges: int, num_non_edges: int | None) -> LinkPairs:
-    num_positives, num_negatives = positives.size(1), negatives.size(1)
-    label = torch.zeros(num_positives + num_negatives, device=positives.device)
-    label[:num_positives] = 1.0
-    return LinkPairs(
-        edge_label_index=torch.cat([positives, negatives], dim=1),
-        edge_label=label,
-        positive_rate=num_positives / num_edges,
-        negative_rate=None if num_non_edges is None else num_negatives / num_non_edges,
-    )

@@ -1,6 +1,11 @@
 """Metrics of link probabilities: arrays or tensors in, floats out.
 
-Calibration (ECE and its noise floor), proper scores, ranking. Nothing here knows of graphs or models.
+Calibration (ECE and its noise floor), proper scores, ranking. Nothing here depends on graphs or models.
+
+Everywhere `y_true` (L,) holds 0 and 1; `y_prob` is (L,), (L, 1) or (L, 2) in [0, 1], where two columns are
+``(1 - p, p)``; `score` (L,) is a logit, a probability or any increasing map of them; `sample_weight` (L,) is
+>= 0, where weight k counts a link k times and weight 0 leaves it out. An ``InputError`` names an argument of
+wrong shape, range or content, a lack of links, and in ranking metrics a lack of one of the classes.
 """
 
 from __future__ import annotations

@@ -204,7 +204,6 @@ def reliability_curve(
     y_true : array-like (L,), values 0 and 1
         One class is enough.
     y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
-        Link probability; two columns are ``(1 - p, p)``.
     n_bins : int
         B, at least 1.
     variant : {"positive", "top-label"}
@@ -213,20 +212,14 @@ def reliability_curve(
     strategy : {"uniform", "quantile"}
         Bins of equal width over [0, 1], closed on the right, with 0 in the first bin and 1 in the last; or
         bins of about equal weight. The latter never split identical probabilities; up to `n_bins` distinct
-        ones get a bin each, and two groups of identical ones with at least ``1 / n_bins`` of the weight are
+        ones have a bin each, and two groups of identical ones with at least ``1 / n_bins`` of the weight are
         never merged.
     sample_weight : array-like (L,), >= 0, optional
-        Weight k counts a link k times; weight 0 leaves it out.
 
     Returns
     -------
     ReliabilityCurve
         Occupied bins only.
-
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape, range or content, or there is no link.
 
     Examples
     --------
@@ -264,41 +257,26 @@ def expected_calibration_error(
 ) -> float:
     """Measure the expected calibration error (ECE) of link probabilities.
 
-    ECE is a family, and two members can differ tenfold on the same numbers: say which one you report. The
-    default is the paper's. Read it beside :func:`linkcal.metrics.calibration_floor`: with few links even a
+    ECE is a family, and two members can differ tenfold on the same numbers: state which one you report. The
+    default is the paper's. Compare it with :func:`linkcal.metrics.calibration_floor`: with few links even a
     perfectly calibrated predictor has an ECE well above zero.
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1
-        One class is enough.
-    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
-        Link probability; two columns are ``(1 - p, p)``.
-    n_bins, variant, strategy, sample_weight
-        As in :func:`reliability_curve`: the number of bins; whether p is compared with the share of links, or
-        ``max(p, 1 - p)`` with the share of right predictions; bins of equal width or mass; link weights.
+    y_true, y_prob, n_bins, variant, strategy, sample_weight
+        As in :func:`reliability_curve`. `variant` compares p with the share of links, or ``max(p, 1 - p)``
+        with the share of correct predictions.
 
     Returns
     -------
     float in [0, 1]
         Smaller is better.
 
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape, range or content, or there is no link.
-
     Notes
     -----
     ``ECE = sum_b |sum_{i in b} w_i (y_i - p_i)| / sum_i w_i`` (the ECE equation of arXiv 2403.04605 with
-    weights 1). The top-label variant puts correctness in the place of y and ``max(p, 1 - p)`` in the place of
-    p, with bins over the whole of [0, 1], as torchmetrics does.
-
-    Not a proper score: the constant prediction of the base rate has an ECE of zero.
-
-    References
-    ----------
-    arXiv 2403.04605 (In-n-Out).
+    weights 1). The top-label variant replaces y by correctness and p by ``max(p, 1 - p)``, with bins over the
+    whole of [0, 1], as torchmetrics does. Not a proper score: predicting the base rate has an ECE of zero.
 
     Examples
     --------
@@ -325,15 +303,13 @@ def debiased_calibration_error(
 ) -> float:
     """Squared (L2) calibration error without the bias that label noise adds.
 
-    The plug-in squared error of a perfectly calibrated predictor is positive, the more so the fewer links a
-    bin has. This estimate averages exactly zero there, so it can be compared between test sets of different
-    size. A negative value means "indistinguishable from zero".
+    The plug-in squared error of a perfectly calibrated predictor is positive and grows as bins hold fewer
+    links. This estimate averages exactly zero there, so test sets of different size can be compared. A
+    negative value means "indistinguishable from zero".
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1
-    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
-    n_bins, variant, strategy
+    y_true, y_prob, n_bins, variant, strategy
         As in :func:`reliability_curve`.
     sample_weight : array-like (L,), >= 0, optional
         Importance of each link, which still counts as ONE observation: unlike in the other metrics, weight k
@@ -343,12 +319,12 @@ def debiased_calibration_error(
     Returns
     -------
     float in [-1, 1]
-        A squared error. Smaller is better, but not below zero.
+        A squared error: the best value is 0.
 
     Raises
     ------
     InputError
-        If an argument has the wrong shape, range or content, or no bin holds two links.
+        Also if no bin holds two links.
 
     Notes
     -----
@@ -357,9 +333,8 @@ def debiased_calibration_error(
         sum_b (W_b / W)  sum_{i != j in b} w_i w_j r_i r_j / sum_{i != j in b} w_i w_j,   W = sum_b W_b
 
     With unit weights a bin's term is ``(mean y - mean p)^2 - s^2 / n`` with s^2 the sample variance of the
-    residuals. For a predictor with one value in each bin this is
-    ``(mean y - p)^2 - (mean y)(1 - mean y) / (n - 1)``, the debiased estimator of Kumar, Liang and Ma; their
-    label variance would over-correct where the probabilities differ inside a bin.
+    residuals. With one value of p in each bin this is ``(mean y - p)^2 - (mean y)(1 - mean y) / (n - 1)``,
+    the debiased estimator of Kumar, Liang and Ma, which over-corrects where p differs inside a bin.
 
     References
     ----------

@@ -116,29 +116,23 @@ def calibration_floor(
     Parameters
     ----------
     y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
-        Link probability; two columns are ``(1 - p, p)``.
     n_bins, variant, strategy, sample_weight
-        As in :func:`linkcal.metrics.expected_calibration_error`; give the same ones. A weighted link counts
-        as one observation here, not as several.
+        As in :func:`linkcal.metrics.reliability_curve`; give those of the ECE. A weighted link counts as one
+        observation here, not as several.
     n_resamples : int
         R, number of label vectors drawn. The standard error of `mean` is about 1 % of it for 1,000.
     random_state : int, Generator or None
-        Seed. None draws a fresh one, so that the result cannot be repeated.
+        Seed; with None the result cannot be repeated.
 
     Returns
     -------
     CalibrationFloor
         Unpacks as ``(mean, q95)``.
 
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape, range or content, or there is no link.
-
     Notes
     -----
-    Draws ``y_i ~ Bernoulli(p_i)`` independently R times and takes the ECE of each draw. The floor falls when
-    the probabilities are sharper or fewer bins are occupied, so it has to be computed for each predictor.
+    Mean and quantile of the ECEs of R draws ``y_i ~ Bernoulli(p_i)``. The floor is lower for sharper
+    probabilities and fewer occupied bins, so each predictor has its own.
 
     References
     ----------
@@ -180,11 +174,6 @@ def calibration_null_band(
     -------
     NullBand
         Unpacks as ``(mean, lower, upper)``; ``is_consistent(ece)`` compares an observed ECE with it.
-
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape, range or content, or there is no link.
 
     Examples
     --------

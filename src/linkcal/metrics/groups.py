@@ -1,4 +1,4 @@
-"""Calibration by group: the segments in which probabilities promise too much or too little."""
+"""Calibration by group: the segments in which probabilities are too high or too low."""
 
 from __future__ import annotations
 
@@ -47,6 +47,12 @@ class GroupCalibration:
     p_value : float
         Chance of a largest ``|z|`` at least as large as the observed one, if they are.
     level : float
+
+    Examples
+    --------
+    >>> found = group_calibration([0, 1] * 50, [0.5] * 100, {"side": ["left", "right"] * 50})
+    >>> found.segment[found.worst], found.is_consistent
+    ('side=left', False)
     """
 
     segment: tuple[str, ...]
@@ -80,8 +86,8 @@ def group_calibration(
 ) -> GroupCalibration:
     """Compare observed and expected positives in every segment, with one bound for all of them.
 
-    An ECE sorts links by probability alone: a calibrator that promises too much for hubs and too little for
-    the rest can have an ECE of 0. Ask for the segments in which you will use the probabilities.
+    An ECE sorts links by probability alone: probabilities that are too high for hubs and too low for the rest
+    can have an ECE of 0. Name the segments in which you will use the probabilities.
 
     Parameters
     ----------

@@ -96,11 +96,6 @@ def calibration_pattern(
         A side counts as over- or underconfident if ``|sum (y - p)| > 1.96 sqrt(sum p (1 - p))`` over its
         links: beyond the two-sided 95 % band of calibrated probabilities.
 
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape, range or content, or there is no link.
-
     Examples
     --------
     >>> y = [1] * 40 + [0] * 60 + [1] * 5 + [0] * 95

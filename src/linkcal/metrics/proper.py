@@ -23,19 +23,12 @@ def negative_log_likelihood(y_true: Any, y_prob: Any, *, sample_weight: Any = No
     y_true : array-like (L,), values 0 and 1
         One class is enough.
     y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
-        Link probability; two columns are ``(1 - p, p)``.
     sample_weight : array-like (L,), >= 0, optional
-        Weight k counts a link k times; weight 0 leaves it out.
 
     Returns
     -------
     float in [0, 36.05]
         Smaller is better; 0.693 for the constant 0.5.
-
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape, range or content, or there is no link.
 
     Notes
     -----
@@ -68,11 +61,6 @@ def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float
     float in [0, 1]
         Smaller is better; 0.25 for the constant 0.5.
 
-    Raises
-    ------
-    InputError
-        As :func:`negative_log_likelihood`.
-
     Notes
     -----
     ``sum_i w_i (p_i - y_i)^2 / sum_i w_i``, by scikit-learn's ``mean_squared_error``: its
@@ -101,11 +89,6 @@ def accuracy(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
         Larger is better. Not a proper score: only the side of 0.5 matters. A probability of exactly 0.5
         predicts no link, as in :func:`linkcal.metrics.calibration_pattern`, ``predict`` of every calibrator
         and scikit-learn, where a tie goes to the first class.
-
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape, range or content, or there is no link.
 
     Examples
     --------

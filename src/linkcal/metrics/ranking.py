@@ -1,7 +1,6 @@
 """Ranking metrics: do links score higher than negatives? Increasing maps of the score change none of them.
 
-Give them logits where you have them. A probability in floating point is 1.0 for every logit above 37, and
-such ties count against the predictor.
+Prefer logits: as a probability every logit above 37 is 1.0, and ties count against the predictor.
 """
 
 from __future__ import annotations
@@ -28,23 +27,12 @@ def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
     ----------
     y_true : array-like (L,), values 0 and 1, both present
     score : array-like (L,), finite
-        Logit, probability or any increasing map of them.
     sample_weight : array-like (L,), >= 0, optional
-        Weight k counts a link k times; weight 0 leaves it out.
 
     Returns
     -------
     float in [0, 1]
         Larger is better; 0.5 for a score without information.
-
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape or content, or only one class is present.
-
-    Notes
-    -----
-    scikit-learn's ``roc_auc_score``.
 
     Examples
     --------
@@ -62,24 +50,17 @@ def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> 
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1, both present
-    score : array-like (L,), finite
-    sample_weight : array-like (L,), >= 0, optional
+    y_true, score, sample_weight
+        As in :func:`roc_auc`.
 
     Returns
     -------
     float in (0, 1]
         Larger is better; the share of links for a score without information.
 
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape or content, or only one class is present.
-
     Notes
     -----
-    ``sum_n (R_n - R_{n-1}) P_n`` over distinct scores, without interpolation: scikit-learn's
-    ``average_precision_score``.
+    ``sum_n (R_n - R_{n-1}) P_n`` over distinct scores, without interpolation.
 
     Examples
     --------
@@ -100,7 +81,6 @@ def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> 
     ----------
     y_true : array-like (L,), values 0 and 1, both present
     score : array-like (L,), finite
-        Logit, probability or any increasing map of them.
     k : int
         K, at least 1.
     sample_weight : array-like (L,), >= 0, optional
@@ -111,11 +91,6 @@ def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> 
     -------
     float in [0, 1]
         Larger is better. 1.0, with a warning, if there are fewer than K negatives.
-
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape or content, or only one class is present.
 
     Warns
     -----

@@ -177,13 +177,10 @@ def evaluate_links(
     ----------
     y_true : array-like (L,), values 0 and 1
     y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
-        Calibrated probability.
     score : array-like (L,), finite, optional
-        Calibrated logit, for the ranking metrics; `y_prob` without it. Probabilities that round to 0 or 1
-        make ties that the logits do not have.
+        Logits for the ranking metrics; default: `y_prob`, where values that round to 0 or 1 are ties.
     sample_weight : array-like (L,), >= 0, optional
-        Weight k counts a link k times; weight 0 leaves it out. ``ece_floor`` counts each link as one
-        observation.
+        ``ece_floor`` counts each link as one observation, whatever its weight.
     n_bins : int
         Bins of both ECEs and of the floor.
     n_resamples : int
@@ -198,11 +195,6 @@ def evaluate_links(
     dict of float
         Fractions, not percent, with the keys ``EVALUATION_KEYS`` (and ``EXTENDED_KEYS``). With a single class
         ``auc`` and ``hits@K`` are NaN, where the single metrics raise: the rest of the row is still valid.
-
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape, range or content, or there is no link.
 
     Warns
     -----

@@ -45,7 +45,7 @@ class EnclosingSubgraphs:
 
     Direction, repeats and self-loops of `edge_index` [2, E] are ignored. At most `max_neighbors` new nodes
     are added per hop: those with the smallest hash of node, pair and `seed`, so that a pair's subgraph does
-    not depend on the other pairs. Calls hold the GIL and leave the workspace as it was.
+    not depend on the other pairs. Threads may share it: `numba_threads` lets one call run at a time.
     """
 
     def __init__(

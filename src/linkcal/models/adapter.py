@@ -49,15 +49,8 @@ class AdaptedLinkPredictor(nn.Module):
 
     Examples
     --------
-    >>> import torch
-    >>> class Halves(nn.Module):
-    ...     def encode(self, x, edge_index):
-    ...         return x
-    ...     def decode(self, z, edge_label_index):
-    ...         return torch.full((edge_label_index.size(1),), 0.5)
-    >>> pair = torch.tensor([[0], [1]])
-    >>> AdaptedLinkPredictor(Halves(), "probabilities")(torch.ones(3, 2), pair, pair)
-    tensor([0.])
+    >>> AdaptedLinkPredictor(GAE(nn.Identity()), "probabilities").decode_returns
+    'logits'
     """
 
     decode_returns = "logits"
@@ -128,7 +121,7 @@ class AdaptedLinkPredictor(nn.Module):
 def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = None) -> nn.Module:
     """Return `model` behind linkcal's interface (``decode`` gives logits), checked.
 
-    A :class:`LinkPredictor`, a :class:`PairPredictor` or an already adapted model comes back as it is.
+    A :class:`LinkPredictor`, a :class:`PairPredictor` or an already adapted model is returned as it is.
 
     Parameters
     ----------
@@ -151,12 +144,13 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
 
     Examples
     --------
-    >>> import torch
-    >>> from torch_geometric.nn import GAE
-    >>> model = as_link_predictor(GAE(torch.nn.Identity()))
+    >>> model = as_link_predictor(GAE(nn.Identity()))
     >>> model.decode(2 * torch.ones(2, 1), torch.tensor([[0], [1]]))
     tensor([4.])
     """
+    model = getattr(
+        model, "_orig_mod", model
+    )  # torch.compile wraps `forward` alone, which is not called here
     name = type(model).__name__
     if not isinstance(model, nn.Module):
         raise UnsupportedModelError(f"model must be a torch.nn.Module with encode and decode, got {name}")
@@ -252,7 +246,6 @@ def unwrap_link_predictor(model: nn.Module) -> nn.Module:
 
     Examples
     --------
-    >>> from torch_geometric.nn import GAE
     >>> model = GAE(nn.Identity())
     >>> unwrap_link_predictor(as_link_predictor(model)) is model
     True

@@ -13,16 +13,10 @@ from torch_geometric.nn.inits import reset
 
 from linkcal._core.validation import check_fraction, check_positive_int
 from linkcal.data.graph import Graph
-from linkcal.data.pairs import LinkSplit
+from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError
 
-__all__ = [
-    "GraphModel",
-    "LinkPredictor",
-    "PairPredictor",
-    "TargetLinkState",
-    "product_of_ends",
-]
+__all__ = ["GraphModel", "LinkPredictor", "PairPredictor", "TargetLinkState", "product_of_ends"]
 
 #: State of a pair's target link in the graph that embeds the pair.
 TargetLinkState = Literal["absent", "present"]
@@ -148,7 +142,6 @@ class LinkPredictor(GraphModel):
 
     Examples
     --------
-    >>> import torch
     >>> class Identity(LinkPredictor):
     ...     def encode(self, x, edge_index):
     ...         return self.node_features(x)
@@ -205,15 +198,9 @@ class PairPredictor(GraphModel):
 
     Examples
     --------
-    >>> import torch
-    >>> class Joined(PairPredictor):  # h: whether the target link is there
-    ...     def embed_pairs(self, x, edge_index, edge_label_index, *, target_link="absent"):
-    ...         return torch.full((edge_label_index.size(1), 1), float(target_link == "present"))
-    ...     def head(self, h):
-    ...         return h[:, 0]
-    >>> pair = torch.tensor([[0], [1]])
-    >>> Joined(2)(torch.eye(2), pair, pair)  # its target link is hidden
-    tensor([0.])
+    >>> from linkcal.models import SEAL
+    >>> isinstance(SEAL(4), PairPredictor)
+    True
     """
 
     @abstractmethod

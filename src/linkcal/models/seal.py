@@ -26,7 +26,7 @@ from linkcal._core.validation import (
     to_float64,
 )
 from linkcal.data.graph import Graph
-from linkcal.data.pairs import LinkSplit
+from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models._enclosing import MAX_LABEL, EnclosingSubgraphs, SubgraphBatch
 from linkcal.models.base import PairPredictor, TargetLinkState
@@ -37,8 +37,6 @@ IntArray = NDArray[np.int64]
 
 #: The convolutions over the sorted nodes need ten of them (Zhang and Chen's code has the same floor).
 _MIN_SORT_K = 10
-#: Seeds that the hash of a pair's neighbours can tell apart.
-_SEEDS = 1 << 63
 #: Training pairs whose subgraph sizes decide `sort_k`.
 _NUM_MEASURED = 10_000
 #: Subgraph nodes in one forward pass: about 100 MB of node features at F = 1,433.
@@ -337,9 +335,8 @@ def _checked_extent(num_hops: int, max_neighbors: int | None, seed: int) -> tupl
     """The arguments that decide which nodes a subgraph holds."""
     if check_positive_int(num_hops, "num_hops") > 2:
         raise InputError(f"num_hops must be 1 or 2, got {num_hops}")
-    if check_positive_int(seed, "sampling_seed", minimum=0) >= _SEEDS:
-        raise InputError(f"sampling_seed must be below 2**63, got {seed}")
-    return int(num_hops), _whole_or_none(max_neighbors, "max_neighbors"), int(seed)
+    seed = check_positive_int(seed, "sampling_seed", minimum=0)
+    return int(num_hops), _whole_or_none(max_neighbors, "max_neighbors"), seed
 
 
 def _whole_or_none(value: int | None, name: str) -> int | None:

@@ -15,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from linkcal._core.random import numpy_stream, torch_streams_forked
 from linkcal._core.validation import check_device, check_positive_float, check_positive_int, to_numpy
 from linkcal.data.negatives import NegativeSampler
-from linkcal.data.pairs import LinkSplit
+from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError, ShortageError, TrainingDivergedError
 from linkcal.models.adapter import DecodeReturns, as_link_predictor
 

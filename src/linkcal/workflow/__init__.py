@@ -1,52 +1,33 @@
-"""Runs and sweeps: their settings, the work, and what they leave on disk."""
+"""From settings to a fitted folder: load, split, train, score, fit, measure, write."""
 
 from __future__ import annotations
 
-from linkcal.workflow.config import (
-    OF_PROTOCOL,
-    PROTOCOLS,
-    PresetFile,
-    Protocol,
-    RunConfig,
-    SplitRule,
-    find_protocol,
-    preset_options,
-    read_preset,
-    write_preset,
-)
-from linkcal.workflow.outputs import (
+from linkcal.workflow._run import (
     ARTIFACT_FOLDER,
+    RunOutcome,
     check_output_folder,
     environment,
     file_record,
+    run_experiment,
     to_json,
     write_outputs,
 )
-from linkcal.workflow.run import CANDIDATES, RunOutcome, run_experiment, select_calibrator
-from linkcal.workflow.steps import Step, fitting_links, load_graph, row_normalised, split_graph
+from linkcal.workflow._settings import PresetFile, RunConfig, preset_options, read_preset, write_preset
+from linkcal.workflow._steps import Step, load_graph, split_graph
 
 __all__ = [
     "ARTIFACT_FOLDER",
-    "CANDIDATES",
-    "OF_PROTOCOL",
-    "PROTOCOLS",
     "PresetFile",
-    "Protocol",
     "RunConfig",
     "RunOutcome",
-    "SplitRule",
     "Step",
     "check_output_folder",
     "environment",
     "file_record",
-    "find_protocol",
-    "fitting_links",
     "load_graph",
     "preset_options",
     "read_preset",
-    "row_normalised",
     "run_experiment",
-    "select_calibrator",
     "split_graph",
     "to_json",
     "write_outputs",

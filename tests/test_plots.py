@@ -1,6 +1,4 @@
-"""The figure of all predictors: one panel each, true captions, whole files."""
-
-from __future__ import annotations
+"""Reliability diagrams: points, band, outliers, captions; files that are whole and repeatable."""
 
 import struct
 
@@ -8,8 +6,85 @@ import numpy as np
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal.metrics import calibration_floor, expected_calibration_error
-from linkcal.plots import reliability_figure
+from linkcal.metrics import calibration_floor, expected_calibration_error, reliability_curve
+from linkcal.plots import plot_counts, plot_reliability, reliability_figure
+
+# Ten links in (0, 0.5] and ninety in (0.5, 1]: the second bin is far off, the first within its noise.
+LABELS = np.array([1] * 3 + [0] * 7 + [1] * 30 + [0] * 60)
+PROBS = np.array([0.2] * 10 + [0.9] * 90)
+
+
+def test_points_are_the_curve_and_outliers_are_marked():
+    artists = plot_reliability((LABELS, PROBS), n_bins=2)
+    np.testing.assert_allclose(artists.line.get_xydata(), [[0.2, 0.3], [0.9, 1 / 3]])
+    np.testing.assert_allclose(artists.inside.get_offsets(), [[0.2, 0.3]])
+    np.testing.assert_allclose(artists.outside.get_offsets(), [[0.9, 1 / 3]])
+
+
+def test_band_is_the_band_of_the_curve():
+    curve = reliability_curve(LABELS, PROBS, n_bins=2)
+    artists = plot_reliability(curve, level=0.9)
+    lower, upper = curve.null_band(0.9)
+    assert artists.band is not None
+    boxes = [(r.get_x(), r.get_width(), r.get_y(), r.get_height()) for r in artists.band.patches]
+    np.testing.assert_allclose(
+        boxes, [(0.0, 0.5, lower[0], upper[0] - lower[0]), (0.5, 0.5, lower[1], upper[1] - lower[1])]
+    )
+
+
+def test_without_band_no_point_is_called_an_outlier():
+    artists = plot_reliability((LABELS, PROBS), n_bins=2, band=False)
+    assert artists.band is None
+    assert len(artists.inside.get_offsets()) == 2
+    assert len(artists.outside.get_offsets()) == 0
+
+
+def test_certain_and_right_predictions_are_inside_their_band():
+    artists = plot_reliability(([0, 1, 1], [0.0, 1.0, 1.0]))
+    assert len(artists.outside.get_offsets()) == 0
+
+
+def test_axes_are_named_after_the_variant_and_given_axes_are_used():
+    axes = plot_reliability((LABELS, PROBS), variant="top-label").axes
+    assert axes.get_xlabel() == "Mean confidence"
+    assert axes.get_ylabel() == "Share of correct predictions"
+    again = plot_reliability((LABELS, PROBS), axes, axis_labels=True)
+    assert again.axes is axes
+    assert axes.get_ylabel() == "Observed share of links"
+    assert axes.get_xlim() == axes.get_ylim() == (-0.02, 1.02)
+
+
+def test_counts_are_shares_of_the_weight():
+    axes = plot_reliability((LABELS, PROBS), n_bins=2).axes.figure.add_subplot()
+    bars = plot_counts(reliability_curve(LABELS, PROBS, n_bins=2), axes)
+    np.testing.assert_allclose([bar.get_height() for bar in bars.patches], [0.1, 0.9])
+
+
+def test_equal_mass_bins_of_one_value_are_still_visible():
+    artists = plot_reliability((LABELS, PROBS), strategy="quantile")
+    assert artists.band is not None
+    assert all(bar.get_width() > 0.01 for bar in artists.band.patches)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ([0, 1], {}, r"data must be a ReliabilityCurve or \(y_true, y_prob\), got list"),
+        ((LABELS, PROBS), {"level": 2.0}, r"level must be in \(0, 1\), got 2.0"),
+        ((LABELS, PROBS), {"n_bins": 0}, "n_bins must be a whole number"),
+        (
+            reliability_curve(LABELS, PROBS),
+            {"n_bins": 3},
+            r"data must be \(y_true, y_prob\) for n_bins to apply",
+        ),
+    ],
+)
+def test_bad_arguments_are_named(data: object, options: dict[str, object], message: str):
+    with pytest.raises(InputError, match=message):
+        plot_reliability(data, **options)
+
+
+# --- one panel for each predictor ---------------------------------------------------------------------------
 
 RNG = np.random.default_rng(0)
 TRUTH = RNG.random(300)
@@ -21,7 +96,7 @@ def predictors(n: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 9])
-def test_one_diagram_and_one_strip_for_each_predictor(n: int) -> None:
+def test_one_diagram_and_one_strip_for_each_predictor(n: int):
     figure = reliability_figure(Y, predictors(n))
     titles = [axes.get_title(loc="left") for axes in figure.axes[::2]]
     assert titles == list(predictors(n))
@@ -29,7 +104,7 @@ def test_one_diagram_and_one_strip_for_each_predictor(n: int) -> None:
     assert len(figure.legends) == 1
 
 
-def test_captions_hold_the_values_of_the_metrics() -> None:
+def test_captions_hold_the_values_of_the_metrics():
     figure = reliability_figure(Y, predictors(2), n_bins=10)
     for axes, p in zip(figure.axes[::2], predictors(2).values(), strict=True):
         ece = 100 * expected_calibration_error(Y, p, n_bins=10)
@@ -39,7 +114,7 @@ def test_captions_hold_the_values_of_the_metrics() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 9])
 @pytest.mark.parametrize("links", [300, 300_000])
-def test_nothing_written_lies_outside_the_figure_or_on_other_words(n: int, links: int) -> None:
+def test_nothing_written_lies_outside_the_figure_or_on_other_words(n: int, links: int):
     seen = {name: np.tile(p, links // len(Y)) for name, p in predictors(n).items()}
     figure = reliability_figure(np.tile(Y, links // len(Y)), seen, title=f"Simulated: {links} test pairs")
     figure.canvas.draw()
@@ -54,7 +129,7 @@ def test_nothing_written_lies_outside_the_figure_or_on_other_words(n: int, links
         assert not any(box.overlaps(other) for other in boxes[i + 1 :])
 
 
-def test_file_is_a_png_of_the_asked_resolution_and_repeatable(tmp_path) -> None:
+def test_file_is_a_png_of_the_asked_resolution_and_repeatable(tmp_path):
     figure = reliability_figure(Y, predictors(3), tmp_path / "a.png", dpi=50)
     reliability_figure(Y, predictors(3), tmp_path / "b.png", dpi=50)
     data = (tmp_path / "a.png").read_bytes()
@@ -65,7 +140,7 @@ def test_file_is_a_png_of_the_asked_resolution_and_repeatable(tmp_path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "b.png"]
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path) -> None:
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     path = tmp_path / "a.nonsense"
     path.write_text("old")
     with pytest.raises(ValueError, match="nonsense"):
@@ -74,7 +149,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.nonsense"]
 
 
-def test_nothing_is_written_for_bad_input(tmp_path) -> None:
+def test_nothing_is_written_for_bad_input(tmp_path):
     with pytest.raises(InputError, match="probabilities must hold at least one predictor, got none"):
         reliability_figure(Y, {}, tmp_path / "a.png")
     with pytest.raises(InputError, match="y_true must have one label per link, 2, got 300"):
@@ -86,7 +161,7 @@ def test_nothing_is_written_for_bad_input(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_each_predictor_may_have_its_own_links_or_none() -> None:
+def test_each_predictor_may_have_its_own_links_or_none():
     labels = {"a": Y, "b": Y[:50]}
     probabilities = {"a": TRUTH, "gap": None, "b": TRUTH[:50]}
     figure = reliability_figure(labels, probabilities)
@@ -100,7 +175,7 @@ def test_each_predictor_may_have_its_own_links_or_none() -> None:
         reliability_figure(Y, {"a": None})
 
 
-def test_svg_is_repeatable_and_settings_stay(tmp_path) -> None:
+def test_svg_is_repeatable_and_settings_stay(tmp_path):
     import matplotlib as mpl
 
     before = mpl.rcParams["svg.hashsalt"]

@@ -1,19 +1,21 @@
 """Protocols: complete, frozen, and followed by a run down to each calibrator's hyper-parameters."""
 
 import dataclasses
+import json
 import warnings
 
 import pytest
 import torch
 
 from linkcal.calibrators import CALIBRATORS, make_calibrator
-from linkcal.data import DATASETS, Graph
+from linkcal.data import DATASETS, simulate_graph
 from linkcal.exceptions import InputError, LinkcalWarning
 from linkcal.features import FIT_ON
 from linkcal.metrics import EVALUATION_KEYS
 from linkcal.models import MODELS, make_training_config
-from linkcal.workflow import PROTOCOLS, RunConfig, find_protocol, run_experiment, split_graph
-from linkcal.workflow.steps import build_model
+from linkcal.workflow import RunConfig, run_experiment, split_graph
+from linkcal.workflow._steps import build_model
+from linkcal_lab.protocols import PROTOCOLS, departures, find_protocol, run_config
 
 NAMES = list(PROTOCOLS)
 
@@ -44,74 +46,81 @@ def test_a_protocol_cannot_be_changed():
         PROTOCOLS["paper"].fit_on = "val"
     with pytest.raises(TypeError):
         PROTOCOLS["paper"].calibrators["histogram"]["n_bins"] = 3
-    with pytest.raises(TypeError):
-        PROTOCOLS["paper"] = PROTOCOLS["default"]
+
+
+def test_the_default_protocol_is_a_plain_run():
+    assert run_config("default", "cora", "vgae") == RunConfig("cora", "vgae")
 
 
 def test_settings_that_are_not_given_come_from_the_protocol():
-    config = RunConfig("chameleon", "vgae", protocol="paper")
+    config = run_config("paper", "chameleon", "vgae", fit_on=None)
     assert (config.fit_on, config.preset, config.val_fraction, config.test_fraction) == (
         "train", "paper", 0.05, 0.10,
     )  # fmt: skip
-    assert config.departures() == {}
-    assert RunConfig.from_dict(config.to_dict()) == config
-    assert RunConfig("cora", "vgae", protocol="paper").val_fraction == 0.1
-    assert RunConfig("cora", "vgae", protocol="released-code").val_fraction == 0.05
+    assert config.forward_only
+    assert departures(config, "paper") == {}
+    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert run_config("paper", "cora", "vgae").val_fraction == 0.1
+    assert run_config("released-code", "cora", "vgae").val_fraction == 0.05
 
 
 def test_what_is_given_wins_and_is_recorded():
-    config = RunConfig("cora", "gcn", protocol="paper", fit_on="val", epochs=3, val_fraction=0.2)
+    config = run_config("paper", "cora", "gcn", fit_on="val", epochs=3, val_fraction=0.2)
     assert (config.fit_on, config.val_fraction) == ("val", 0.2)
-    assert config.departures() == {
-        "fit_on": ["train", "val"], "val_fraction": [0.1, 0.2], "epochs": [None, 3],
+    assert departures(config, "paper") == {
+        "fit_on": ["train", "val"], "epochs": [None, 3], "val_fraction": [0.1, 0.2],
     }  # fmt: skip
-    assert RunConfig.from_dict(config.to_dict()).departures() == config.departures()
 
 
 def test_training_follows_the_protocol_then_what_is_given(small_split):
-    def training(**options):
-        return build_model(RunConfig("small", "vgae", **options), small_split)[2]
+    def training(protocol="default", **options):
+        return build_model(run_config(protocol, "small", "vgae", **options), small_split)[2]
 
-    assert training(protocol="paper").lr == 0.001
-    released = training(protocol="released-code")
+    assert training("paper").lr == 0.001
+    released = training("released-code")
     assert (released.lr, released.epochs, released.keep_best) == (0.01, 400, False)
     # The protocol's changes belong to its own preset.
-    assert training(protocol="released-code", preset="default") == training()
-    given = training(protocol="released-code", hyperparameters={"lr": 0.5, "epochs": 9}, epochs=7)
+    assert training("released-code", preset="default") == training()
+    given = training("released-code", hyperparameters={"lr": 0.5, "epochs": 9}, epochs=7)
     assert (given.lr, given.epochs, given.keep_best) == (0.5, 7, False)
 
 
-def test_run_hands_every_calibrator_its_settings(small_graph):
+def test_a_run_gives_every_calibrator_its_settings(small_graph):
     names = ("uncalibrated", "histogram", "in-n-out")
-    config = RunConfig("small", "gcn", protocol="released-code", epochs=2, calibrators=names)
+    config = run_config("released-code", "small", "gcn", epochs=2, calibrators=names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinkcalWarning)
         outcome = run_experiment(config, small_graph)
     fitted = outcome.artifact.calibrators
     assert fitted["histogram"].n_bins == 16
     assert (fitted["in-n-out"].scaling, fitted["in-n-out"].n_iter_) == ("multiply-doubled", 20)
-    metrics = outcome.metrics
-    assert metrics["protocol"] == "released-code"
-    assert metrics["departures"] == {"epochs": [None, 2]}
-    assert metrics["headline"] == {"uncalibrated": "ece", "histogram": "ece", "in-n-out": "ece_top_label"}
     # Whatever the headline: both readings of the ECE for all.
-    assert all({"ece", "ece_top_label"} <= set(row) for row in metrics["results"].values())
-
-
-def test_forward_edges_alone_and_a_graph_that_has_all_of_them():
-    edges = torch.tensor([[0, 1, 3, 2, 4, 4, 5], [1, 0, 2, 2, 5, 0, 1]])
-    forward = Graph.from_edges(edges, 6, forward_only=True)
-    assert forward.pairs.T.tolist() == [[0, 1], [4, 5]]
-    assert forward.counts()["backward_removed"] == 4
-    everything = Graph.from_edges(edges, 6)
-    assert everything.num_pairs == 5
-    assert "backward_removed" not in everything.counts()
-    with pytest.raises(InputError, match=r"graph of chameleon must be loaded with forward_only=True"):
-        split_graph(RunConfig("chameleon", "gcn", protocol="paper"), everything)
+    assert all({"ece", "ece_top_label"} <= set(row) for row in outcome.metrics["results"].values())
 
 
 def test_released_code_normalises_features(small_graph):
-    x = split_graph(RunConfig("small", "gcn", protocol="released-code"), small_graph).graph.x
+    x = split_graph(run_config("released-code", "small", "gcn"), small_graph).graph.x
     sums = (small_graph.x - small_graph.x.min()).sum(dim=1)
     torch.testing.assert_close(x.sum(dim=1), torch.where(sums >= 1, 1.0, sums))
     assert torch.equal(split_graph(RunConfig("small", "gcn"), small_graph).graph.x, small_graph.x)
+
+
+@pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
+def test_command_run_records_the_protocol(cli, monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        "linkcal.data.load_dataset",
+        lambda name, *, data_root=None: simulate_graph(150, num_edges=600, num_features=10, seed=0),
+    )
+    command = ("run", "--dataset", "simulated", "--model", "gcn", "--epochs", 2)
+    answer = cli(*command, "--protocol", "released-code", "--fit-on", "val", "--out", tmp_path / "out")
+    assert answer.code == 0
+    assert "protocol released-code departed from: fit_on is val, not train" in answer.err
+    assert "mixes metrics" in answer.err
+    record = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert record["input"]["protocol"] == "released-code"
+    assert record["input"]["departures"] == {"fit_on": ["train", "val"], "epochs": [None, 2]}
+    assert record["input"]["headline"]["in-n-out"] == "ece_top_label"
+    assert record["calibrators"]["in-n-out"]["scaling"] == "multiply-doubled"
+    wrong = cli(*command, "--protocol", "papre", "--out", tmp_path / "none")
+    assert (wrong.code, wrong.err.count("\n")) == (1, 1)
+    assert "protocol must be one of default, paper, released-code" in wrong.err

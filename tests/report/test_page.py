@@ -1,17 +1,17 @@
-"""The report: complete, escaped, self-contained, honest, and never half-written."""
-
-from __future__ import annotations
+"""The report: its table, complete, escaped, self-contained, and never half-written."""
 
 import base64
+import math
 import re
 from html.parser import HTMLParser
-from importlib.resources import files
 
 import pytest
 
 from linkcal.exceptions import InputError
+from linkcal.metrics import EVALUATION_KEYS
 from linkcal.plots import reliability_figure
 from linkcal.report import write_report
+from linkcal.report._page import build_table
 
 METRICS = {
     "dataset": "cora",
@@ -34,7 +34,7 @@ class Page(HTMLParser):
 
     VOID = frozenset({"meta", "img", "link", "br", "hr", "input"})
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str):
         super().__init__()
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
@@ -42,15 +42,15 @@ class Page(HTMLParser):
         self.feed(source)
         self.text = re.sub(r"\s+", " ", self.text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]):
         self.tags.append((tag, dict(attrs)))
         if tag not in self.VOID:
             self.open.append(tag)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag: str):
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data: str):
         self.text += data + " "  # words of neighbouring tags stay apart
 
 
@@ -62,11 +62,7 @@ def render(tmp_path, **changes: object) -> Page:
     return page
 
 
-def test_template_is_part_of_the_package() -> None:
-    assert files("linkcal.report").joinpath("templates/report.html.jinja").is_file()
-
-
-def test_says_what_when_and_on_what(tmp_path) -> None:
+def test_states_data_model_and_links(tmp_path):
     text = render(tmp_path).text
     for expected in (
         "Data set cora",
@@ -86,7 +82,7 @@ def test_says_what_when_and_on_what(tmp_path) -> None:
         assert expected in text
 
 
-def test_table_has_every_calibrator_and_marks(tmp_path) -> None:
+def test_table_has_every_calibrator_and_marks(tmp_path):
     page = render(tmp_path)
     source = (tmp_path / "report.html").read_text(encoding="utf-8")
     for name in METRICS["results"]:
@@ -99,7 +95,7 @@ def test_table_has_every_calibrator_and_marks(tmp_path) -> None:
     assert "is 0.4400 (platt)" in page.text
 
 
-def test_explains_floor_and_limits(tmp_path) -> None:
+def test_explains_floor_and_limits(tmp_path):
     text = render(tmp_path).text
     assert "even a perfectly calibrated predictor has an ECE above zero" in text
     assert "ECE is not a proper score" in text
@@ -115,11 +111,11 @@ def test_explains_floor_and_limits(tmp_path) -> None:
         ("something new", "were fitted on something new"),
     ],
 )
-def test_names_what_the_calibrators_were_fitted_on(tmp_path, fit_on: str, expected: str) -> None:
+def test_names_what_the_calibrators_were_fitted_on(tmp_path, fit_on: str, expected: str):
     assert expected in render(tmp_path, metrics={**METRICS, "fit_on": fit_on}).text
 
 
-def test_no_good_news_where_there_is_none(tmp_path) -> None:
+def test_no_good_news_where_there_is_none(tmp_path):
     results = {
         "uncalibrated": {"ece": 0.1, "ece_floor_q95": 0.04},
         "platt": {"ece": 0.2, "ece_floor_q95": 0.04},
@@ -129,7 +125,7 @@ def test_no_good_news_where_there_is_none(tmp_path) -> None:
     assert "No ECE is within the noise of perfect calibration" in text
 
 
-def test_what_is_not_known_is_said_or_left_out(tmp_path) -> None:
+def test_unknown_facts_are_marked_or_left_out(tmp_path):
     metrics = {"results": {"a": {"ece": 0.1, "auc": float("nan")}}}
     text = render(tmp_path, metrics=metrics).text
     assert "Test pairs not recorded" in text
@@ -140,7 +136,7 @@ def test_what_is_not_known_is_said_or_left_out(tmp_path) -> None:
     assert "nan" not in text
 
 
-def test_user_text_is_escaped(tmp_path) -> None:
+def test_user_text_is_escaped(tmp_path):
     evil = "<script>alert('x')</script>"
     metrics = {**METRICS, "dataset": evil, "results": {evil: {"ece": 0.1}}, "counts": {evil: 1}}
     page = render(tmp_path, title=evil, metrics=metrics, config={evil: evil})
@@ -148,7 +144,7 @@ def test_user_text_is_escaped(tmp_path) -> None:
     assert page.text.count("alert") >= 5
 
 
-def test_is_self_contained(tmp_path) -> None:
+def test_is_self_contained(tmp_path):
     figure = reliability_figure([0, 1], {"a": [0.2, 0.8]}, tmp_path / "figure.png", dpi=40)
     assert len(figure.axes) == 2
     png = (tmp_path / "figure.png").read_bytes()
@@ -185,7 +181,7 @@ def test_is_self_contained(tmp_path) -> None:
         ({"figure_png": b"GIF89a"}, "figure_png must be a PNG file or its bytes, got something else"),
     ],
 )
-def test_bad_input_is_named_and_the_old_page_stays(tmp_path, changes: dict, message: str) -> None:
+def test_bad_input_is_named_and_the_old_page_stays(tmp_path, changes: dict, message: str):
     path = tmp_path / "report.html"
     path.write_text("old")
     arguments = {"title": "A run", "metrics": METRICS, "config": CONFIG, **changes}
@@ -195,7 +191,7 @@ def test_bad_input_is_named_and_the_old_page_stays(tmp_path, changes: dict, mess
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_selected_calibrator_is_named(tmp_path) -> None:
+def test_selected_calibrator_is_named(tmp_path):
     page = render(tmp_path, metrics={**METRICS, "selected": "platt"})
     assert page.text.count("platt (selected)") == 1
     assert "linkcal score uses platt, which was selected without the test pairs" in page.text
@@ -203,14 +199,58 @@ def test_selected_calibrator_is_named(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "moves"), [("uniform", True), ("two-hop", False)])
-def test_no_base_rate_is_said_to_repair_another_kind_of_negatives(tmp_path, kind: str, moves: bool) -> None:
+def test_no_base_rate_repairs_another_kind_of_negatives(tmp_path, kind: str, moves: bool):
     text = render(tmp_path, metrics={**METRICS, "negatives": kind}).text
     assert f"Kind of negatives {kind}" in text
     assert ("to list all pairs, move the probabilities to that base rate first" in text) == moves
     assert ("They hold only for negatives of the kind two-hop" in text) != moves
 
 
-def test_inputs_are_not_changed(tmp_path) -> None:
-    before = repr((METRICS, CONFIG))
-    render(tmp_path)
-    assert repr((METRICS, CONFIG)) == before
+# --- the table ----------------------------------------------------------------------------------------------
+
+
+def cells(results: dict, key: str) -> list:
+    columns, rows = build_table(results)
+    index = [column.name for column in columns].index(key)
+    return [row.cells[index] for row in rows]
+
+
+def test_every_key_of_an_evaluation_has_a_column():
+    columns, rows = build_table({"a": dict.fromkeys(EVALUATION_KEYS, 0.5)})
+    assert {column.name for column in columns} == set(EVALUATION_KEYS)
+    assert len(rows[0].cells) == len(columns)
+
+
+def test_best_follows_the_direction_of_the_metric():
+    results = {"a": {"ece": 0.1, "auc": 0.9}, "b": {"ece": 0.2, "auc": 0.95}}
+    assert [cell.best for cell in cells(results, "ece")] == [True, False]
+    assert [cell.best for cell in cells(results, "auc")] == [False, True]
+
+
+def test_values_that_print_alike_are_all_best_and_a_column_of_one_value_has_none():
+    results = {"a": {"ece": 0.10001}, "b": {"ece": 0.10002}, "c": {"ece": 0.2}}
+    assert [cell.best for cell in cells(results, "ece")] == [True, True, False]
+    assert not any(cell.best for cell in cells({"a": {"auc": 0.9}, "b": {"auc": 0.9}}, "auc"))
+
+
+def test_missing_values_are_marked_and_never_best():
+    results = {"a": {"auc": math.nan}, "b": {"auc": None}, "c": {}, "d": {"auc": 0.4}, "e": {"auc": 0.3}}
+    assert [cell.text for cell in cells(results, "auc")] == ["n/a", "n/a", "n/a", "40.00", "30.00"]
+    assert [cell.best for cell in cells(results, "auc")] == [False, False, False, True, False]
+
+
+def test_noise_mark_compares_each_ece_with_its_own_floor():
+    results = {
+        "a": {"ece": 0.03, "ece_floor_q95": 0.04},
+        "b": {"ece": 0.03, "ece_floor_q95": 0.02},
+        "c": {"ece": 0.01},
+        "d": {"ece": None, "ece_floor_q95": 0.02},
+    }
+    assert [cell.in_noise for cell in cells(results, "ece")] == [True, False, False, False]
+    assert not any(cell.best for cell in cells(results, "ece_floor_q95"))
+
+
+def test_unknown_keys_are_shown_not_dropped():
+    columns, rows = build_table({"a": {"ece": 0.1, "my_metric": 1.5}})
+    assert [column.name for column in columns] == ["ece", "my_metric"]
+    assert rows[0].cells[1].text == "1.5000"
