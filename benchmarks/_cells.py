@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _harness import SMALL, Point
+from _harness import SMALL, Case, Point
 from numpy.typing import NDArray
 
 from linkcal.calibrators import Calibrator
@@ -81,9 +81,17 @@ def trained(point: Point, folder: Path) -> Trained:
     graph = load_graph(point.dataset)
     if not store.has_training(job):
         with store.locked(job, wait=True):
-            resources: dict[str, Any] = {"engine": "local", "jobs": 1, "threads": 1}
-            train_and_store(store, job, lambda: graph, resources=resources)
+            train_and_store(store, job, lambda: graph, resources={"engine": "local", "jobs": 1, "threads": 1})
     return Trained(job, graph, load_model(store.training_folder(job)))
+
+
+class TrainedCase(Case):
+    """A case whose points are trained models of a sweep's store."""
+
+    needs = ("data", "store")
+
+    def setup(self, point: Point, folder: Path) -> Any:
+        return trained(point, folder)
 
 
 def fitted(calibrator: Calibrator, scores: LinkScores) -> Calibrator:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import inspect
 import json
 import os
 import shlex
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import product
 from multiprocessing import get_context
@@ -40,8 +39,6 @@ SMALL = "small"
 
 #: What the harness measures of each point: seconds, peak memory of the process, load of the last minute.
 USAGE = ("wall_s", "processor_s", "peak_gib", "load")
-#: Versions that pages name; the JSON has all of them.
-_VERSIONS = ("torch", "torch-geometric", "numpy", "scikit-learn", "numba")
 _PATHS = {
     "store": "store of `linkcal-lab sweep`, which lacking trainings are added to; of `mutation`: any folder",
     "records": "stores or exported records of `linkcal-lab sweep`",
@@ -49,7 +46,7 @@ _PATHS = {
 
 
 class Case:
-    """One benchmark. A subclass gives its parameters and at least `measure`.
+    """One benchmark. A subclass gives its parameters and at least `measure`; its docstring opens its page.
 
     The harness calls `setup`, untimed and in a folder that is removed afterwards, and `measure` for every
     combination of the axes, and `page` for all of them. Seconds and peak memory of each `measure` are kept
@@ -66,10 +63,8 @@ class Case:
     quick: ClassVar[Mapping[str, Any]] = {}
     #: Keys of `_PATHS` that have to be given, and "data": the raw data sets under LINKCAL_DATA_ROOT.
     needs: ClassVar[Sequence[str]] = ()
-    #: Whether each point is measured in a process of its own, so that its peak memory is its own.
+    #: Whether each point is measured in a process of its own, whose seconds and memory the page shows.
     own_process: ClassVar[bool] = False
-    #: Whether `page` reads the columns `USAGE` of each point, too.
-    shows_usage: ClassVar[bool] = False
     #: Threads of torch, unless ``--threads`` says otherwise.
     threads: ClassVar[int] = 1
     #: Whether the page is computed from records, equal on any machine: then no JSON is written.
@@ -83,23 +78,20 @@ class Case:
         raise NotImplementedError
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
-        """Paragraphs and tables of the Markdown page; rows have the columns of the axes, too."""
-        del settings
+        """Tables and text below the docstring; rows have the columns of the axes, too."""
         return [table(rows.columns.tolist(), rows.to_numpy(), len(self.axes))]
 
 
 def main(cases: Sequence[Case], words: Sequence[str] | None = None) -> None:
     """Run the case that a command line names."""
     options = parser(cases).parse_args(words)
-    by_name = {case.name: case for case in cases}
     if options.list:
         for case in cases:
-            needs = f" (needs {', '.join(case.needs)})" if case.needs else ""
-            print(f"{case.name:18} {_summary(case)}{needs}")
+            print(f"{case.name:18} {_summary(case)} Needs: {', '.join(case.needs) or 'nothing'}.")
     elif options.case is None:
         raise SystemExit("name a case, or use --list")
     else:
-        run(by_name[options.case], options)
+        run({case.name: case for case in cases}[options.case], options)
 
 
 def parser(cases: Sequence[Case]) -> argparse.ArgumentParser:
@@ -109,25 +101,15 @@ def parser(cases: Sequence[Case]) -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="case", metavar="CASE")
     for case in cases:
         command = commands.add_parser(
-            case.name,
-            help=_summary(case),
-            description=case.__doc__,
-            allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            case.name, help=_summary(case), description=case.__doc__, allow_abbrev=False
         )
         for name, default in {**case.axes, **case.settings}.items():
-            many = isinstance(default, (tuple, range))
-            shown = " ".join(map(str, default)) if many else default
-            command.add_argument(
-                _option(case, name),
-                dest=name,
-                nargs="+" if many else None,
-                type=type(default[0] if many else default),
-                help=f"default: {shown}",
-            )
-        for name in case.needs:
-            if name in _PATHS:
-                command.add_argument(f"--{name}", type=Path, help=_PATHS[name], nargs=_count_of(name))
+            kind, many = (type(default[0]), "+") if isinstance(default, tuple) else (type(default), None)
+            text = f"default: {default}"
+            command.add_argument(_option(case, name), dest=name, nargs=many, type=kind, help=text)
+        for name in _paths(case):
+            many = "+" if name == "records" else None
+            command.add_argument(f"--{name}", type=Path, help=_PATHS[name], nargs=many)
         command.add_argument("--threads", type=int, default=case.threads, help="threads of torch")
         command.add_argument("--out", type=Path, help="writes OUT.md and OUT.json; finished points are kept")
         command.add_argument("--again", action="store_true", help="measure finished points again")
@@ -138,16 +120,15 @@ def parser(cases: Sequence[Case]) -> argparse.ArgumentParser:
 def run(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     """Measure every point that the results lack, and write the results after each of them."""
     values = _values(case, options)
-    missing = [name for name in case.needs if name in _PATHS and getattr(options, name) is None]
-    if missing and not options.quick:
-        raise SystemExit(f"{case.name} needs --{missing[0]}: {_PATHS[missing[0]]}")
+    for name in () if options.quick else _paths(case):
+        if getattr(options, name) is None:
+            raise SystemExit(f"{case.name} needs --{name}: {_PATHS[name]}")
     if "data" in case.needs and not options.quick and "LINKCAL_DATA_ROOT" not in os.environ:
         raise SystemExit(f"{case.name} needs raw data sets: set LINKCAL_DATA_ROOT to their folder")
     settings = {name: values[name] for name in case.settings}
     result = _started(case, options, settings, command_of(case, options, values))
-    points = [dict(zip(case.axes, each, strict=True)) for each in product(*(values[n] for n in case.axes))]
-    for axes in points:
-        key = "/".join(map(str, axes.values()))
+    for each in product(*(values[name] for name in case.axes)):
+        axes, key = dict(zip(case.axes, each, strict=True)), "/".join(map(str, each))
         if key in result["points"] and not options.again:
             continue
         paths = {name: getattr(options, name, None) for name in _PATHS}
@@ -165,20 +146,19 @@ def run(case: Case, options: argparse.Namespace) -> dict[str, Any]:
 
 def render(case: Case, result: Mapping[str, Any]) -> str:
     """The Markdown page of stored results."""
-    usage = USAGE if case.shows_usage else ()
-    rows = pd.DataFrame(
-        [
-            point["axes"] | {name: point[name] for name in usage} | row
-            for point in result["points"].values()
-            for row in point["rows"]
-        ]
-    )
-    used = [result["runs"][i] for i in sorted({point["run"] for point in result["points"].values()})]
-    commands = [] if case.derived else [f"`{each['command']}`" for each in used]
-    parts = [f"# {case.title}", *dict.fromkeys(commands)]
-    parts += case.page(rows, Point(**result["settings"]))
+    points = result["points"]
+    rows = pd.DataFrame([point["axes"] | row for point in points.values() for row in point["rows"]])
+    parts = case.page(rows, Point(**result["settings"]))
+    if case.own_process:
+        lines = [[key, *(float(point[name]) for name in USAGE)] for key, point in points.items()]
+        parts += ["Each in a process of its own; load is that of the last minute."]
+        parts += [table(["/".join(case.axes), *USAGE], lines)]
+    parts.insert(0, inspect.cleandoc(case.__doc__ or ""))
     if not case.derived:
-        parts.append("\n".join(f"- {_place(each)}" for each in used))
+        used = [result["runs"][i] for i in sorted({point["run"] for point in points.values()})]
+        parts[:0] = dict.fromkeys(f"`{run['command']}`" for run in used)
+        parts.append("\n".join(f"- {_place(run)}" for run in used))
+    parts.insert(0, f"# {case.title}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -187,10 +167,9 @@ def command_of(case: Case, options: argparse.Namespace, values: Mapping[str, Any
     words = ["python", "benchmarks/run.py", case.name]
     for name, value in values.items():
         if name in case.axes or value != case.settings[name]:
-            many = isinstance(value, (tuple, list, range))
-            words += [_option(case, name), *(map(str, value) if many else [str(value)])]
+            words += [_option(case, name), *map(str, value if isinstance(value, tuple) else [value])]
     words += ["--threads", str(options.threads)] if options.threads != case.threads else []
-    words += [word for name in case.needs if name in _PATHS for word in (f"--{name}", name.upper())]
+    words += [word for name in _paths(case) for word in (f"--{name}", name.upper())]
     return shlex.join(words + (["--quick"] if options.quick else []))
 
 
@@ -219,19 +198,15 @@ def _in_own_process(case: Case, point: Point, made: Any) -> dict[str, Any]:
 
 def _values(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     """Value of every parameter: as given, else that of ``--quick``, else the default."""
+    values = {**case.axes, **case.settings}
     quick = {"dataset": (SMALL,), **case.quick} if options.quick else {}
-    values = {}
-    for name, default in {**case.axes, **case.settings}.items():
-        given = getattr(options, name)
-        values[name] = quick.get(name, default) if given is None else given
-        if isinstance(values[name], (list, range)):
-            values[name] = tuple(values[name])
-    return values
+    given = {name: getattr(options, name) for name in values}
+    values |= {name: value for name, value in quick.items() if name in values}
+    values |= {name: value for name, value in given.items() if value is not None}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
-def _started(
-    case: Case, options: argparse.Namespace, settings: Mapping[str, Any], command: str
-) -> dict[str, Any]:
+def _started(case: Case, options: argparse.Namespace, settings: Any, command: str) -> dict[str, Any]:
     """Results with this run among their runs; points of earlier runs with equal settings are kept."""
     settings = json.loads(json.dumps(settings))  # tuples read back as lists
     result: dict[str, Any] = {"case": case.name, "settings": settings, "runs": [], "points": {}}
@@ -240,10 +215,8 @@ def _started(
         result = json.loads(path.read_text(encoding="utf-8"))
         if (result["case"], result["settings"]) != (case.name, settings):
             raise SystemExit(f"{path} holds {result['case']} with {result['settings']}: choose another --out")
-    result["runs"].append(
-        {"command": command, "date": datetime.now(UTC).date().isoformat(), **machine(), **environment()}
-        | {"threads": options.threads}
-    )
+    run = {"command": command, "threads": options.threads, "date": datetime.now(UTC).date().isoformat()}
+    result["runs"].append({**run, **machine(), **environment()})
     return result
 
 
@@ -273,10 +246,9 @@ def machine() -> dict[str, Any]:
 
 
 def _place(run: Mapping[str, Any]) -> str:
-    versions = ", ".join(f"{name} {run['versions'][name]}" for name in _VERSIONS)
     return (
         f"{run['date']}, commit {str(run['git_commit'])[:12]}, {run['cpu']}, {run['cores']} cores, "
-        f"{run['memory_gib']} GiB, {run['threads']} threads, python {run['python']}, {versions}"
+        f"{run['memory_gib']} GiB, {run['threads']} threads, torch {run['versions']['torch']}"
     )
 
 
@@ -288,8 +260,8 @@ def _option(case: Case, name: str) -> str:
     return f"--{name.replace('_', '-')}{'s' if name in case.axes else ''}"
 
 
-def _count_of(path: str) -> str | None:
-    return "+" if path == "records" else None
+def _paths(case: Case) -> list[str]:
+    return [name for name in case.needs if name in _PATHS]
 
 
 # What cases share: clocks, memory, means over divisions, and tables.
@@ -305,43 +277,26 @@ def timed(work: Callable[[], Any]) -> float:
 def taking_turns(works: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, tuple[float, float]]:
     """Median seconds of each work and its peak memory in MiB above that before it.
 
-    The first call of each, in which memory is watched, warms up. The others take turns, so that a change of
+    The first call of each, in which memory is measured, warms up. The others take turns, so that a change of
     the machine's pace meets all of them. With no repeats the first call is what is timed.
     """
     seconds: dict[str, list[float]] = {name: [] for name in works}
-    first, peaks = {}, {}
-    for name, work in works.items():
-        with peak_memory() as peak:
-            first[name] = timed(work)
-        peaks[name] = peak()
+    first = {name: _timed_with_memory(work) for name, work in works.items()}
     for _ in range(repeats):
         for name, work in works.items():
             seconds[name].append(timed(work))
-    return {name: (median(seconds[name] or [first[name]]), peaks[name]) for name in works}
+    return {name: (median(seconds[name] or [first[name][0]]), first[name][1]) for name in works}
 
 
-@contextmanager
-def peak_memory() -> Iterator[Callable[[], float]]:
-    """Largest resident memory inside the block above that before it, in MiB, sampled every 2 ms (Linux).
-
-    What earlier blocks freed is first given back to the system: memory that is used again counts.
-    """
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-    start, highest, done = _memory("VmRSS"), [0.0], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.002):
-            highest[0] = max(highest[0], _memory("VmRSS") - start)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield lambda: max(highest[0], 0.0) / 1024
-    finally:
-        highest[0] = max(highest[0], _memory("VmRSS") - start)
-        done.set()
-        watcher.join()
+def _timed_with_memory(work: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds of a call, and MiB of its peak above the start (Linux; NaN elsewhere)."""
+    if not sys.platform.startswith("linux"):
+        return timed(work), float("nan")
+    # What was freed before is given back to the system: memory that is used again counts.
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+    start = _memory("VmRSS")
+    return timed(work), (_memory("VmHWM") - start) / 1024
 
 
 def _memory(field: str) -> float:

@@ -1,7 +1,8 @@
-"""Whether the guarantees of selections, thresholds, intervals and refreshes hold where the truth is known."""
+"""Whether the guarantees of selections, thresholds and intervals hold where the truth is known."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -11,11 +12,10 @@ import pandas as pd
 import torch
 from _harness import Case, Point, Row, table
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from linkcal import CalibratedLinkPredictor
 from linkcal.calibrators import Calibrator, make_calibrator
-from linkcal.data import LinkPairs, LinkSplit, simulate_graph, split_links
+from linkcal.data import LinkPairs, simulate_graph, split_links
 from linkcal.decisions import IntervalCalibrator
 from linkcal.exceptions import InputError
 from linkcal.features import LinkScorer
@@ -58,7 +58,6 @@ class World:
         return np.concatenate((found, rest)), np.repeat([1.0, 0.0], [links, negatives])
 
     def population(self, rng: np.random.Generator, size: int) -> Rows:
-        """Rows drawn by mass."""
         return rng.choice(self.p.size, size, p=self.mass)
 
     def pairs_of(self, rows: Rows, y: FloatArray) -> LinkPairs:
@@ -69,32 +68,27 @@ class World:
     ) -> CalibratedLinkPredictor:
         """A predictor calibrated on a fresh draw of links, with fresh null pairs."""
         links = self.pairs_of(*self.draw(rng, size // 2, size // 2))
-        split = LinkSplit(
-            self.split.graph, self.split.train, links, self.split.test, seed=int(rng.integers(2**31))
-        )
+        split = replace(self.split, val=links, seed=int(rng.integers(2**31)))
         return CalibratedLinkPredictor(self.model, calibrator).fit(split)
 
 
-@lru_cache(maxsize=1)
-def world_of(num_nodes: int, seed: int) -> World:
-    return World(num_nodes, seed)
+world_of = lru_cache(maxsize=1)(World)
 
 
 class Decisions(Case):
-    """Whether guarantees of intervals, selections, thresholds and refreshes hold where the truth is known.
+    """Whether guarantees of intervals, selections and thresholds hold where the truth is known.
 
     One simulated graph and one trained GCN; the links outside the message-passing graph are drawn anew, from
     their true probabilities, for every draw of calibration links, labelled links and query pairs. So
-    everything random that a guarantee speaks about is random here.
+    everything random that a guarantee speaks about is random here. Shares and rates in percent.
     """
 
     name = "decisions"
     title = "Decisions where the truth is known"
     axes = {
-        "seed": (0,),
-        "part": ("intervals", "selection", "thresholds", "refreshes"),
+        "seed": (0,), "part": ("intervals", "selection", "thresholds"),
         "calibrator": ("platt", "in-n-out-plus"),
-    }
+    }  # fmt: skip
     settings = {"nodes": 2708, "size": 1000, "draws": 200}
     quick = {"nodes": 300, "size": 200, "draws": 1}
 
@@ -102,19 +96,11 @@ class Decisions(Case):
         return world_of(point.nodes, point.seed)
 
     def measure(self, point: Point, made: World) -> list[Row]:
-        measured = {
-            "intervals": self._intervals,
-            "selection": self._selection,
-            "thresholds": self._thresholds,
-            "refreshes": self._refreshes,
-        }
-        return measured[point.part](point, made, make_calibrator(point.calibrator))
+        part = getattr(self, f"_{point.part}")
+        return list(part(point, made, make_calibrator(point.calibrator)))
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
-        text = [
-            f"A simulated graph of {settings.nodes} nodes, one GCN, one to one negatives; {settings.draws} "
-            f"draws of {settings.size} calibration links each. Shares and rates in percent."
-        ]
+        text = []
         for part, here in rows.groupby("part", sort=False):
             columns = here.drop(columns="part").dropna(axis="columns", how="all")
             text += [f"## {str(part).capitalize()}", table(columns.columns.tolist(), columns.to_numpy(), 2)]
@@ -128,15 +114,11 @@ class Decisions(Case):
             rows, y = world.draw(rng, point.size // 2, point.size // 2)
             many, query = world.population(rng, 40_000), world.population(rng, 200)
             fitted = IntervalCalibrator(calibrator).fit(X[rows], y)
-
-            def score(pairs: Rows, fitted: IntervalCalibrator = fitted) -> FloatArray:
-                by_logit = calibrator.link_features == "none"
-                return X[pairs, 0] if by_logit else fitted.calibrator_.decision_function(X[pairs])
-
+            by_logit, score = calibrator.link_features == "none", fitted.calibrator_.decision_function
+            around, at = (X[pairs, 0] if by_logit else score(X[pairs]) for pairs in (many, query))
             # Share of links at a score: means over 200 narrow windows of a large population.
-            windows = np.array_split(np.argsort(score(many)), 200)
-            centre = [score(many)[part].mean() for part in windows]
-            at = score(query)
+            windows = np.array_split(np.argsort(around), 200)
+            centre = [around[part].mean() for part in windows]
             truth = np.interp(at, centre, [world.true[many][part].mean() for part in windows])
             low, high = fitted.predict_interval(X[query], level=0.9).T
             hit.append((low <= truth) & (truth <= high))
@@ -144,14 +126,10 @@ class Decisions(Case):
             width.append((high - low).mean())
             tenth.append(np.argsort(np.argsort(at)) * 10 // len(at))
         covered, group = np.concatenate(hit), np.concatenate(tenth)
-        return [
-            {
-                "coverage": 100 * covered.mean(),
-                "in the worst tenth of scores": 100 * min(covered[group == g].mean() for g in range(10)),
-                "coverage of the pair's own probability": 100 * np.mean(own),
-                "mean width": np.mean(width),
-            }
-        ]
+        worst = 100 * min(covered[group == g].mean() for g in range(10))
+        row = {"coverage": 100 * covered.mean(), "in the worst tenth of scores": worst}
+        row |= {"coverage of the pair's own probability": 100 * np.mean(own), "mean width": np.mean(width)}
+        return [row]
 
     def _selection(self, point: Point, world: World, calibrator: Calibrator) -> list[Row]:
         """False discovery rate of ``select``."""
@@ -165,9 +143,9 @@ class Decisions(Case):
                 chosen = predictor.select(world.pairs[:, rows], fdr=fdr).selected.numpy()
                 seen.append(((1 - y)[chosen].sum() / max(chosen.sum(), 1), y[chosen].sum() / links))
             rate, recall = np.array(seen).T
-            row = {"links": links, "negatives": negatives, "promised rate": 100 * fdr}
-            row |= {"rate": 100 * rate.mean(), "standard error": 100 * rate.std() / len(rate) ** 0.5}
-            found.append(row | {"links found": 100 * recall.mean()})
+            row = {"links": links, "negatives": negatives, "promised": 100 * fdr, "rate": 100 * rate.mean()}
+            error = 100 * rate.std() / len(rate) ** 0.5
+            found.append(row | {"standard error": error, "links found": 100 * recall.mean()})
         return found
 
     def _thresholds(self, point: Point, world: World, calibrator: Calibrator) -> list[Row]:
@@ -177,8 +155,7 @@ class Decisions(Case):
         for (what, least), tested in product(wanted, (False, True)):
             rng, real, none = np.random.default_rng(3), [], 0
             for _ in range(point.draws):
-                predictor = world.predictor(calibrator, rng, point.size)
-                half = point.size // 2
+                predictor, half = world.predictor(calibrator, rng, point.size), point.size // 2
                 labelled = world.pairs_of(*world.draw(rng, half, half)) if tested else None
                 try:
                     threshold = predictor.threshold_for(labelled, **{what: least})
@@ -194,28 +171,4 @@ class Decisions(Case):
             row |= {"mean": 100 * np.mean(real) if real else None, "none found": none}
             missed = 100 * np.mean(np.array(real) < least) if real else None
             found.append(row | {"below the wanted in": missed})
-        return found
-
-    def _refreshes(self, point: Point, world: World, calibrator: Calibrator) -> list[Row]:
-        """Whether the standard error of a refreshed offset is right; the number of new links is binomial."""
-        X, rng = world.X[calibrator.link_features], np.random.default_rng(4)
-        rows, y = world.draw(rng, point.size // 2, point.size // 2)
-        fitted, found = clone(calibrator).fit(X[rows], y), []
-        for links, negatives in ((50, 50), (50, 450), (200, 1800)):
-            many, size = world.population(rng, 200_000), links + negatives
-            weight = np.concatenate((world.true[many], negatives / links * (1 - world.true[many])))
-            best = clone(calibrator).fit(X[rows], y)
-            best.refresh(np.tile(X[many], (2, 1)), np.repeat([1, 0], len(many)), sample_weight=weight)
-            seen = []
-            for _ in range(point.draws):
-                drawn = int(np.clip(rng.binomial(size, links / size), 1, size - 1))
-                drawn = min(drawn, point.size // 2)
-                new, labels = world.draw(rng, drawn, size - drawn)
-                fresh = fitted.refresh(X[new], labels)
-                seen.append((fresh.offset_, fresh.offset_standard_error_))
-            offset, error = np.array(seen).T
-            row = {"links": links, "negatives": negatives, "best offset": best.offset_}
-            row |= {"mean offset": offset.mean(), "standard deviation": offset.std()}
-            inside = 100 * np.mean(np.abs(offset - best.offset_) <= 1.96 * error)
-            found.append(row | {"mean standard error": error.mean(), "within 1.96 of them": inside})
         return found

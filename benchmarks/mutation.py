@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import difflib
 import hashlib
 import json
@@ -26,17 +25,16 @@ from typing import Any
 import pandas as pd
 from _harness import Case, Point, Row, table
 
+ROOT = Path(__file__).resolve().parents[1]
 #: By exit status of pytest: a failed test, or a module that cannot be imported any more, kills.
 _OUTCOMES = {None: "timeout", 0: "survived", 1: "killed", 2: "killed"}
 
-_OPERATORS: dict[type[ast.AST], tuple[type[Any], ...]] = {
-    ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt,), ast.Gt: (ast.GtE, ast.Lt), ast.GtE: (ast.Gt,),
-    ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
-    ast.In: (ast.NotIn,), ast.NotIn: (ast.In,), ast.And: (ast.Or,), ast.Or: (ast.And,),
-    ast.Add: (ast.Sub,), ast.Sub: (ast.Add,), ast.Mult: (ast.Div,), ast.Div: (ast.Mult,),
-    ast.FloorDiv: (ast.Div,), ast.Mod: (ast.Mult,), ast.Pow: (ast.Mult,),
-    ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd,),
-}  # fmt: skip
+_PAIRS: tuple[tuple[type[Any], type[Any]], ...] = (
+    (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn),
+    (ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.BitAnd, ast.BitOr),
+)  # fmt: skip
+_OPERATORS: dict[type[Any], type[Any]] = {a: b for pair in _PAIRS for a, b in (pair, pair[::-1])}
+_OPERATORS |= {ast.FloorDiv: ast.Div, ast.Mod: ast.Mult, ast.Pow: ast.Mult}
 
 
 @dataclass(frozen=True)
@@ -93,21 +91,16 @@ def _changed(node: Any) -> Iterator[tuple[Any, ast.AST]]:
         yield node.value, ast.Constant(None)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
         yield node, node.operand
-    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        yield node, ast.Constant(not node.value)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        yield node, ast.Constant(node.value + 1)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
+        yield node, ast.Constant(not node.value if isinstance(node.value, bool) else node.value + 1)
     elif isinstance(node, ast.Compare):
         for place, operator in enumerate(node.ops):
-            for other in _OPERATORS[type(operator)]:
-                changed = copy.deepcopy(node)
-                changed.ops[place] = other()
-                yield node, changed
-    elif isinstance(node, (ast.BoolOp, ast.BinOp)):
-        for other in _OPERATORS.get(type(node.op), ()):
-            rewritten = copy.deepcopy(node)
-            rewritten.op = other()
-            yield node, rewritten
+            ops = [*node.ops[:place], _OPERATORS[type(operator)](), *node.ops[place + 1 :]]
+            yield node, ast.Compare(node.left, ops, node.comparators)
+    elif isinstance(node, ast.BoolOp):
+        yield node, ast.BoolOp(_OPERATORS[type(node.op)](), node.values)
+    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        yield node, ast.BinOp(node.left, _OPERATORS[type(node.op)](), node.right)
 
 
 class Mutation(Case):
@@ -122,11 +115,7 @@ class Mutation(Case):
     title = "Mutation score"
     needs = ("store",)
     settings = {
-        "sample": 300,
-        "seed": 0,
-        "jobs": 2,
-        "limit": 600.0,
-        "root": str(Path(__file__).resolve().parents[1]),
+        "sample": 300, "seed": 0, "jobs": 2, "limit": 600.0,
         "targets": (
             "src/linkcal/metrics=tests/metrics",
             "src/linkcal/calibrators=tests/calibrators",
@@ -135,16 +124,16 @@ class Mutation(Case):
             "src/linkcal/data/split.py=tests/data/test_split.py",
             "src/linkcal/toggle/_layers.py=tests/toggle",
         ),
-    }
+    }  # fmt: skip
     quick = {"sample": 2, "targets": ("src/linkcal/metrics/proper.py=tests/metrics/test_proper.py",)}
 
     def setup(self, point: Point, folder: Path) -> list[Mutant]:
         every = []
         for target in point.targets:
             source, _, tests = target.partition("=")
-            place = Path(point.root, source)
+            place = ROOT / source
             for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-                name = path.relative_to(point.root).as_posix()
+                name = path.relative_to(ROOT).as_posix()
                 every += [Mutant(name, tuple(tests.split(",")), *m) for m in mutants_of(path.read_bytes())]
         return random.Random(point.seed).sample(every, min(point.sample, len(every)))
 
@@ -152,15 +141,13 @@ class Mutation(Case):
         with TemporaryDirectory() as folder:
             copies: Queue[Path] = Queue()
             for number in range(point.jobs):
-                place = Path(folder, str(number))
                 kept = shutil.ignore_patterns(".*", "__pycache__", "runs")
-                shutil.copytree(point.root, place, ignore=kept)
-                copies.put(place)
+                copies.put(shutil.copytree(ROOT, Path(folder, str(number)), ignore=kept))
             store = Path(folder, "store") if point.store is None else point.store
             store.mkdir(parents=True, exist_ok=True)
 
             def judged(mutant: Mutant) -> Row:
-                source = Path(point.root, mutant.path).read_bytes()
+                source = (ROOT / mutant.path).read_bytes()
                 key = hashlib.sha256(b"\0".join([repr(mutant).encode(), source])).hexdigest()[:24]
                 path = store / f"{key}.json"
                 if not path.exists():
@@ -189,7 +176,6 @@ class Mutation(Case):
             lines.append([path, len(part), *counts, f"{100 * (1 - counts[-1] / len(part)):.0f} %"])
         survivors = rows[rows["outcome"] == "survived"]
         return [
-            f"A random sample (seed {settings.seed}) of the mutants of {', '.join(settings.targets)}.",
             table(["file", "mutants", "killed", "timeout", "survived", "score"], lines),
             "## Survivors",
             *(f"```diff\n{diff}```" for diff in survivors["diff"]),

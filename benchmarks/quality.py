@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from _cells import Trained, fitted, load_graph, trained
+from _cells import Trained, TrainedCase, fitted, load_graph
 from _harness import DATASETS, MODELS, Case, Point, Row, interval, shown, table
 from numpy.typing import NDArray
 from scipy.special import expit
-from scipy.stats import wilcoxon
 
 from linkcal.all_pairs import most_probable_pairs
 from linkcal.calibrators import CALIBRATORS, StructuralCalibrator, base_rate_offset, make_calibrator
@@ -43,27 +42,31 @@ def losses(logit: FloatArray, y: Any) -> FloatArray:
     return np.asarray(np.logaddexp(0.0, logit) - np.asarray(y) * logit)
 
 
-def metrics_of(y: Any, logit: FloatArray) -> Row:
-    values = evaluate_links(y, expit(logit), logit)
-    kept = {name: values[name] for name in METRICS}
+def kept(values: Mapping[str, Any]) -> Row:
+    """The metrics that pages have, with the excess of the ECE over its noise floor in points."""
     excess = 100.0 * (values["ece"] - values["ece_floor"])
-    return kept | {"links": len(y), "excess": excess, "in band": values["ece"] <= values["ece_floor_q95"]}
+    row = {name: values[name] for name in METRICS}
+    return row | {"excess": excess, "in band": bool(values["ece"] <= values["ece_floor_q95"])}
 
 
 def columns_of(scores: LinkScores) -> tuple[FloatArray, NDArray[np.int64]]:
     return scores.to_arrays("structural")
 
 
-class Negatives(Case):
+class Negatives(TrainedCase):
     """Calibrators under kinds of negatives: targets, which features help, transfer between kinds.
 
     Each model is trained as usual (uniform negatives). Calibrators are fitted on the validation links and
     measured once on the test links, with negatives of each kind, one for each link; the links are the same.
+    Metrics in percent, NLL in nats, excess ECE (ECE less its noise floor) in points. +- is half the 95 % t
+    interval of a mean over divisions of links (data set and seed). Best: lower than the lowest of all other
+    calibrators, cell by cell. Kept: not below the uncalibrated model's. Bias: mean probability less share of
+    links. Rare: negatives count tenfold, probabilities as fitted; moved: moved to that base rate. Sure: the
+    95 % interval over the test links of a cell leaves out 0.
     """
 
     name = "negatives"
     title = "in-n-out-plus against the other calibrators, by kind of negatives"
-    needs = ("data", "store")
     axes = CELLS
     settings = {"kinds": NEGATIVE_KINDS, "calibrators": FAST}
     quick = ONE_CELL
@@ -73,20 +76,13 @@ class Negatives(Case):
     )  # fmt: skip
     #: Feature sets whose difference of NLL is measured link by link.
     GAINS = (
-        ("logit", "toggle"),
-        ("logit", "structure"),
-        ("logit", "attributes"),
-        ("structure", "toggle+structure"),
-        ("structure+attributes", "all"),
-        ("toggle+structure", "all"),
-    )
+        "logit to toggle", "logit to structure", "logit to attributes", "structure to toggle+structure",
+        "structure+attributes to all", "toggle+structure to all",
+    )  # fmt: skip
     #: Negatives per link of the transfer table, beside 1.
     RARE = 10
     #: Targets of the mean excess ECE in points.
     EXCESS: Mapping[str, float] = {"uniform": 0.2, "degree": 0.4, "two-hop": 0.4}
-
-    def setup(self, point: Point, folder: Path) -> Trained:
-        return trained(point, folder)
 
     def measure(self, point: Point, made: Trained) -> list[Row]:
         tests = {kind: made.scores("test", kind) for kind in point.kinds}
@@ -94,10 +90,8 @@ class Negatives(Case):
 
     def _of_kind(self, point: Point, made: Trained, kind: Any, tests: Mapping[str, LinkScores]) -> list[Row]:
         val, (X, y) = made.scores("val", kind), columns_of(tests[kind])
-        by_features = {
-            name: fitted(StructuralCalibrator(features=name), val).decision_function(X)
-            for name in self.FEATURES
-        }
+        fits = {name: fitted(StructuralCalibrator(features=name), val) for name in self.FEATURES}
+        by_features = {name: fit.decision_function(X) for name, fit in fits.items()}
         X_base, y_base = columns_of(made.scores("train", kind))
         stacked = StructuralCalibrator().fit(*columns_of(val), X_base=X_base, y_base=y_base)
         logits = {OURS: by_features["all"], STACKED: stacked.decision_function(X)}
@@ -107,24 +101,19 @@ class Negatives(Case):
                 calibrator = fitted(make_calibrator(name), val)
                 logits[name] = calibrator.decision_function(tests[kind].to_matrix(calibrator.link_features))
         rows = [
-            {"table": place, "kind": kind, "name": name, **metrics_of(y, logit)}
+            {"table": place, "kind": kind, "name": name, **kept(evaluate_links(y, expit(logit), logit))}
             for place, part in (("calibrators", logits), ("features", by_features))
             for name, logit in part.items()
         ]
-        for first, second in self.GAINS:
-            fall = losses(by_features[first], y) - losses(by_features[second], y)
-            error = fall.std(ddof=1) / len(fall) ** 0.5
-            rows.append(
-                {"table": "gains", "kind": kind, "name": f"{first} to {second}", "gain": fall.mean()}
-                | {"error": error}
-            )
-        ours = fitted(StructuralCalibrator(), val)
+        for name in self.GAINS:
+            first, second = (losses(by_features[features], y) for features in name.split(" to "))
+            row = {"table": "gains", "kind": kind, "name": name, "gain": (first - second).mean()}
+            rows.append(row | {"error": (first - second).std(ddof=1) / len(first) ** 0.5})
         for test_kind, scores in tests.items():
             X_test, y_test = columns_of(scores)
-            for name, logit in (
-                (OURS, ours.decision_function(X_test)),
-                ("platt", platt.decision_function(X_test[:, :1])),
-            ):
+            moved = {OURS: fits["all"].decision_function(X_test)}
+            moved["platt"] = platt.decision_function(X_test[:, :1])
+            for name, logit in moved.items():
                 row = {"table": "transfer", "kind": kind, "name": name, "test_kind": test_kind}
                 rows.append(row | self._transferred(y_test, logit))
         return rows
@@ -143,29 +132,15 @@ class Negatives(Case):
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
         main = rows[rows["table"] == "calibrators"]
         by_features = rows[rows["table"] == "features"]
-        cells = main[CELL].drop_duplicates()
-        parts = [
-            f"{len(cells)} trained models. Metrics in percent, NLL in nats, excess ECE (ECE less its noise "
-            "floor) in points. +- is half the 95 % t interval of a mean over divisions of links (data set "
-            "and seed); models of one division share its links and are averaged first.",
-            "## Targets",
-            "Best: lower than the lowest of all other calibrators, cell by cell. Kept: not below the "
-            "uncalibrated model's.",
-            self._targets(main),
-        ]
+        parts = ["## Targets", self._targets(main)]
         for kind, part in main.groupby("kind", sort=False):
             parts += [f"## Calibrators, {kind} negatives", means(part), f"## Features, {kind} negatives"]
             parts += [means(by_features[by_features["kind"] == kind]), self._gains(rows, str(kind))]
-            parts += [self._by_cell(main, by_features, str(kind))]
         transfer = rows[rows["table"] == "transfer"].groupby(["name", "test_kind", "kind"], sort=False)
         columns = ["ece", "bias", "nll", "auc", "ece_rare", "ece_moved", "nll_rare", "nll_moved"]
         lines = [[*key, *(shown(c, part[c].mean()) for c in columns)] for key, part in transfer]
-        note = (
-            f"Bias: mean probability less share of links. Rare: negatives count {self.RARE}-fold, with "
-            "probabilities as fitted; moved: moved to the new base rate."
-        )
         head = ["calibrator", "measured with", "fitted with", *columns]
-        return [*parts, "## Transfer", note, table(head, lines, 3)]
+        return [*parts, "## Transfer", table(head, lines, 3)]
 
     def _targets(self, main: pd.DataFrame) -> str:
         lines = []
@@ -187,39 +162,23 @@ class Negatives(Case):
         lines = []
         gains = rows[(rows["table"] == "gains") & (rows["kind"] == kind)]
         for name, part in gains.groupby("name", sort=False):
-            by_division = part.groupby(DIVISION)["gain"].mean()
             sure = [(sign * part["gain"] > 1.96 * part["error"]).sum() for sign in (1, -1)]
-            p = wilcoxon(by_division).pvalue if len(by_division) > 1 else float("nan")
             mean = interval(part["gain"], [part[column] for column in DIVISION])
-            lines.append([name, mean, f"{(part['gain'] > 0).sum()} of {len(part)}", *sure, f"{p:.1g}"])
-        return table(["features", "NLL falls by", "cells", "sure", "surely worse", "Wilcoxon p"], lines)
-
-    def _by_cell(self, main: pd.DataFrame, by_features: pd.DataFrame, kind: str) -> str:
-        keys = ["dataset", "model"]
-        others = main[(main["kind"] == kind) & ~main["name"].isin([OURS, STACKED])]
-        best = others.groupby([*keys, "seed"])["nll"].min().groupby(keys).mean()
-        here = by_features[by_features["kind"] == kind]
-        nll = here.pivot_table(index=keys, columns="name", values="nll", sort=False)[list(self.FEATURES)]
-        excess = here[here["name"] == "all"].groupby(keys)["excess"].mean()
-        lines = [
-            [*key, *(f"{v:.3f}" for v in (best[key], *nll.loc[key])), f"{excess[key]:.2f}"]
-            for key in nll.index
-        ]
-        head = [*keys, "NLL, best other", *self.FEATURES, "excess ECE, all"]
-        return table(head, lines, 2)
+            lines.append([name, mean, f"{(part['gain'] > 0).sum()} of {len(part)}", *sure])
+        return table(["features", "NLL falls by", "cells", "sure", "surely worse"], lines)
 
 
-def means(rows: pd.DataFrame) -> str:
+def means(rows: pd.DataFrame, *by: str) -> str:
     """Means over cells of each calibrator or feature set."""
     lines = []
-    for name, part in rows.groupby("name", sort=False):
+    for key, part in rows.groupby([*by, "name"], sort=False):
         values = [shown(column, part[column].mean()) for column in METRICS]
         inside = f"{100 * part['in band'].mean():.0f} %"
-        lines.append([name, *values, f"{part['excess'].mean():.2f}", inside, len(part)])
-    return table(["fit", *METRICS, "excess", "in band", "cells"], lines)
+        lines.append([*key, *values, f"{part['excess'].mean():.2f}", inside, len(part)])
+    return table([*by, "fit", *METRICS, "excess", "in band", "cells"], lines, len(by) + 1)
 
 
-class RareLinks(Case):
+class RareLinks(TrainedCase):
     """Whether probabilities hold where links are rare: test links against very many fresh negatives.
 
     Calibrators are fitted on the validation links, one negative for each link. No test set of a base rate of
@@ -229,7 +188,6 @@ class RareLinks(Case):
 
     name = "rare-links"
     title = "Probabilities where links are rare"
-    needs = ("data", "store")
     axes = CELLS
     settings = {"calibrators": ("platt", "isotonic", "bbq", OURS), "negatives": 400_000}
     quick = {**ONE_CELL, "negatives": 2_000}
@@ -237,9 +195,6 @@ class RareLinks(Case):
     #: Bounds of calibrated logits at one to one, and the base rates that probabilities are moved to.
     BOUNDS = (-np.inf, -6.0, -5.0, -4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0, 5.0, 6.0, np.inf)
     RATES = (0.5, 0.01, 0.001)
-
-    def setup(self, point: Point, folder: Path) -> Trained:
-        return trained(point, folder)
 
     def measure(self, point: Point, made: Trained) -> list[Row]:
         split = made.split()
@@ -283,8 +238,6 @@ class RareLinks(Case):
             lowest = (part[names] == best.loc[part.index]).mean()
             lines.append([name, *(f"{part[n].mean():.5f} ({100 * lowest[n]:.0f} %)" for n in names)])
         text = [
-            f"{len(rows[CELL].drop_duplicates())} cells, fitted on validation links at one to one; measured "
-            f"on test links and up to {settings.negatives:,} fresh negatives a cell.",
             "## NLL at three base rates",
             "Mean over cells in nats, probabilities moved to the rate; in brackets the share of cells where "
             "it is the lowest. Predicting the base rate for every pair has "
@@ -297,38 +250,33 @@ class RareLinks(Case):
 
     def _odds(self, rows: pd.DataFrame) -> str:
         names = ("links", "negatives", "expected links", "expected negatives")
-        sums = zip(*(np.sum(rows[name].tolist(), axis=0) for name in names), strict=True)
-        lines = []
-        with np.errstate(divide="ignore"):  # isotonic regression may be certain
-            for (low, high), (links, negatives, expected, denied) in zip(
-                pairwise(self.BOUNDS), sums, strict=True
-            ):
-                if links + negatives > 0:
-                    predicted = f"{np.log(expected) - np.log(denied):.2f}"
-                    found = f"{np.log(links / negatives):.2f}" if min(links, negatives) > 0 else "-"
-                    counts = [f"{links:,.0f}", f"{negatives:,.1f}"]
-                    lines.append([f"{low:g} to {high:g}", *counts, predicted, found])
-        return table(
-            ["logit", "links", "negatives at one to one", "log odds, predicted", "log odds, found"], lines
-        )
+        links, negatives, expected, denied = (np.sum(rows[name].tolist(), axis=0) for name in names)
+        with np.errstate(divide="ignore", invalid="ignore"):  # isotonic regression may be certain
+            odds = np.log(expected) - np.log(denied), np.log(links) - np.log(negatives)
+        lines = [
+            [f"{low:g} to {high:g}", f"{a:,.0f}", f"{b:,.1f}", f"{predicted:.2f}", f"{found:.2f}"]
+            for (low, high), a, b, predicted, found in zip(
+                pairwise(self.BOUNDS), links, negatives, *odds, strict=True
+            )
+            if a + b > 0
+        ]
+        head = ["logit", "links", "negatives at one to one", "log odds, predicted", "log odds, found"]
+        return table(head, lines)
 
 
-class TopOrder(Case):
+class TopOrder(TrainedCase):
     """How many test links the most probable missing pairs hold, by score and reranked by probability.
 
     All missing pairs of the graph compete, validation links excepted, which the calibrator was fitted on.
-    Reranking orders the C pairs of the highest score by the probability of `in-n-out-plus`.
+    Reranking orders the C pairs of the highest score by the probability of `in-n-out-plus`. Means over
+    trainings; in brackets the share of trainings that find more test links, and fewer, than by score.
     """
 
     name = "top-order"
     title = "Order of the most probable missing pairs"
-    needs = ("data", "store")
     axes = {**CELLS, "model": MODELS[:4]}
     settings = {"kept": (100, 1_000), "candidates": (1_000, 10_000, 100_000)}
     quick = {**ONE_CELL, "kept": (20, 50), "candidates": (50, 200, 400)}
-
-    def setup(self, point: Point, folder: Path) -> Trained:
-        return trained(point, folder)
 
     def measure(self, point: Point, made: Trained) -> list[Row]:
         split, graph = made.split(), made.graph
@@ -352,11 +300,7 @@ class TopOrder(Case):
         ]
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
-        text = [
-            "Mean number of test links among the first k of all missing pairs: in the order of the model's "
-            "score, and of the probability of `in-n-out-plus` among the C of the highest score. In brackets "
-            "the share of trainings that find more, and fewer, than by score."
-        ]
+        text = []
         for level in ("dataset", "model"):
             for k, here in rows.groupby("k"):
                 # The k of the highest score are the same k in any order.
@@ -378,7 +322,8 @@ class TopOrder(Case):
 class Runs(Case):
     """Whole runs as `linkcal run` makes them, the folder written, read back and used.
 
-    With ``--epochs`` below the preset's (0 stands for the preset's) it checks that everything runs.
+    With ``--epochs`` below the preset's (0 stands for the preset's) it checks that everything runs. Fitted on
+    validation links, measured on test links; in percent, NLL in nats, means over seeds.
     """
 
     name = "runs"
@@ -392,12 +337,9 @@ class Runs(Case):
         return folder / "run"
 
     def measure(self, point: Point, made: Path) -> list[Row]:
+        calibrators, epochs = tuple(point.calibrators), point.epochs or None
         config = RunConfig(
-            point.dataset,
-            point.model,
-            seed=point.seed,
-            epochs=point.epochs or None,
-            calibrators=tuple(point.calibrators),
+            point.dataset, point.model, seed=point.seed, epochs=epochs, calibrators=calibrators
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LinkcalWarning)
@@ -408,30 +350,9 @@ class Runs(Case):
             probability = predictor.predict_proba(outcome.artifact.held_out[:, :100])
         if not bool(((probability >= 0) & (probability <= 1)).all()):
             raise SystemExit("probabilities of the loaded predictor must be in [0, 1]")
-        shared = {
-            "toggled by": outcome.toggle_method,
-            "validation AUC": outcome.trained.result.best_val_auc,
-            "best epoch": outcome.trained.result.best_epoch,
-        }
+        shared = {"toggled by": outcome.toggle_method, "best epoch": outcome.trained.result.best_epoch}
         results = outcome.metrics["results"]
-        return [{"calibrator": n, **{m: r[m] for m in METRICS}, **shared} for n, r in results.items()]
+        return [{"name": name, **kept(values), **shared} for name, values in results.items()]
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
-        keys = ["dataset", "model"]
-        lines = []
-        for key, part in rows.groupby(keys, sort=False):
-            ece = part.groupby("calibrator", sort=False)["ece"].mean()
-            raw = part[part["calibrator"] == "uncalibrated"]
-            spread = [f"{100 * raw[m].mean():.1f} ({100 * raw[m].std(ddof=0):.1f})" for m in ("auc", "ece")]
-            spread.append(f"{100 * raw['ece_floor'].mean():.1f}")
-            lines.append(
-                [*key, part["toggled by"].iloc[0], len(raw), f"{raw['best epoch'].mean():.0f}", *spread]
-                + [f"{100 * ece[name]:.1f}" for name in settings.calibrators[1:]]
-            )
-        head = [*keys, "toggled by", "seeds", "best epoch", "AUC", "ECE", "ECE floor"]
-        return [
-            "On test links, in percent, means over seeds (standard deviation): AUC and ECE of the "
-            "uncalibrated model, its noise floor, then the ECE after each calibrator, fitted on validation "
-            f"links. Epochs: {settings.epochs or 'the preset'}.",
-            table([*head, *settings.calibrators[1:]], lines, 3),
-        ]
+        return [means(rows, "dataset", "model", "toggled by")]

@@ -21,20 +21,9 @@ from decisions import Decisions
 from toggle import Toggle
 
 CASES: tuple[Case, ...] = (
-    Toggle(),
-    CalibratorSpeed(),
-    NetworkSpeed(),
-    SealSpeed(),
-    Scale(),
-    Negatives(),
-    RareLinks(),
-    TopOrder(),
-    Decisions(),
-    Runs(),
-    Mutation(),
-    Targets(),
-    Stacked(),
-)
+    Toggle(), CalibratorSpeed(), NetworkSpeed(), SealSpeed(), Scale(), Negatives(), RareLinks(), TopOrder(),
+    Decisions(), Runs(), Targets(), Stacked(), Mutation(),
+)  # fmt: skip
 
 if __name__ == "__main__":
     main(CASES)

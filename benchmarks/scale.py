@@ -7,9 +7,8 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-from _harness import USAGE, Case, Point, Row, table
+from _harness import Case, Point, Row
 from pyarrow import csv, parquet
 
 from linkcal.all_pairs import most_probable_pairs
@@ -30,7 +29,6 @@ class Scale(Case):
     name = "scale"
     title = "Large graphs"
     own_process = True
-    shows_usage = True
     threads = 2
     axes = {"part": ("collab-vgae", "collab-peg", "read-csv", "read-csv-strings", "read-parquet", "read-npz")}
     settings = {
@@ -68,51 +66,26 @@ class Scale(Case):
     def measure(self, point: Point, made: Path) -> list[Row]:
         job, _, kind = point.part.partition("-")
         if job == "read":
-            return [{**read_edges(made).graph.counts(), "file MB": made.stat().st_size / 1e6}]
-        clock = time.perf_counter
-        start = clock()
+            return [{"stage": "read", **read_edges(made).graph.counts()}]
         # 3 % more are drawn than remain, as repeats collapse.
         edges = round(1.03 * point.edges)
-        graph = simulate_graph(
-            point.nodes, num_edges=edges, num_features=point.features, num_blocks=50, seed=0
-        )
-        seconds = {"simulate": clock() - start}
+        clock = [time.perf_counter()]
+        sizes = {"num_edges": edges, "num_features": point.features, "num_blocks": 50}
+        graph = simulate_graph(point.nodes, **sizes, seed=0)
+        clock.append(time.perf_counter())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LinkcalWarning)
             config = RunConfig("simulated", kind, epochs=point.epochs, batch_size=point.batch)
             outcome = run_experiment(config, graph)
-        seconds |= outcome.seconds
-        start = clock()
-        paths = write_outputs(outcome, made / "run")
-        seconds["write"] = clock() - start
-        start = clock()
-        predictor = CalibratedLinkPredictor.load(paths["artifact"])
-        seconds["load"] = clock() - start
-        start = clock()
+        clock.append(time.perf_counter())
+        predictor = CalibratedLinkPredictor.load(write_outputs(outcome, made / "run")["artifact"])
+        clock.append(time.perf_counter())
         ranked = most_probable_pairs(predictor, 100, base_rate="density")
-        seconds["top 100 of all pairs"] = clock() - start
+        clock.append(time.perf_counter())
         assert ranked.logit.numel() == 100
+        simulate, run, written, top = np.diff(clock).tolist()
+        seconds = {"simulate": simulate, **outcome.seconds, "whole run": run, "write and load": written}
+        seconds["top 100 of all pairs"] = top
         selected = outcome.metrics["results"][outcome.metrics["selected"]]
-        scores = {"AUC": 100 * selected["auc"], "ECE": 100 * selected["ece"]}
-        return [{**graph.counts(), **scores, "stages": seconds}]
-
-    def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
-        lines = [
-            [row["part"], f"{row['nodes']:,}", f"{row['edges']:,}", *(f"{row[n]:.2f}" for n in USAGE)]
-            for row in rows.to_dict(orient="records")
-        ]
-        head = ["part", "nodes", "edges", "wall, s", "processor, s", "peak memory, GiB", "load"]
-        text = [
-            "Each part in a process of its own. Load is that of the last minute; where it is above the "
-            "number of cores, processor time tells more than the wall clock.",
-            table(head, lines),
-        ]
-        for row in rows.to_dict(orient="records"):
-            if isinstance(row.get("stages"), dict):
-                stages = ", ".join(f"{name} {value:.1f}" for name, value in row["stages"].items())
-                text.append(
-                    f"{row['part']}: {settings.epochs} epochs in batches of {settings.batch:,} links; test "
-                    f"AUC {row['AUC']:.1f}, ECE {row['ECE']:.2f} of the selected calibrator. Seconds: "
-                    f"{stages}."
-                )
-        return text
+        row = {**graph.counts(), "AUC": selected["auc"], "ECE": selected["ece"]}
+        return [{"stage": name, "seconds": value, **row} for name, value in seconds.items()]

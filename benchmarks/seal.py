@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,22 +74,15 @@ class SealSpeed(Case):
             for u, v in some.T.tolist():
                 plain_labels(u, v, point.hop, graph.edge_index, graph.num_nodes)
 
-        works: dict[str, Callable[[], object]] = {
-            "score all": lambda: score_links(model, graph, pairs),
-            "plain, sample": plain,
-        }
+        works: dict[str, Any] = {"score": lambda: score_links(model, graph, pairs), "plain": plain}
         measured = taking_turns(works, point.repeats)
-        scoring = 1e6 * measured["score all"][0] / pairs.size(1)
-        by_hand = 1e6 * measured["plain, sample"][0] / point.sample
-        clocks = [(time.perf_counter(), time.process_time())]
-        training = replace(make_training_config("seal"), epochs=2, eval_every=2, patience=None)
-        train_link_predictor(
-            model,
-            replace(made, graph=graph),
-            training,
-            progress=lambda _: clocks.append((time.perf_counter(), time.process_time())),
-        )
-        wall, processor = (later - earlier for earlier, later in zip(clocks[0], clocks[1], strict=True))
+        scoring = 1e6 * measured["score"][0] / pairs.size(1)
+        by_hand = 1e6 * measured["plain"][0] / point.sample
+        clocks: list[tuple[float, float]] = []
+        training = replace(make_training_config("seal"), epochs=3, eval_every=3, patience=None)
+        note = lambda _: clocks.append((time.perf_counter(), time.process_time()))  # noqa: E731
+        train_link_predictor(model, replace(made, graph=graph), training, progress=note)
+        wall, processor = np.subtract(clocks[1], clocks[0]).tolist()  # the first epoch compiles
         row: Row = {"pairs": pairs.size(1), "scoring, us a pair": scoring}
         row |= {"plain labels, us a pair": by_hand, "times": by_hand / scoring}
         return [row | {"epoch, s": wall, "epoch, processor s": processor, "training pairs": len(made.train)}]

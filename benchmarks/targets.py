@@ -72,22 +72,17 @@ class Targets(Case):
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
         lines = []
         for text, name, target in TARGETS:
-            values = rows[name]
+            values = rows[name].astype(float)
+            mean, error = values.mean(), values.std() / len(values) ** 0.5
             if name == "excess":
-                measured, reached = (
-                    f"{values.mean():.3f} ± {values.std(ddof=1) / len(values) ** 0.5:.3f}",
-                    values.mean() <= target,
-                )
+                row = [f"<= {target:g}", f"{mean:.3f} ± {error:.3f}", mean <= target]
             else:
-                measured = f"{100.0 * values.mean():.1f} % ({int(values.sum())} of {len(values)})"
-                reached = 100.0 * values.mean() >= target
-            wanted = f"<= {target:g}" if name == "excess" else f">= {target:g} %"
-            lines.append([text, wanted, measured, "yes" if reached else "no"])
+                counts = f"{values.sum():.0f} of {len(values)}"
+                row = [f">= {target:g} %", f"{100 * mean:.1f} % ({counts})", 100 * mean >= target]
+            lines.append([text, *row[:2], "yes" if row[2] else "no"])
         return [
-            f"{len(rows)} trainings: a data set, a model and a training seed each; calibration seeds "
-            f"averaged. Fitted on {settings.fit_on}. Best other: the best on the test links among all "
-            "others, for each metric on its own. Gains: NLL in nats over the best other; AUC and Hits@20 in "
-            "points over the uncalibrated model.",
+            f"{len(rows)} trainings, fitted on {settings.fit_on}. Gains: NLL in nats over the best other; "
+            "AUC and Hits@20 in points over the uncalibrated model.",
             table(["in-n-out-plus", "target", "measured", "reached"], lines, 1),
             *(self._by(rows, level) for level in ("dataset", "model")),
         ]
@@ -107,7 +102,8 @@ class Stacked(Case):
     """The stacked form of `in-n-out-plus` beside the plain one, training by training.
 
     Both are fitted on the same validation links of the same trainings; the stacked one has a fit to the
-    training links, leave-one-out, as a further input.
+    training links, leave-one-out, as a further input. NLL in nats, the others in percent or points; excess:
+    ECE less its noise floor. +- is a standard error over trainings.
     """
 
     name = "stacked"
@@ -116,12 +112,9 @@ class Stacked(Case):
     derived = True
     #: Metric, factor, digits, and whether less is better.
     METRICS = (
-        ("nll", 1.0, 4, True),
-        ("brier", 100.0, 2, True),
-        ("auc", 100.0, 2, False),
-        ("hits@20", 100.0, 1, False),
-        ("excess", 100.0, 2, True),
-    )
+        ("nll", 1.0, 4, True), ("brier", 100.0, 2, True), ("auc", 100.0, 2, False),
+        ("hits@20", 100.0, 1, False), ("excess", 100.0, 2, True),
+    )  # fmt: skip
 
     def measure(self, point: Point, made: Any) -> list[Row]:
         records = read_records(*point.records)
@@ -142,10 +135,6 @@ class Stacked(Case):
         inside = [rows[f"ece {form}"] <= rows[f"ece_floor_q95 {form}"] for form in ("plain", "stacked")]
         lines.append(["ECE in the 95 % band", *(f"{100 * part.mean():.0f} %" for part in inside), "", ""])
         return [
-            f"{len(rows)} trainings (data set, model, training seed), fitted on validation links, measured "
-            "on test links; stacked: a fit to all training links, leave-one-out, is a further input. NLL in "
-            "nats, the others in percent or points; excess: ECE less its noise floor. +- is a standard error "
-            "over trainings.",
             table(["metric", "plain", "stacked", "stacked - plain", "stacked better"], lines),
             *(self._by(rows, level) for level in ("dataset", "model")),
         ]

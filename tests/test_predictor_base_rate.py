@@ -37,13 +37,6 @@ def test_odds_are_multiplied_by_the_ratio_of_prior_odds(fitted, split):
     )
 
 
-def test_calibration_rate_changes_nothing(fitted, split):
-    pairs = split.test.edge_label_index
-    np.testing.assert_allclose(
-        fitted.predict_proba(pairs, base_rate=fitted.calibration_rate), fitted.predict_proba(pairs), rtol=1e-6
-    )
-
-
 def test_ranking_stays_exactly(fitted, split):
     pairs, y = split.test.edge_label_index, split.test.edge_label
     for base_rate in (1e-5, 0.9, "density"):
@@ -74,23 +67,6 @@ def test_unknown_word_names_the_right_ones(fitted, split):
         InputError, match=r"base_rate must be a number in \(0, 1\) or 'density', got 'densty'"
     ):
         fitted.predict_proba(split.test.edge_label_index, base_rate="densty")
-
-
-def test_batches_agree(fitted, split):
-    pairs = split.test.edge_label_index
-    whole = fitted.predict_proba(pairs, base_rate=0.01)
-    np.testing.assert_allclose(fitted.predict_proba(pairs, base_rate=0.01, batch_size=17), whole, rtol=1e-4)
-
-
-def test_structural_calibrator_survives_the_way_to_disk(split, tmp_path):
-    clp = CalibratedLinkPredictor(make_model("gcn", 8, seed=0), StructuralCalibrator(monotone=True)).fit(
-        split
-    )
-    clp.save(tmp_path / "run")
-    loaded = CalibratedLinkPredictor.load(tmp_path / "run")
-    pairs = split.test.edge_label_index
-    assert loaded.calibrator_.get_params() == clp.calibrator_.get_params()
-    assert torch.equal(loaded.predict_proba(pairs, base_rate=0.01), clp.predict_proba(pairs, base_rate=0.01))
 
 
 def test_density_is_refused_for_other_negatives_than_uniform_ones():

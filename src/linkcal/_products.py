@@ -115,18 +115,8 @@ def top_products(
     only nominate: every pair within rounding of the k-th best is scored again by itself, in float64, and
     these scores alone decide. The list is therefore the same for every `chunk_size`.
 
-    Returns
-    -------
-    pairs : Tensor [2, n], int64
-        n = k, or all missing pairs if they are fewer.
-    score : Tensor [n], float64
-        What the order is made of.
-
-    Raises
-    ------
-    InputError
-        If `z` has not one finite row per node or its products overflow, `weight` does not fit it, `weight` or
-        `bias` is not finite, or `k` or `chunk_size` is below 1.
+    Returns pairs [2, n], int64, with n = k or all missing pairs if they are fewer, and scores [n], float64.
+    InputError if `z` has not one finite row per node or its products overflow, or another argument is wrong.
     """
     k, chunk_size = check_positive_int(k, "k"), check_positive_int(chunk_size, "chunk_size")
     _check_inputs(z, graph, weight, bias)

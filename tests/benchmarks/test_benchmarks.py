@@ -188,10 +188,18 @@ def test_table(benchmarks):
     assert made == "| a | b |\n| --- | ---: |\n| x | 1,235 |\n| y | 2 |"
 
 
-def test_peak_memory(benchmarks):
-    with benchmarks["_harness"].peak_memory() as peak:
-        torch.ones(16 << 20)  # 64 MiB of float32
-    assert 60 < peak() < 100
+def test_taking_turns(benchmarks):
+    """Each work is called once more than it is timed; memory is that of the work, not of what came before."""
+    calls = []
+    works = {
+        "large": lambda: calls.append(torch.ones(16 << 20).numel()),  # 64 MiB of float32
+        "small": lambda: calls.append(0),
+    }
+    measured = benchmarks["_harness"].taking_turns(works, 2)
+    assert calls == [16 << 20, 0] + [16 << 20, 0] * 2
+    assert measured["large"][0] > measured["small"][0] > 0
+    assert 60 < measured["large"][1] < 100
+    assert measured["small"][1] < 20
 
 
 def test_plain_labels(benchmarks):
@@ -258,14 +266,8 @@ def test_mutation(run, benchmarks, tmp_path, monkeypatch):
         path = tmp_path / "toy" / name
         path.parent.mkdir(parents=True)
         path.write_text(text)
-    words = (
-        "--root",
-        tmp_path / "toy",
-        "--targets",
-        "src/toy=tests/test_toy.py",
-        "--store",
-        tmp_path / "store",
-    )
+    monkeypatch.setattr(benchmarks["mutation"], "ROOT", tmp_path / "toy")
+    words = ("--targets", "src/toy=tests/test_toy.py", "--store", tmp_path / "store")
     result, page = run("mutation", *words)
     outcomes = sorted(row["outcome"] for row in rows_of(result))
     # The default argument is never used by a test, and nothing tests half.

@@ -39,7 +39,7 @@ def run(cli, monkeypatch, tmp_path):
 def test_run_prints_table_and_writes_folder(run, tmp_path):
     answer = run()
     assert answer.code == 0
-    for name in (*CALIBRATORS, "true probability", "error (%)"):
+    for name in (*CALIBRATORS, "true probability", "True"):  # of the heading "True error", which may wrap
         assert name in answer.out
     folder = tmp_path / "runs" / "simulated-gcn-val-seed0"
     assert "runs/simulated-gcn-val-seed0/report.html" in answer.err.replace("\n", "")
@@ -70,7 +70,7 @@ def test_kind_of_negatives(run, tmp_path):
     assert answer.code == 0
     assert "2 two-hop negatives per link" in " ".join(answer.out.split())
     # How likely a two-hop pair is an edge is not known from the block model alone.
-    assert "error (%)" not in answer.out
+    assert "True" not in answer.out
     folder = tmp_path / "runs" / "simulated-gcn-val-two-hop-seed0"
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["negatives"] == "two-hop"

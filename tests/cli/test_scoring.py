@@ -158,9 +158,7 @@ def test_interval_columns(cli, fails, fitted, queries, loaded, tmp_path):
     fails("score", fitted, path, "--interval", 1.5, parts=("interval must be in (0, 1), got 1.5",))
 
 
-def test_unknown_nodes_are_listed_with_their_lines_and_nothing_is_written(
-    fails, fitted, write_pairs, tmp_path
-):
+def test_unknown_nodes_are_counted_and_nothing_is_written(fails, fitted, write_pairs, tmp_path):
     ghosts = [(f"ghost-{i}", "user-001") for i in range(8)]
     pairs = write_pairs("pairs.csv", [("user-001", "user-002"), *ghosts])
     fails(
@@ -169,7 +167,7 @@ def test_unknown_nodes_are_listed_with_their_lines_and_nothing_is_written(
         pairs,
         "--out",
         tmp_path / "s.csv",
-        parts=("'ghost-0' in line 3", "'ghost-4' in line 7"),
+        parts=("8 unknown ids", "'ghost-0' in line 3"),
     )
     late = write_pairs("late.csv", [("user-001", "user-002")] * 20 + [("nobody", "user-001")])
     fails("score", fitted, late, "--chunk-size", 5, parts=("'nobody' in line 22",))

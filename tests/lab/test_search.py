@@ -36,7 +36,7 @@ def test_trials_are_real_trainings(whole, small_graph):
     """What a trial reports is what a run with its values as a preset reaches."""
     best = whole.best
     config = replace(CONFIG, **whole.preset("best").options_for("gcn"), calibrators=("uncalibrated",))
-    result = run_experiment(config, small_graph).training
+    result = run_experiment(config, small_graph).trained.result
     assert result.best_val_auc == best.val_auc
     assert result.best_epoch <= best.values["epochs"]
 

@@ -33,6 +33,7 @@ NOT_METRICS = {
     "calibration_null_band",
     "calibration_pattern",
     "evaluate_links",
+    "group_calibration",
     "reliability_curve",
 }
 

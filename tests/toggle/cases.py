@@ -68,6 +68,12 @@ def _columns(pairs: list[tuple[int, int]]) -> torch.Tensor:
     return torch.tensor([list(pair) for pair in pairs], dtype=torch.int64).reshape(-1, 2).T.contiguous()
 
 
+def path(length: int) -> torch.Tensor:
+    """Both directions of the edges 0-1-2-..."""
+    line = torch.arange(length - 1)
+    return torch.cat([torch.stack([line, line + 1]), torch.stack([line + 1, line])], dim=1)
+
+
 @st.composite
 def toggle_cases(draw: st.DrawFn) -> Case:
     return build_case(

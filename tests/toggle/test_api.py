@@ -13,6 +13,7 @@ from torch_geometric import nn as pyg
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import GCN, GIN, SAGE, VGAE
 from linkcal.toggle import ToggledEmbeddings, toggle_edges
+from linkcal.toggle._engine import embed_and_score
 
 from .cases import assert_same, build_case, features, seeded
 
@@ -274,3 +275,22 @@ def test_take_keeps_every_field():
     assert len(some) == 2
     assert torch.equal(some.logit_present, toggled.logit_present[[2, 0]])
     assert some.method == toggled.method
+
+
+class Sums(GCN):
+    """Embeds a pair in another way."""
+
+    def link_embedding(self, z, edge_label_index):
+        return z[edge_label_index[0]] + z[edge_label_index[1]]
+
+
+@pytest.mark.parametrize("where", ["class", "instance"])
+def test_a_link_embedding_of_its_own_is_asked(where):
+    rows, index = features(10, 5, torch.float32), torch.tensor([[0, 3, 3, 9], [1, 2, 2, 0]])
+    model = seeded(lambda: (Sums if where == "class" else GCN)(3, 4, 5), 0)
+    if where == "instance":
+        model.link_embedding = lambda z, index: z[index[0]] + z[index[1]]
+    h, logit = embed_and_score(model, rows, index)
+    expected = rows[index[0]] + rows[index[1]]
+    assert torch.equal(h, expected)
+    assert torch.equal(logit, expected.sum(dim=-1))

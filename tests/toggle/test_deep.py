@@ -8,8 +8,9 @@ from torch_geometric import nn as pyg
 
 from linkcal._core.threads import torch_threads
 from linkcal.toggle import toggle_edges
-from linkcal.toggle._deep import CompiledToggle, DeepToggle, compiled_toggle
-from linkcal.toggle._recognise import Recognised, recognise
+from linkcal.toggle._deep import DeepToggle, compiled_toggle
+from linkcal.toggle._kernel import CompiledToggle
+from linkcal.toggle._recognise import recognise
 from linkcal.toggle.api import toggle_engine
 
 from .cases import MODELS, assert_equals_naive, assert_same, build_case, features, seeded
@@ -24,9 +25,7 @@ def model_of(name: str, depth: int, *, width: int = 4, seed: int = 0) -> torch.n
 
 
 def kernel_of(model, x):
-    known = recognise(model)
-    assert isinstance(known, Recognised)
-    return compiled_toggle(known.layers, x)
+    return compiled_toggle(recognise(model).layers, x)
 
 
 @pytest.mark.parametrize(
@@ -92,11 +91,9 @@ def test_threads_blocks_order_and_repeats_change_no_bit(name):
 
 def test_the_workspace_is_left_as_it_was():
     case = build_case(30, PIECES, 3, undirected=True, loops=False, repeats=False)
-    engine = toggle_engine(
-        model_of("gcn", 3), features(30, 3, torch.float64), case.edge_index, sample=case.pairs
-    )
+    engine = toggle_engine(model_of("gcn", 3), features(30, 3, torch.float64), case.edge_index)
     engine.toggle(case.pairs)
-    kernel = engine._toggled.__self__
+    kernel = engine._endpoints.__self__
     assert isinstance(kernel, DeepToggle)
     assert (kernel.slots == -1).all()
 

@@ -1,4 +1,4 @@
-"""The fallback on subgraphs: exact for deterministic message passing, refused where it cannot be."""
+"""The model on subgraphs: exact for deterministic message passing, refused where it cannot be."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch_geometric import nn as pyg
+from torch_geometric.utils import degree, softmax
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN
-from linkcal.toggle import _engine as toggle_engine_module
 from linkcal.toggle import toggle_edges
-from linkcal.toggle._graph import ToggleGraph
-from linkcal.toggle._subgraphs import SubgraphExtractor
+from linkcal.toggle._khop import KHop, Messages, _per_arc
+from linkcal.toggle.api import toggle_engine
 
-from .cases import MODELS, assert_equals_naive, assert_same, build_case, features, seeded, toggle_cases
+from .cases import (
+    MODELS,
+    Case,
+    assert_equals_naive,
+    assert_same,
+    build_case,
+    features,
+    path,
+    seeded,
+    toggle_cases,
+)
 
 
 class Stack(nn.Module):
@@ -135,91 +145,6 @@ def test_node_ids_as_input():
     assert_equals_naive(gcn, torch.arange(15), case, "khop")
 
 
-# --- the subgraphs ----------------------------------------------------------------------------------------
-
-
-def test_subgraph_of_a_path_by_hand():
-    """0-1-2-3-4-5-6, pair (2, 3), one hop: nodes 2, 3, 1, 4; 1 and 4 keep degree 2 through one dummy."""
-    line = torch.arange(6)
-    arcs = torch.cat([torch.stack([line, line + 1]), torch.stack([line + 1, line])], dim=1)
-    graph = ToggleGraph.from_edge_index(arcs, 7, undirected=True)
-    pair = torch.tensor([[2], [3]])
-    (batch,) = SubgraphExtractor(graph, 1, 100).batches(pair, torch.tensor([False]), toggle=False)
-    assert batch.nodes[1:].tolist() == [2, 3, 1, 4]
-    found = sorted(map(tuple, batch.edge_index.T.tolist()))
-    assert found == sorted([(1, 2), (2, 1), (1, 3), (3, 1), (2, 4), (4, 2), (0, 3), (3, 0), (0, 4), (4, 0)])
-    (without,) = SubgraphExtractor(graph, 1, 100).batches(pair, torch.tensor([False]))
-    assert set(found) - set(map(tuple, without.edge_index.T.tolist())) == {(1, 2), (2, 1)}
-
-
-def test_no_arc_of_a_node_is_doubled():
-    """A layer that merges repeated arcs must see the same degrees, so outside neighbours stay distinct."""
-    case = build_case(40, ["random", "clique", "star"], 9, undirected=True, loops=False, repeats=False)
-    graph = ToggleGraph.from_edge_index(case.edge_index, 40, undirected=True)
-    insert = ~graph.contains(case.pairs)
-    for batch in SubgraphExtractor(graph, 1, 100).batches(case.pairs, insert):
-        assert torch.unique(batch.edge_index, dim=1).shape == batch.edge_index.shape
-
-
-def test_batches_keep_to_their_budget():
-    case = build_case(40, ["random", "clique", "star"], 9, undirected=True, loops=False, repeats=False)
-    graph = ToggleGraph.from_edge_index(case.edge_index, 40, undirected=True)
-    pairs, insert = case.pairs.repeat(1, 20), (~graph.contains(case.pairs)).repeat(20)
-    batches = list(SubgraphExtractor(graph, 1, 100).batches(pairs, insert))
-    most = int(torch.bincount(case.edge_index[1]).max())
-    assert len(batches) > 1
-    assert all(batch.nodes.numel() <= 100 + most for batch in batches if batch.source.numel() > 1)
-    assert sum(batch.source.numel() for batch in batches) == pairs.size(1)
-
-
-def test_arcs_are_counted_exactly():
-    """Repeated and one-way arcs, toggled: every column of a batch is an arc of it."""
-    case = build_case(20, ["random", "star"], 5, undirected=False, loops=True, repeats=True)
-    graph = ToggleGraph.from_edge_index(case.edge_index, 20, undirected=False)
-    insert = ~graph.contains(case.pairs)
-    assert insert.any()
-    assert not insert.all()
-    for pair in range(case.pairs.size(1)):
-        one, state = case.pairs[:, pair : pair + 1], insert[pair : pair + 1]
-        ((before,), (after,)) = (
-            tuple(SubgraphExtractor(graph, 2, 100).batches(one, state, toggle=toggle))
-            for toggle in (False, True)
-        )
-        own = (case.edge_index == one).all(dim=0).sum()
-        assert after.edge_index.size(1) - before.edge_index.size(1) == (1 if state else -own)
-        for batch in (before, after):
-            assert batch.edge_index.min() >= 0
-            assert batch.edge_index.max() < batch.nodes.numel()
-
-
-def test_pairs_that_say_most_are_found():
-    """A star, a path and nodes alone: of the pairs that fit, those that see most; none that hears nothing."""
-    star, line = torch.arange(1, 30), torch.arange(30, 39)
-    joined = torch.cat([torch.stack([torch.zeros_like(star), star]), torch.stack([line, line + 1])], dim=1)
-    graph = ToggleGraph.from_edge_index(torch.cat([joined, joined.flip(0)], dim=1), 42, undirected=True)
-    pairs = torch.tensor([[1, 34, 3, 30, 40], [2, 36, 4, 31, 41]])
-    assert SubgraphExtractor(graph, 2, 12).telling(pairs).tolist() == [[34, 30], [36, 31]]
-    assert SubgraphExtractor(graph, 2, 35).telling(pairs).tolist() == [[1], [2]]
-    assert SubgraphExtractor(graph, 2, 1).telling(pairs).tolist() == [[30], [31]]
-    assert SubgraphExtractor(graph, 2, 12).telling(pairs[:, 4:]).size(1) == 0
-
-
-def test_a_pair_without_neighbours_does_not_vouch_for_a_model(monkeypatch):
-    """Layers that pass messages otherwise than their type says; the check must see a pair that hears some."""
-    monkeypatch.setattr(toggle_engine_module, "LARGE_MESSAGES", 0)
-    case = build_case(40, ["random", "clique", "twins"], 3, undirected=True, loops=False, repeats=False)
-    model = seeded(lambda: pyg.GAE(pyg.GraphSAGE(3, 4, 2, 3)), 0).double().eval()
-    for conv in model.encoder.convs:
-        conv.aggr_module = pyg.MaxAggregation()
-    alone, x = torch.tensor([[40], [41]]), features(42, 3, torch.float64)
-    for pairs in (torch.cat([case.pairs, alone], dim=1), torch.cat([alone, case.pairs], dim=1), alone):
-        toggled, naive = (
-            toggle_edges(model, x, case.edge_index, pairs, method=method) for method in ("auto", "naive")
-        )
-        assert toggled.method == "khop"
-        assert_same(toggled, naive)
-
-
 # --- what it must not be used for -------------------------------------------------------------------------
 
 CASE = build_case(30, ["path", "path", "random"], 4, undirected=True, loops=False, repeats=False)
@@ -295,3 +220,278 @@ def test_own_message_passing_needs_num_hops():
         khop(Dense())
     assert khop(Dense(), num_hops=1).method == "khop"
     assert_equals_naive(Dense(), X, CASE, "khop", num_hops=1)
+
+
+# --- what pairs share and what is left out -----------------------------------------------------------------
+
+
+class Hopping(nn.Module):
+    """Any function of x and the arcs, dot-product decoder."""
+
+    decode_returns = "logits"
+
+    def __init__(self, *steps):
+        super().__init__()
+        self.steps = nn.ModuleList(step for step in steps if isinstance(step, nn.Module))
+        self.order = steps
+
+    def encode(self, x, edge_index):
+        for step in self.order:
+            x = step(x, edge_index)
+        return x
+
+    def decode(self, z, edge_label_index):
+        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
+
+
+def by_out_degree(x, edge_index):
+    """Each node's features over the number of arcs that leave it; passes nothing."""
+    return x / (1.0 + edge_index[0].bincount(minlength=x.size(0)).to(x).unsqueeze(1))
+
+
+def plain_sum(x, edge_index):
+    """A round that no hook sees."""
+    return x + torch.zeros_like(x).index_add_(0, edge_index[1], x[edge_index[0]])
+
+
+def savings_of(model, x, case, **options) -> bool:
+    """Whether pairs share their rim and messages are left out; after comparison with naive."""
+    assert_equals_naive(model, x, case, "khop", **options)
+    engine = toggle_engine(model, x, case.edge_index, undirected=case.undirected, method="khop", **options)
+    khop = engine._endpoints.__self__
+    assert isinstance(khop, KHop)
+    return khop.subgraphs.shared
+
+
+def case_of(undirected):
+    pieces = ["random", "star", "clique", "path", "twins"]
+    return build_case(40, pieces, 5, undirected=undirected, loops=True, repeats=True)
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("undirected", [True, False])
+def test_each_kind_of_layer_has_all_savings(build, undirected):
+    # Four rounds of both directions reach two hops far: on an undirected graph the rim at four is never read.
+    backwards = build is both_directions and not undirected
+    model, x = seeded(build, 1).double(), features(40, 3, torch.float64)
+    assert savings_of(model, x, case_of(undirected)) is not backwards
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize(
+    ("build", "num_hops", "expected"),
+    [
+        # What a node sends depends on the arcs that leave it: the rim must not be shared.
+        (lambda: Hopping(by_out_degree, pyg.GATConv(3, 3)), None, False),
+        (lambda: Hopping(pyg.SAGEConv(3, 3), by_out_degree, pyg.SAGEConv(3, 3)), None, False),
+        # A round behind the one that hooks see: all its messages count.
+        (lambda: Hopping(pyg.GATConv(3, 3), plain_sum), 2, False),
+        (lambda: Hopping(plain_sum, pyg.GATConv(3, 3)), 2, True),
+        (lambda: Stack(pyg.SAGEConv(3, 3, flow="target_to_source")), None, False),
+    ],
+)
+def test_a_model_for_which_savings_are_wrong_has_none(build, num_hops, expected, undirected):
+    model, x = seeded(build, 1).double(), features(40, 3, torch.float64)
+    assert savings_of(model, x, case_of(undirected), num_hops=num_hops) is expected
+
+
+class Walk(pyg.MessagePassing):
+    """Each node receives its neighbours' shares: what they send over how many they send to."""
+
+    def __init__(self):
+        super().__init__(aggr="sum")
+
+    def forward(self, x, edge_index):
+        leaving = edge_index[0].bincount(minlength=x.size(0)).clamp(min=1).to(x)
+        return self.propagate(edge_index, x=x, share=(1.0 / leaving)[edge_index[0]])
+
+    def message(self, x_j, share):
+        return share.unsqueeze(1) * x_j
+
+
+@pytest.mark.parametrize("max_batch_nodes", [1, None])
+@pytest.mark.parametrize("pairs", [[[3], [7]], [[3, 3], [7, 7]], [[3, 0, 9], [7, 3, 14]]])
+def test_a_rim_that_happens_to_send_as_much_is_not_shared(pairs, max_batch_nodes):
+    """Nodes of degree 2 in the rim of a pair that is there twice: by chance they send two messages."""
+    edges = torch.cat([path(12), path(9) + 12], dim=1)
+    case = Case(edges, 21, True, torch.tensor(pairs), 0)
+    x = features(21, 3, torch.float64)
+    assert savings_of(Hopping(Walk()), x, case, max_batch_nodes=max_batch_nodes) is False
+
+
+def test_without_a_rim_nothing_is_shown_and_nothing_shared():
+    """A clique: one hop from any pair is the whole graph at distance 1, two hops have no rim."""
+    arcs = torch.tensor([(i, j) for i in range(6) for j in range(6) if i != j]).T
+    case = Case(arcs, 6, True, torch.tensor([[0, 1], [2, 5]]), 0)
+    model, x = seeded(lambda: Hopping(pyg.GATConv(3, 3)), 0).double(), features(6, 3, torch.float64)
+    assert savings_of(model, x, case) is True
+    assert savings_of(model, x, case, num_hops=2) is False
+
+
+@pytest.mark.parametrize("backwards", [True, False])
+def test_a_model_that_reads_arcs_backwards_does_not_share_on_directed_graphs(backwards):
+    """0..9 each to two of 10..20."""
+    senders = torch.arange(10)
+    edges = torch.cat([torch.stack([senders, senders + 10]), torch.stack([senders, senders + 11])], dim=1)
+    case = Case(edges, 21, False, torch.tensor([[12, 2, 2], [15, 5, 12]]), 0)
+    flow = "target_to_source" if backwards else "source_to_target"
+    model = seeded(lambda: Hopping(pyg.SAGEConv(3, 3, flow=flow)), 0).double()
+    assert savings_of(model, features(21, 3, torch.float64), case) is not backwards
+
+
+def test_the_bound_on_a_batch_changes_nothing():
+    case, model = case_of(True), seeded(gat, 0).double()
+    small, large = (
+        toggle_edges(
+            model, features(40, 3, torch.float64), case.edge_index, case.pairs, max_batch_nodes=bound
+        )
+        for bound in (1, None)
+    )
+    assert small.method == "khop"
+    assert_same(small, large)
+
+
+# --- messages that no endpoint depends on ------------------------------------------------------------------
+
+PATH = path(5)
+
+
+class Listening(pyg.MessagePassing):
+    """Sums with a weight per arc that the layer works out itself; remembers how many messages it passed."""
+
+    def __init__(self, flow="source_to_target"):
+        super().__init__(aggr="sum", flow=flow)
+        self.passed = []
+
+    def forward(self, x, edge_index):
+        receiver = edge_index[1 if self.flow == "source_to_target" else 0]
+        weight = 1.0 / degree(receiver, x.size(0), dtype=x.dtype)[receiver]
+        return x + self.propagate(edge_index, x=x, weight=weight, attention=softmax(weight, receiver))
+
+    def message(self, x_j, weight, attention):
+        self.passed.append(x_j.size(0))
+        return (weight + attention).unsqueeze(1) * x_j
+
+
+def shortened(model, x, whole_edges, edges, distance):
+    """``encode`` on the whole graph, then shortened, and whether it passed the same rounds."""
+    messages = Messages(model)
+    messages.record(x.size(0))
+    whole = model.encode(x, whole_edges)
+    messages.shorten(torch.as_tensor(distance, dtype=torch.int8))
+    return whole, model.encode(x, edges), messages.fit()
+
+
+def test_messages_of_a_path_by_hand():
+    """0-1-2-3-4, endpoint 2: the last round passes two messages, the one before six of eight."""
+    first, second = Listening(), Listening()
+    whole, short, fit = shortened(
+        Stack(first, second).double(), features(5, 3, torch.float64), PATH, PATH, [2, 1, 0, 1, 2]
+    )
+    assert (first.passed, second.passed, fit) == ([8, 6], [8, 2], True)
+    assert torch.equal(short[2], whole[2])
+    assert not torch.equal(short[0], whole[0])
+
+
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+@pytest.mark.parametrize("undirected", [True, False])
+def test_arguments_per_arc_go_with_their_arcs(flow, undirected):
+    model = Stack(Listening(flow), Listening(flow), Listening(flow)).double()
+    assert_equals_naive(model, features(40, 3, torch.float64), case_of(undirected), "khop")
+
+
+def test_as_many_arcs_as_nodes():
+    """A ring in one direction: rows per arc and per node cannot be told apart, so no message is left out."""
+    ring = torch.stack([torch.arange(12), torch.arange(12).roll(-1)])
+    layers = Listening(), Listening()
+    model, x = Stack(*layers).double(), features(12, 3, torch.float64)
+    shortened(model, x, ring, ring, [0] * 2 + [9] * 10)
+    assert [layer.passed for layer in layers] == [[12, 12], [12, 12]]
+    assert_equals_naive(model, x, Case(ring, 12, False, torch.tensor([[0, 3], [1, 9]]), 0), "khop")
+
+
+def test_arguments_of_every_kind():
+    arcs = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    per_node, per_arc = torch.ones(4, 2), torch.ones(3)
+    assert _per_arc(arcs, {"x": (per_node, per_node), "size": None, "w": per_arc}, 4) == {"w"}
+    assert _per_arc(arcs, {"x": per_node, "scale": torch.tensor(2.0)}, 4) == frozenset()
+    assert _per_arc(arcs, {"x": per_node, "pair": (per_arc, None)}, 4) is None
+    assert _per_arc(arcs, {"x": per_node, "named": {"w": per_arc}}, 4) is None
+    assert _per_arc(nn.Parameter(torch.ones(2, 3)), {"x": per_node}, 4) is None
+    assert _per_arc(arcs, {"query": torch.ones(3, 2), "w": per_arc}, 3) is None
+
+
+class Greatest(pyg.MessagePassing):
+    """Sums, in a way that needs some message: what it sizes its result by."""
+
+    def __init__(self):
+        super().__init__(aggr=None)
+        self.lin = nn.Linear(3, 3)
+
+    def forward(self, x, edge_index):
+        return x + self.propagate(edge_index, x=self.lin(x))
+
+    def message(self, x_j):
+        return x_j
+
+    def aggregate(self, inputs, index, dim_size):
+        heard = inputs.new_zeros(int(index.max()) + 1, inputs.size(1)).index_add_(0, index, inputs)
+        return torch.cat([heard, heard.new_zeros(dim_size - heard.size(0), inputs.size(1))])
+
+
+def test_a_round_is_never_left_without_messages():
+    """0 -> 1 -> 2: without 0 -> 1 no endpoint receives anything, but the layer runs as on the whole graph."""
+    line = torch.stack([torch.arange(6), torch.arange(1, 7)])
+    model, x = seeded(lambda: Stack(Greatest(), Greatest()), 0).double(), features(7, 3, torch.float64)
+    whole, short, fit = shortened(model, x, line[:, 1:], line[:, 1:], [0, 0, 1, 2, 3, 4, 5])
+    assert fit
+    assert torch.equal(short[:2], whole[:2])
+    assert_equals_naive(model, x, Case(line, 7, False, torch.tensor([[0, 2], [1, 5]]), 0), "khop")
+
+
+class ByKind(nn.Module):
+    """A layer per kind of arc, left out where there is no such arc; new kinds come first."""
+
+    decode_returns = "logits"
+
+    def __init__(self):
+        super().__init__()
+        plain = {"root_weight": False, "bias": False}
+        self.rounds = nn.ModuleList(
+            nn.ModuleList([pyg.SAGEConv(3, 3, **plain), Listening()]) for _ in range(2)
+        )
+
+    def encode(self, x, edge_index):
+        kind = (x[edge_index, 0] > 50).int().diff(dim=0)[0].abs()
+        h = x / x.abs().amax(dim=1, keepdim=True)
+        for across, along in self.rounds:
+            within, between = edge_index[:, kind == 0], edge_index[:, kind == 1]
+            h = torch.tanh(along(h, within) + (across(h, between) if between.size(1) else 0.0))
+        return h
+
+    def decode(self, z, edge_label_index):
+        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
+
+
+def test_rounds_that_a_toggle_adds_are_not_mistaken_for_others():
+    """The whole graph has no arc between the two kinds of nodes, so a layer more runs once there is one."""
+    x = features(12, 3, torch.float64)
+    x[10:, 0] += 100.0
+    edges = torch.cat([PATH, PATH + 5], dim=1)
+    joined = torch.cat([edges, torch.tensor([[2, 10], [10, 2]])], dim=1)
+    distance = [2, 1, 0, 1, 2] + [9] * 5 + [0, 9]
+    assert shortened(seeded(ByKind, 0).double(), x, edges, edges, distance)[2]
+    assert not shortened(seeded(ByKind, 0).double(), x, edges, joined, distance)[2]
+    pairs = torch.tensor([[1, 2, 1], [4, 10, 3]])
+    model = seeded(ByKind, 0).double()
+    assert_equals_naive(model, x, Case(edges, 12, True, pairs, 0), "khop", num_hops=2)
+    with pytest.raises(UnsupportedModelError, match="pass messages 2 times, as on the whole graph, got 4"):
+        toggle_edges(model, x, edges, pairs)
+
+
+def test_more_rounds_than_distances_can_tell():
+    """Distances are 8 bits wide; 300 rounds keep what is nearer than all that they can say."""
+    model, x = Stack(pyg.APPNP(K=300, alpha=0.001)).double(), features(400, 3, torch.float64)
+    distance = (torch.arange(400) - 200).abs().clamp(max=127)
+    whole, short, _ = shortened(model, x, path(400), path(400), distance)
+    assert torch.equal(short[200], whole[200])

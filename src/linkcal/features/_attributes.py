@@ -113,26 +113,9 @@ class AttributeSimilarity:
 def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
     """Node features along the principal directions that stand out of noise, as rows of length 1.
 
-    Parameters
-    ----------
-    x : Tensor [N, F]
-        Finite.
-    most : int
-        Directions that are kept at most.
+    Of finite `x` [N, F]: Tensor [N, k], float32, on the CPU, with k at most `most`; 0 where a node is average
+    in every direction (up to rounding). The same `x` gives the same numbers.
 
-    Returns
-    -------
-    Tensor [N, k], float32, on the CPU
-        Rows of length 1, or 0 where a node is average in every direction (up to rounding). The same `x`
-        gives the same numbers.
-
-    Raises
-    ------
-    InputError
-        If `most` is no positive integer.
-
-    Notes
-    -----
     Features are standardised, so that their units do not matter and rare words count more than common ones;
     rows are then brought to one length, so that no odd node makes a direction of its own. Of F features that
     are noise of variance v, none of n nodes' principal variances exceeds ``v (1 + sqrt(F / n))^2`` by much
@@ -140,15 +123,6 @@ def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
     found by turns: at least 4, and all of them if none stands out, when features are unrelated and each one
     counts. Beyond 20,000 nodes (fewer where there are more than 2,500 features), directions are found on a
     sample drawn with a fixed seed.
-
-    Examples
-    --------
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> topic = torch.arange(400) % 3  # of three groups of ten features, one is common in each topic
-    >>> rate = torch.where(topic[:, None] == torch.arange(30) // 10, 0.5, 0.1)
-    >>> z = attribute_directions(torch.bernoulli(rate, generator=generator))
-    >>> z.shape, bool((z[:3] @ z[3:6].T).argmax(dim=1).equal(torch.arange(3)))
-    (torch.Size([400, 4]), True)
     """
     most = check_positive_int(most, "most")
     num_nodes, num_features = x.shape
@@ -161,12 +135,14 @@ def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
     chosen = np.arange(num_nodes)
     if count < num_nodes:
         chosen = np.sort(numpy_stream(0, "attribute directions").choice(num_nodes, count, replace=False))
-    scaling, axes = _principal_axes(_float64(rows[chosen]), most)
+    scaling, axes = _principal_axes(rows[chosen].astype(np.float64), most)
     out = np.zeros((num_nodes, axes.shape[1]), dtype=np.float32)
     size = max(1, _BLOCK // max(1, num_features))
     for start in range(0, num_nodes if axes.size else 0, size):
         # The length of a row before it is turned does not matter to its direction.
-        out[start : start + size] = _unit_rows(scaling.transform(_float64(rows[start : start + size])) @ axes)
+        out[start : start + size] = _unit_rows(
+            scaling.transform(rows[start : start + size].astype(np.float64)) @ axes
+        )
     return torch.from_numpy(out)
 
 
@@ -176,10 +152,6 @@ def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     rows[peak[:, 0] <= _AVERAGE] = 0.0
     rows /= np.maximum(peak, _AVERAGE)  # squares of very large entries leave float64
     return np.asarray(normalize(rows, copy=False))
-
-
-def _float64(rows: NDArray[np.generic]) -> NDArray[np.float64]:
-    return rows.astype(np.float64)
 
 
 def _principal_axes(rows: NDArray[np.float64], most: int) -> tuple[Pipeline, NDArray[np.float64]]:

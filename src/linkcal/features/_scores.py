@@ -25,8 +25,8 @@ from linkcal.exceptions import InputError
 from linkcal.features._attributes import AttributeSimilarity
 from linkcal.features._structure import PairStructure, structural_features
 from linkcal.toggle import ToggledEmbeddings
-from linkcal.toggle._engine import ToggleEngine
-from linkcal.toggle.api import BLOCK_SIZE, PairwiseToggle, toggle_engine, toggle_in_blocks
+from linkcal.toggle._engine import PairwiseToggle, ToggleEngine
+from linkcal.toggle.api import BLOCK_SIZE, toggle_engine, toggle_in_blocks
 
 #: State of a pair's target link when its logit is computed: ``"absent"`` removes it first (leave-one-out for
 #: edges of the graph), ``"as-given"`` scores on the graph as it is.
@@ -144,7 +144,7 @@ def score_links(
 ) -> LinkScores:
     """Score links on `graph`: logits, toggled embeddings and their place in the graph.
 
-    Runs in evaluation mode and without gradients; the model's own mode is not touched.
+    In evaluation mode and without gradients.
 
     Parameters
     ----------
@@ -249,19 +249,15 @@ class LinkScorer:
         return LinkScores(toggled, target_link, label, *near)
 
     def _toggled(self, index: Tensor) -> ToggledEmbeddings:
-        engine = self._engine
-        if engine is None:
-            engine = toggle_engine(
+        if self._engine is None:
+            self._engine = toggle_engine(
                 self._model,
                 self._graph.node_input,
                 self._graph.edge_index,
-                sample=index,
                 undirected=not self._graph.directed,
                 **self._options,
             )
-        if index.size(1):  # without pairs nothing was verified
-            self._engine = engine
-        return toggle_in_blocks(engine, index, **self._in_blocks)
+        return toggle_in_blocks(self._engine, index, **self._in_blocks)
 
 
 def _mean(one: ToggledEmbeddings, other: ToggledEmbeddings) -> ToggledEmbeddings:

@@ -1,4 +1,16 @@
-"""The compiled kernel for encoders of any depth."""
+"""The compiled kernel for encoders of any depth: what a toggle moves, row by row around each pair.
+
+A toggle of (u, v) moves layer l = 0, 1, ... of L at nodes within ``l + 1`` steps of u and v (gcn, where the
+degree moves what u and v send; ``l`` steps else), and the endpoints' output sees nodes within ``L - 1 - l``
+steps. Rows to recompute in layer l are thus the nodes within the smaller of the two: for three layers the
+neighbours of u and v, never more. A search from both endpoints lists them by distance, so that the rows of
+every layer are a first part of one list, and so are the rows that moved in the layer before:
+
+    aggregate'_i = aggregate_i + sum_{j moved, j -> i} q_ji (b'_j m'_j - b_j m_j) + (the toggled arcs' terms)
+
+Per pair that costs a walk along the rows of neighbours of the listed nodes, and one matrix product a node and
+layer. Directed graphs are searched along both directions: more nodes than can move, whose change is 0.
+"""
 
 from __future__ import annotations
 
@@ -13,67 +25,30 @@ from torch import Tensor
 from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.data.graph import place_in_row
-from linkcal.toggle._compiled import (
-    AGGREGATE,
-    FAST,
-    GCN,
-    MEAN,
-    MESSAGE,
-    SUM,
-    apply_matrix,
-    apply_steps,
-    both_directions,
-    receive,
-    send,
-)
-from linkcal.toggle._delta import arc_change, arcs_per_node
+from linkcal.toggle._delta import arcs_per_node
 from linkcal.toggle._graph import ToggleGraph
-from linkcal.toggle._kernel import CompiledToggle, kernel_applies
-from linkcal.toggle._layers import Layer, LayerCache, PackedSteps, as_array
+from linkcal.toggle._kernel import AGGREGATE, DEGREE, MESSAGE, NOW, WAS, CompiledToggle
+from linkcal.toggle._layers import GCN, KINDS, Layer, LayerCache, PairWeights, as_array, receive, send
+from linkcal.toggle._steps import FAST, PackedSteps, apply_matrix, apply_steps
 
-__all__ = [
-    "CompiledToggle",
-    "DeepKernel",
-    "DeepPairs",
-    "DeepToggle",
-    "compiled_toggle",
-    "deep_kernel_applies",
-    "toggle_deep",
-]
-
-
-# The compiled kernel for encoders of any depth: what a toggle moves, row by row around each pair.
-#
-# A toggle of (u, v) moves layer l = 0, 1, ... of L at nodes within ``l + 1`` steps of u and v (gcn, where the
-# degree moves what u and v send; ``l`` steps else), and the endpoints' output sees nodes within ``L - 1 - l``
-# steps. Rows to recompute in layer l are thus the nodes within the smaller of the two: for three layers the
-# neighbours of u and v, never more. A search from both endpoints lists them by distance, so that the rows of
-# every layer are a first part of one list, and the rows that were moved in the layer before are one, too:
-#
-#     aggregate'_i = aggregate_i + sum_{j moved, j -> i} q_ji (b'_j m'_j - b_j m_j) + (toggled arcs' own
-# terms)
-#
-# Per pair that costs a walk along the rows of neighbours of the listed nodes, and one matrix product a node
-# and layer. Directed graphs are searched along both directions: more nodes than can move, whose change is 0.
-
-Array = Any  # numpy arrays; those of floats have one dtype, on which Numba specialises the code
+Array = Any  # NumPy arrays; those of floats have one dtype, for which Numba compiles the code
 
 #: Columns of a layer's numbers: its kind; the matrices of m and r (-1: none); its steps; the widths of its
 #: input, of its pre-activations and of its output.
 KIND, MATRIX_M, MATRIX_R, FIRST_STEP, STOP_STEP, WIDTH_IN, WIDTH_PRE, WIDTH_OUT = range(8)
-#: Columns of a pair's weights: change of the arc into a node, the node's degree after.
-CHANGE, DEGREE = 0, 1
 #: What is held of listed nodes: hidden values of the layer before and of this one by turns, what is sent
 #: after the toggle, and its change.
 AFTER, CHANGED = 2, 3
 #: Part of a node's record in a layer after m and aggregate.
 ROOT = 2
-#: Rows of a thread's workspace, in twos.
+# Rows of a thread's workspace, in twos.
 _SOURCE, _SPARE, _ROOT, _NUM_ROWS = 0, 2, 4, 6
 # A step of a bisection, in steps of a walk.
 _BISECTION = 2
 # Listed nodes that there is room for at first.
 _FIRST_SIZE = 64
+# Cost of a pair beside that of its arcs, for equal shares of the threads.
+_PAIR_COST = 40
 
 
 class DeepKernel(NamedTuple):
@@ -100,7 +75,7 @@ class DeepPairs(NamedTuple):
     nodes: Array  # int64 [2, P]
     order: Array  # int64 [P]: the order of work
     cuts: Array  # int64 [T + 1]: bounds of each thread's share of it
-    weights: Array  # float64 [P, L, 2, 2]: layer, side, CHANGE or DEGREE
+    weights: Array  # float64 [P, L, 2, 3], see PairWeights
 
 
 @compiled()
@@ -196,7 +171,8 @@ def _pre_activation(
         _add_changes(layer, node, moved, ball, slot, indptr, senders, weight, width, held, rows, row)
     now = degree[layer, node]
     if place < 2:
-        now, toggled = weights[pair, layer, place, DEGREE], number(weights[pair, layer, place, CHANGE])
+        now = weights[pair, layer, place, DEGREE]
+        toggled = number(weights[pair, layer, place, NOW] - weights[pair, layer, place, WAS])
         for c in range(width):
             rows[row, c] += toggled * held[AFTER, 1 - place, c]
     a, looped = number(receive(kind, now)), loop[layer, node]
@@ -284,50 +260,16 @@ def _work(thread: int, slots: Array, kernel: DeepKernel, pairs: DeepPairs, out: 
 
 @compiled(parallel=True, fastmath=FAST)
 def toggle_deep(kernel: DeepKernel, pairs: DeepPairs, slots: Array, out: Array) -> None:
-    """Output of the last layer at both nodes of every pair after its toggle.
+    """Output of the last layer at both nodes of every pair after its toggle, into `out` [2, P, d].
 
-    Parameters
-    ----------
-    kernel : DeepKernel
-    pairs : DeepPairs
-    slots : int32 [T, N]
-        Workspace of T threads, all -1; so again afterwards.
-    out : float [2, P, d]
-        Written: first and second node of each pair.
+    `slots` int32 [T, N] is workspace of T threads, all -1; so again afterwards.
     """
     for thread in prange(slots.shape[0]):
         _work(thread, slots, kernel, pairs, out)
 
 
-# The compiled kernel for encoders of any depth behind the common interface: when it applies, its arrays.
-
-_KINDS = {"gcn": GCN, "mean": MEAN, "sum": SUM}
-# Cost of a pair beside that of its arcs, for equal shares of the threads.
-_PAIR_COST = 40
-
-
-def deep_kernel_applies(layers: Sequence[Layer], features: Tensor) -> bool:
-    """Whether the kernel is exact: all updates given step by step, later messages and roots linear, CPU."""
-    return (
-        all(layer.steps is not None for layer in layers)
-        and all(layer.message_weight is not None for layer in layers[1:])
-        and all(layer.root is None or layer.root_weight is not None for layer in layers[1:])
-        and features.device.type == "cpu"
-        and features.dtype in (torch.float32, torch.float64)
-    )
-
-
-def compiled_toggle(
-    layers: Sequence[Layer], features: Tensor
-) -> type[CompiledToggle] | type[DeepToggle] | None:
-    """The compiled kernel that is exact for these layers, the faster one first; None if there is none."""
-    if kernel_applies(layers, features):
-        return CompiledToggle
-    return DeepToggle if deep_kernel_applies(layers, features) else None
-
-
 class DeepToggle:
-    """Layers on one graph in the kernel's notation (:mod:`.deep_kernel`).
+    """Layers on one graph, and their toggles by the kernel.
 
     Parameters
     ----------
@@ -338,17 +280,25 @@ class DeepToggle:
     """
 
     def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
-        self.caches, self.graph, self.insert_weight = list(caches), graph, insert_weight
         # Only lengths of rows are read of the graph's transpose.
-        receivers = graph if graph.undirected else graph.transposed()
-        self.cost = arcs_per_node(graph, receivers, len(self.caches))
-        self.kernel = self._kernel()
-        # The large arrays are in the kernel's record by now.
-        self.caches = [cache.slim() for cache in caches]
+        self.cost = arcs_per_node(graph, graph if graph.undirected else graph.transposed(), len(caches))
+        self.kernel = self._kernel(caches, graph)
+        self.weights = PairWeights(caches, graph, insert_weight)
         self.slots = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
 
-    def _kernel(self) -> DeepKernel:
-        caches, graph = self.caches, self.graph
+    @staticmethod
+    def applies(layers: Sequence[Layer], features: Tensor) -> bool:
+        """Whether the kernel is exact: updates given step by step, later messages and roots linear, CPU."""
+        return (
+            all(layer.steps is not None for layer in layers)
+            and all(layer.message_weight is not None for layer in layers[1:])
+            and all(layer.root is None or layer.root_weight is not None for layer in layers[1:])
+            and features.device.type == "cpu"
+            and features.dtype in (torch.float32, torch.float64)
+        )
+
+    @staticmethod
+    def _kernel(caches: Sequence[LayerCache], graph: ToggleGraph) -> DeepKernel:
         packed = PackedSteps()
         numbers: list[tuple[int, ...]] = []
         for index, cache in enumerate(caches):
@@ -364,87 +314,68 @@ class DeepToggle:
             stop = packed.steps(layer.steps)
             width = numbers[-1][-1] if numbers else 0
             out = layer.update(cache.pre[:0]).size(1)
-            numbers.append((_KINDS[layer.kind], message, root, first, stop, width, cache.pre.size(1), out))
-        dtype = caches[0].pre.dtype
-        widths = [size for row in numbers for size in row[-3:]]
-        widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
-        indptr, senders = graph.indptr.numpy(), graph.senders.numpy()
-        starts, neighbours = indptr, senders.astype(np.int32)
-        if not graph.undirected:
-            starts, neighbours = both_directions(indptr, senders)[:2]
+            numbers.append((KINDS[layer.kind], message, root, first, stop, width, cache.pre.size(1), out))
+        depth, dtype = len(caches), caches[0].pre.dtype
+        widest = packed.widest([size for row in numbers for size in row[-3:]])
+        indptr, senders = graph.indptr.numpy(), graph.senders.numpy().astype(np.int32)
+        starts, neighbours = (indptr, senders) if graph.undirected else graph.both_directions()[:2]
+        sends = int(caches[0].layer.kind == "gcn")
         return DeepKernel(
             indptr,
-            senders.astype(np.int32),
+            senders,
             starts,
             neighbours,
-            weight=self._arc_weights(dtype),
+            weight=_arc_weights(caches, graph),
             degree=as_array(torch.stack([cache.degree for cache in caches])),
             loop=as_array(torch.stack([cache.looped() for cache in caches])),
-            record=self._record(widest),
+            record=_record(caches, graph.num_nodes, widest),
             numbers=np.array(numbers, dtype=np.int64),
-            radius=self._radius(),
+            radius=np.array(
+                [min(depth - 1 - index, index + sends) for index in range(depth)], dtype=np.int64
+            ),
             steps=np.array(packed.table, dtype=np.int64).reshape(-1, 4),
             matrices=packed.padded_matrices(widest, dtype),
             affine=packed.padded_affine(widest, dtype),
         )
 
-    def _radius(self) -> Array:
-        """How far from the endpoints each layer can move and be seen."""
-        depth, sends = len(self.caches), int(self.caches[0].layer.kind == "gcn")
-        return np.array([min(depth - 1 - index, index + sends) for index in range(depth)], dtype=np.int64)
-
-    def _arc_weights(self, dtype: torch.dtype) -> Array:
-        given, factors = self.graph.arc_weights(), [cache.arc_factor for cache in self.caches]
-        if given is None and all(factor is None for factor in factors):
-            return as_array(torch.empty(len(factors), 0, dtype=dtype))
-        one = torch.ones(self.graph.senders.numel()) if given is None else given
-        weights = [one.to(dtype) if factor is None else one.to(dtype) * factor for factor in factors]
-        return as_array(torch.stack(weights))
-
-    def _record(self, widest: int) -> Array:
-        rooted = any(cache.root is not None for cache in self.caches)
-        size = (len(self.caches), self.graph.num_nodes, 3 if rooted else 2, widest)
-        record = np.empty(size, self.caches[0].pre.numpy().dtype)
-        for place, cache in zip(torch.from_numpy(record), self.caches, strict=True):
-            for part, values in enumerate((cache.message, cache.aggregate, cache.root)):
-                if values is not None:
-                    place[:, part, : values.size(1)] = values
-        return record
-
-    def endpoints(self, pairs: Tensor, insert: Tensor, out: Tensor) -> None:
-        """Write the last layer's output after the toggle to `out` [2 L, d]: first nodes, then second ones."""
+    def endpoints(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
+        """The last layer's output after the toggle at the first and at the second nodes, [L, d] each."""
         threads = self.slots.shape[0]
-        # Pairs with a common first node read the same rows: one after the other they find them at hand.
+        # Pairs with a common first node read the same rows: one after the other, out of the cache.
         order = torch.argsort(pairs[0], stable=True)
         cost = _PAIR_COST + self.cost[pairs].sum(dim=0)[order]
         total = torch.cat([cost.new_zeros(1), torch.cumsum(cost, 0)])
-        shares = total[-1] * torch.arange(threads + 1) // threads
-        block = DeepPairs(
-            as_array(pairs),
-            as_array(order),
-            as_array(torch.searchsorted(total, shares)),
-            self._pair_weights(pairs, insert),
-        )
+        cuts = torch.searchsorted(total, total[-1] * torch.arange(threads + 1) // threads)
+        weights = self.weights.of(pairs, insert)[0]
+        block = DeepPairs(*(as_array(part) for part in (pairs, order, cuts, weights)))
+        out = np.empty((2, pairs.size(1), int(self.kernel.numbers[-1, WIDTH_OUT])), self.kernel.record.dtype)
         with numba_threads(threads):
-            toggle_deep(self.kernel, block, self.slots, out.view(2, -1, out.size(1)).numpy())
+            toggle_deep(self.kernel, block, self.slots, out)
+        return torch.from_numpy(out[0]), torch.from_numpy(out[1])
 
-    def _pair_weights(self, pairs: Tensor, insert: Tensor) -> Array:
-        """Change of the arc into either node and that node's degree after, by layer: [P, L, 2, 2]."""
-        weights = np.zeros((pairs.size(1), len(self.caches), 2, 2))
-        for side in (0, 1):
-            source, target = pairs[1 - side], pairs[side]
-            toggled = side == 1 or self.graph.undirected
-            change, count = arc_change(self.graph, source, target, insert, self.insert_weight)
-            alone = ~insert & (self.graph.indptr[target + 1] - self.graph.indptr[target] == 1)
-            for index, cache in enumerate(self.caches):
-                degree = cache.degree[target]
-                if toggled and cache.layer.kind == "mean":
-                    degree = degree + count
-                elif toggled:
-                    # What is left when a node's only arc goes is its self-loop, without rounding.
-                    degree = torch.where(alone, cache.self_loop[target].double(), degree + change)
-                factor = cache.factor_between(source, target)
-                moved = change if factor is None else change * factor
-                weights[:, index, side, 0] = moved.detach().numpy() if toggled else 0.0
-                weights[:, index, side, 1] = degree.numpy()
-        return weights
+
+def _arc_weights(caches: Sequence[LayerCache], graph: ToggleGraph) -> Array:
+    weights = [cache.arc_weights(graph) for cache in caches]
+    one = torch.ones(graph.senders.numel(), dtype=caches[0].pre.dtype)
+    if all(weight is None for weight in weights):
+        return as_array(one.new_empty(len(caches), 0))
+    return as_array(torch.stack([one if weight is None else weight for weight in weights]))
+
+
+def _record(caches: Sequence[LayerCache], num_nodes: int, widest: int) -> Array:
+    rooted = any(cache.root is not None for cache in caches)
+    record = caches[0].pre.new_empty(len(caches), num_nodes, 3 if rooted else 2, widest)
+    for place, cache in zip(record, caches, strict=True):
+        for part, values in enumerate((cache.message, cache.aggregate, cache.root)):
+            if values is not None:
+                place[:, part, : values.size(1)] = values
+    return as_array(record)
+
+
+def compiled_toggle(
+    layers: Sequence[Layer], features: Tensor
+) -> type[CompiledToggle] | type[DeepToggle] | None:
+    """The compiled kernel that is exact for these layers, the faster one first; None if there is none."""
+    if CompiledToggle.applies(layers, features):
+        return CompiledToggle
+    return DeepToggle if DeepToggle.applies(layers, features) else None

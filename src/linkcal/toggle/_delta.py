@@ -1,4 +1,14 @@
-"""Toggling by delta propagation: plain torch, any number of recognised layers, any device."""
+"""Toggling by delta propagation: plain torch, any number of recognised layers, any device.
+
+For a block of pairs the method carries a sparse set of rows (pair, node) whose hidden value differs from the
+cached forward pass. A layer moves row (p, i) by what its changed senders send now minus what they sent
+before:
+
+    aggregate'_i = aggregate_i + sum_{j changed} q_ij xi_ij (b'_j m'_j - b_j m_j) + (the toggled arcs' terms)
+
+so the work per pair is the number of arcs inside its L-hop neighbourhood that can carry a change, not the
+graph.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +19,10 @@ import torch
 from torch import Tensor
 
 from linkcal.toggle._graph import ToggleGraph
-from linkcal.toggle._layers import LayerCache, receiver_factor, sender_factor
+from linkcal.toggle._layers import LayerCache, arc_change, degree_after, receiver_factor, sender_factor
 
-__all__ = [
-    "Block",
-    "PairRows",
-    "arc_change",
-    "arcs_per_node",
-    "arcs_per_pair",
-    "delta_endpoints",
-    "expand",
-    "make_block",
-    "rows_per_layer",
-    "split_by_cost",
-]
-
-
-# What delta propagation works on: blocks of pairs, their toggled arcs, and sets of rows (pair, node).
+#: Rows (pair, node) and arcs that one block may hold; with k = 32 in float32 about 0.5 GB at the peak.
+MAX_BLOCK_ARCS = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,146 +58,26 @@ class PairRows:
         """The rows that are in `other` too."""
         return PairRows(self.key[other.find(self.key)[0]], self.num_nodes)
 
+    def grown(self, graph: ToggleGraph) -> PairRows:
+        """The rows and every node in their compressed row of `graph`."""
+        owner, position = _expand(graph.indptr, self.node)
+        key = self.pair[owner] * self.num_nodes + graph.senders[position]
+        return PairRows.of(torch.cat([self.key, key]), self.num_nodes)
+
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """A block of P pairs and the A arcs that toggle.
-
-    Arc a belongs to pair `pair`, runs `source` -> `target` and changes its weight by `change` and the number
-    of arcs by `count`.
-    """
+class _Block:
+    """A block of pairs and the A arcs that toggle, both directions in an undirected graph."""
 
     graph: ToggleGraph  # rows list senders
     receivers: ToggleGraph  # rows list receivers
     endpoints: PairRows
-    pair: Tensor  # [A]
     source: Tensor  # [A]
     target: Tensor  # [A]
+    source_key: Tensor  # [A]: row of each arc's source
+    target_key: Tensor  # [A]
     change: Tensor  # [A], float64: weight inserted, minus the weight removed
     count: Tensor  # [A], float64: +1 inserted, -multiplicity removed
-
-    @property
-    def source_key(self) -> Tensor:
-        """Row of each toggled arc's source, [A]."""
-        return self.pair * self.graph.num_nodes + self.source
-
-    @property
-    def target_key(self) -> Tensor:
-        """Row of each toggled arc's target, [A]."""
-        return self.pair * self.graph.num_nodes + self.target
-
-
-def make_block(
-    graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, insert: Tensor, insert_weight: float
-) -> Block:
-    """A block of pairs [2, P] with the arcs that toggle: both directions in an undirected graph."""
-    number = torch.arange(pairs.size(1), device=pairs.device)
-    source, target = pairs
-    if graph.undirected:
-        source, target = torch.cat([pairs[0], pairs[1]]), torch.cat([pairs[1], pairs[0]])
-        number, insert = number.repeat(2), insert.repeat(2)
-    base = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes
-    endpoints = PairRows.of(torch.cat([base + pairs[0], base + pairs[1]]), graph.num_nodes)
-    change, count = arc_change(graph, source, target, insert, insert_weight)
-    return Block(graph, receivers, endpoints, number, source, target, change, count)
-
-
-def arc_change(
-    graph: ToggleGraph, source: Tensor, target: Tensor, insert: Tensor, insert_weight: float
-) -> tuple[Tensor, Tensor]:
-    """Change of the weight and of the number of each toggled arc, [A], float64."""
-    position = graph.find(source, target)[1]
-    changes = []
-    for values, inserted in ((graph.arc_weights(), insert_weight), (graph.multiplicity, 1.0)):
-        present = torch.ones_like(position, dtype=torch.float64)
-        if values is not None and values.numel():
-            present = values[position].double()
-        changes.append(torch.where(insert, inserted, -present))
-    return changes[0], changes[1]
-
-
-def rows_per_layer(block: Block, caches: Sequence[LayerCache]) -> list[PairRows]:
-    """Rows to recompute at each layer: those that can change and that the endpoints' output can see."""
-    seen = [block.endpoints]  # by the number of layers that follow; grown only where it is needed
-    touched = block.endpoints
-    out = []
-    for index, cache in enumerate(caches[:-1]):
-        if index == 0 and cache.layer.kind != "gcn":
-            out.append(touched)  # endpoints alone, and every later layer sees those
-            continue
-        if index > 0:
-            touched = _grow(touched, block.receivers)
-        else:
-            # The degree of a toggled arc's target moves what that node sends to all its receivers.
-            targets = _grow(PairRows.of(block.target_key, touched.num_nodes), block.receivers)
-            touched = PairRows.of(torch.cat([targets.key, touched.key]), touched.num_nodes)
-        while len(seen) < len(caches) - index:
-            seen.append(_grow(seen[-1], block.graph))
-        touched = touched.within(seen[len(caches) - 1 - index])
-        out.append(touched)
-    return [*out, block.endpoints]
-
-
-def _grow(rows: PairRows, graph: ToggleGraph) -> PairRows:
-    """The rows and every node in their compressed row of `graph`."""
-    owner, position = expand(graph.indptr, rows.node)
-    key = rows.pair[owner] * rows.num_nodes + graph.senders[position]
-    return PairRows.of(torch.cat([rows.key, key]), rows.num_nodes)
-
-
-def expand(indptr: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """For each entry of the nodes' compressed rows: which node of the list owns it, and its position."""
-    start = indptr[nodes]
-    count = indptr[nodes + 1] - start
-    owner = torch.repeat_interleave(torch.arange(nodes.numel(), device=nodes.device), count)
-    first = torch.cumsum(count, 0) - count
-    position = torch.arange(owner.numel(), device=nodes.device) + (start - first)[owner]
-    return owner, position
-
-
-def arcs_per_pair(graph: ToggleGraph, receivers: ToggleGraph, pairs: Tensor, depth: int) -> Tensor:
-    """Upper bound on the arcs that one pair lists in any layer, [L], int64."""
-    reach = arcs_per_node(graph, receivers, depth)
-    return 2 + reach[pairs[0]] + reach[pairs[1]]
-
-
-def arcs_per_node(graph: ToggleGraph, receivers: ToggleGraph, depth: int) -> Tensor:
-    """Upper bound on the arcs that are listed around one node in any layer, [N], int64."""
-    reach = torch.maximum(graph.indptr.diff(), receivers.indptr.diff())
-    for _ in range(depth - 2):
-        reach = reach + torch.zeros_like(reach).index_add_(0, graph.receivers, reach[graph.senders])
-        # A pair cannot list more than all arcs, and unbounded the walks of a deep model overflow.
-        reach = reach.clamp(max=graph.senders.numel())
-    return reach
-
-
-def split_by_cost(cost: Tensor, budget: int) -> list[slice]:
-    """Consecutive blocks whose cost stays within the budget; each holds at least one pair."""
-    total = torch.cumsum(cost, 0)
-    blocks, start = [], 0
-    while start < cost.numel():
-        spent = int(total[start - 1]) if start else 0
-        stop = int(torch.searchsorted(total, spent + budget, right=True))
-        stop = max(stop, start + 1)
-        blocks.append(slice(start, stop))
-        start = stop
-    return blocks
-
-
-# Toggling by delta propagation: plain torch, any number of recognised layers, any device.
-#
-# For a block of pairs the method carries a sparse set of rows (pair, node) whose hidden value differs from
-# the cached forward pass. A layer moves row (p, i) by what its changed senders send now minus what they sent
-# before:
-#
-#     aggregate'_i = aggregate_i + sum_{j changed} q_ij xi_ij (b'_j m'_j - b_j m_j) + (toggled arcs' own
-# terms)
-#
-# so the work per pair is the number of arcs inside its L-hop neighbourhood that can carry a change, not the
-# graph.
-
-#: Rows (pair, node) and arcs that one block may hold; with k = 32 in float32 about 0.5 GB at the peak.
-MAX_BLOCK_ARCS = 1 << 20
 
 
 def delta_endpoints(
@@ -231,28 +108,86 @@ def delta_endpoints(
     z_source, z_target : Tensor [L, d]
     """
     receivers = graph.transposed()
-    sources, targets = [], []
-    for block in split_by_cost(arcs_per_pair(graph, receivers, pairs, len(caches)), max_block_arcs):
-        toggled = make_block(graph, receivers, pairs[:, block], insert[block], insert_weight)
-        z_source, z_target = _toggle_block(caches, toggled, pairs[:, block])
-        sources.append(z_source)
-        targets.append(z_target)
-    return torch.cat(sources), torch.cat(targets)
+    # A pair lists at most so many arcs in any layer.
+    cost = 2 + arcs_per_node(graph, receivers, len(caches))[pairs].sum(dim=0)
+    parts = [
+        _toggle_block(caches, graph, receivers, pairs[:, block], insert[block], insert_weight)
+        for block in split_by_cost(cost, max_block_arcs)
+    ]
+    return torch.cat([source for source, _ in parts]), torch.cat([target for _, target in parts])
 
 
-def _toggle_block(caches: Sequence[LayerCache], block: Block, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    num_nodes = block.graph.num_nodes
-    changed, hidden = PairRows(block.endpoints.key[:0], num_nodes), None
-    for index, rows in enumerate(rows_per_layer(block, caches)):
-        hidden = _advance(caches[index], block, changed, hidden, rows)
+def arcs_per_node(graph: ToggleGraph, receivers: ToggleGraph, depth: int) -> Tensor:
+    """Upper bound on the arcs that are listed around one node in any layer, [N], int64."""
+    reach = torch.maximum(graph.indptr.diff(), receivers.indptr.diff())
+    for _ in range(depth - 2):
+        reach = reach + torch.zeros_like(reach).index_add_(0, graph.receivers, reach[graph.senders])
+        # A pair cannot list more than all arcs, and unbounded the walks of a deep model overflow.
+        reach = reach.clamp(max=graph.senders.numel())
+    return reach
+
+
+def split_by_cost(cost: Tensor, budget: int) -> list[slice]:
+    """Consecutive blocks whose cost stays within the budget; each holds at least one pair."""
+    total = torch.cumsum(cost, 0)
+    blocks, start = [], 0
+    while start < cost.numel():
+        spent = int(total[start - 1]) if start else 0
+        stop = max(int(torch.searchsorted(total, spent + budget, right=True)), start + 1)
+        blocks.append(slice(start, stop))
+        start = stop
+    return blocks
+
+
+def _toggle_block(
+    caches: Sequence[LayerCache],
+    graph: ToggleGraph,
+    receivers: ToggleGraph,
+    pairs: Tensor,
+    insert: Tensor,
+    insert_weight: float,
+) -> tuple[Tensor, Tensor]:
+    pairs = pairs.contiguous()
+    key = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes + pairs
+    source, target, source_key, target_key = pairs[0], pairs[1], key[0], key[1]
+    if graph.undirected:
+        source, target, insert = pairs.flatten(), pairs.flip(0).flatten(), insert.repeat(2)
+        source_key, target_key = key.flatten(), key.flip(0).flatten()
+    change, count = arc_change(graph, source, target, insert, insert_weight)
+    endpoints = PairRows.of(key.flatten(), graph.num_nodes)
+    block = _Block(graph, receivers, endpoints, source, target, source_key, target_key, change, count)
+    changed, hidden = PairRows(endpoints.key[:0], graph.num_nodes), None
+    for cache, rows in zip(caches, _rows_per_layer(block, caches), strict=True):
+        hidden = _advance(cache, block, changed, hidden, rows)
         changed = rows
     assert hidden is not None
-    number = torch.arange(pairs.size(1), device=pairs.device) * num_nodes
-    return hidden[changed.find(number + pairs[0])[1]], hidden[changed.find(number + pairs[1])[1]]
+    return hidden[changed.find(key[0])[1]], hidden[changed.find(key[1])[1]]
+
+
+def _rows_per_layer(block: _Block, caches: Sequence[LayerCache]) -> list[PairRows]:
+    """Rows to recompute at each layer: those that can change and that the endpoints' output can see."""
+    seen = [block.endpoints]  # by the number of layers that follow; grown only where it is needed
+    touched = block.endpoints
+    out = []
+    for index, cache in enumerate(caches[:-1]):
+        if index == 0 and cache.layer.kind != "gcn":
+            out.append(touched)  # endpoints alone, and every later layer sees those
+            continue
+        if index > 0:
+            touched = touched.grown(block.receivers)
+        else:
+            # The degree of a toggled arc's target moves what that node sends to all its receivers.
+            targets = PairRows.of(block.target_key, touched.num_nodes).grown(block.receivers)
+            touched = PairRows.of(torch.cat([targets.key, touched.key]), touched.num_nodes)
+        while len(seen) < len(caches) - index:
+            seen.append(seen[-1].grown(block.graph))
+        touched = touched.within(seen[len(caches) - 1 - index])
+        out.append(touched)
+    return [*out, block.endpoints]
 
 
 def _advance(
-    cache: LayerCache, block: Block, changed: PairRows, hidden: Tensor | None, rows: PairRows
+    cache: LayerCache, block: _Block, changed: PairRows, hidden: Tensor | None, rows: PairRows
 ) -> Tensor:
     """Output [R, c'] of one layer at `rows`, from the changed rows of the layer before."""
     layer = cache.layer
@@ -265,11 +200,8 @@ def _advance(
     sent = sender_factor(layer.kind, cache.degree[node], aggregate.dtype)[:, None] * cache.message[node]
     known, row = senders.find(rows.key)
     sent[known] = after[row[known]]
+    aggregate += cache.looped()[node][:, None] * sent
     degree = _toggled_degree(cache, block, rows)
-    looped = cache.self_loop[node]
-    if cache.loop_factor is not None:
-        looped = looped * cache.loop_factor
-    aggregate += looped[:, None] * sent
     pre = receiver_factor(layer.kind, degree, aggregate.dtype)[:, None] * aggregate
     if layer.root is not None:
         assert cache.root is not None
@@ -282,7 +214,7 @@ def _advance(
 
 
 def _sender_values(
-    cache: LayerCache, block: Block, changed: PairRows, hidden: Tensor | None
+    cache: LayerCache, block: _Block, changed: PairRows, hidden: Tensor | None
 ) -> tuple[PairRows, Tensor, Tensor]:
     """Senders whose value ``b m`` moves, with their values before and after, [S, k] each."""
     key = changed.key
@@ -298,42 +230,35 @@ def _sender_values(
     return senders, before, sender_factor(cache.layer.kind, degree, message.dtype)[:, None] * message
 
 
-def _toggled_degree(cache: LayerCache, block: Block, rows: PairRows) -> Tensor:
+def _toggled_degree(cache: LayerCache, block: _Block, rows: PairRows) -> Tensor:
     """In-degree after the toggle at each row, [R], float64."""
+    degree = cache.degree[rows.node]
     found, row = rows.find(block.target_key)
-    change = (block.count if cache.layer.kind == "mean" else block.change)[found]
-    degree = cache.degree[rows.node].index_add_(0, row[found], change)
-    if cache.layer.kind == "mean":
-        return degree
-    # What is left when a node's only arc goes is its self-loop, without the rounding of a difference.
-    row, target = row[found], block.target[found]
-    alone = (change < 0) & (block.graph.indptr[target + 1] - block.graph.indptr[target] == 1)
-    degree[row[alone]] = cache.self_loop[target[alone]].to(degree.dtype)
+    degree[row[found]] = degree_after(cache, block.graph, block.target, block.change, block.count)[found]
     return degree
 
 
 def _add_moved(
-    aggregate: Tensor, moved: Tensor, cache: LayerCache, block: Block, senders: PairRows, rows: PairRows
+    aggregate: Tensor, moved: Tensor, cache: LayerCache, block: _Block, senders: PairRows, rows: PairRows
 ) -> None:
     """Add ``q_ij xi_ij moved_j`` over the arcs of the graph as given, from `senders` to `rows`, in place.
 
     The arcs are found in whichever way lists the fewest candidates: all that leave the senders (push), all
     that enter the rows (pull), or every sender of a pair with every row of it (join).
     """
-    push = _listed(block.receivers.indptr, senders.node)
-    pull = _listed(block.graph.indptr, rows.node)
     start = torch.searchsorted(senders.pair, torch.arange(int(rows.pair[-1]) + 2, device=moved.device))
-    join = _listed(start, rows.pair)
+    push = _listed(block.receivers.indptr, senders.node)
+    pull, join = _listed(block.graph.indptr, rows.node), _listed(start, rows.pair)
     if join <= min(push, pull):
-        row, sender = expand(start, rows.pair)
+        row, sender = _expand(start, rows.pair)
         found, position = block.graph.find(senders.node[sender], rows.node[row])
         weight = _taken(block.graph.arc_weights(), position[found])
     elif push < pull:
-        sender, position = expand(block.receivers.indptr, senders.node)
+        sender, position = _expand(block.receivers.indptr, senders.node)
         found, row = rows.find(senders.pair[sender] * rows.num_nodes + block.receivers.senders[position])
         weight = _taken(block.receivers.arc_weights(), position[found])
     else:
-        row, position = expand(block.graph.indptr, rows.node)
+        row, position = _expand(block.graph.indptr, rows.node)
         found, sender = senders.find(rows.pair[row] * rows.num_nodes + block.graph.senders[position])
         weight = _taken(block.graph.arc_weights(), position[found])
     contribution = moved[sender[found]]
@@ -345,17 +270,8 @@ def _add_moved(
     aggregate.index_add_(0, row[found], contribution)
 
 
-def _listed(indptr: Tensor, rows: Tensor) -> int:
-    """Entries in the given compressed rows."""
-    return int((indptr[rows + 1] - indptr[rows]).sum())
-
-
-def _taken(values: Tensor | None, position: Tensor) -> Tensor | None:
-    return None if values is None else values[position]
-
-
 def _add_toggled_arcs(
-    aggregate: Tensor, cache: LayerCache, block: Block, senders: PairRows, after: Tensor, rows: PairRows
+    aggregate: Tensor, cache: LayerCache, block: _Block, senders: PairRows, after: Tensor, rows: PairRows
 ) -> None:
     """Add each toggled arc's own term ``change * xi * b'_source m'_source`` at its target, in place."""
     found, row = rows.find(block.target_key)
@@ -369,3 +285,21 @@ def _add_toggled_arcs(
     if factor is not None:
         value = value * factor[:, None]
     aggregate.index_add_(0, row[found], value * block.change[found].to(value.dtype)[:, None])
+
+
+def _expand(indptr: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """For each entry of the nodes' compressed rows: which node of the list owns it, and its position."""
+    start = indptr[nodes]
+    count = indptr[nodes + 1] - start
+    owner = torch.repeat_interleave(torch.arange(nodes.numel(), device=nodes.device), count)
+    first = torch.cumsum(count, 0) - count
+    return owner, torch.arange(owner.numel(), device=nodes.device) + (start - first)[owner]
+
+
+def _listed(indptr: Tensor, rows: Tensor) -> int:
+    """Entries in the given compressed rows."""
+    return int((indptr[rows + 1] - indptr[rows]).sum())
+
+
+def _taken(values: Tensor | None, position: Tensor) -> Tensor | None:
+    return None if values is None else values[position]

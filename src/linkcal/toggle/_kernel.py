@@ -1,9 +1,27 @@
-"""The compiled kernel for one or two layers: its arrays, its code, when it applies."""
+"""The compiled kernel for one or two layers of one kind: a base sum per node, and the common neighbours.
+
+With ``m`` and ``pre`` of the first layer and ``Delta_t = (b'_t - b_t) m_t``, what the toggle of (u, v) makes
+node t in {u, v} send differently, a neighbour w of u has afterwards the hidden value
+
+    act(pre_w + a_w (l_wu Delta_u + l_wv Delta_v)),        l_wt the first layer's weight of the arc t -> w
+
+where ``Delta_t`` depends on t and on the change of its degree alone. The second layer's sum at u is then
+
+    sum_w c_uw b_w act(pre_w + a_w l_wu Delta_u)                            base_u, the same for every v
+    + sum_{w neighbours both} c_uw b_w [act(pre_w + a_w (l_wu Delta_u + l_wv Delta_v))
+                                        - act(pre_w + a_w l_wu Delta_u)]
+    + the terms of u and v themselves.
+
+Bases are one sweep over the arcs for each change of degree. What remains per pair are the common neighbours:
+found by walking the shorter of the two rows against marks of the longer one, ``sum min(d_u, d_v)`` steps in
+all (Chiba & Nishizeki, 1985). Pairs are sorted by their longer row, so that its marks are set once. For mean
+and sum ``Delta`` is 0, and no neighbour is visited.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,76 +31,95 @@ from torch import Tensor
 from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.data.graph import place_in_row
-from linkcal.toggle._compiled import (
-    AGGREGATE,
-    BASE,
-    DEGREE,
-    FAST,
-    GCN,
-    HIDDEN,
-    MARKS,
-    MEAN,
-    MESSAGE,
-    NOW_1,
-    NOW_2,
-    NUM_ROWS,
-    SPARE,
-    SUM,
-    SUMS,
-    WAS_1,
-    WAS_2,
-    Kernel,
-    Pairs,
-    apply_matrix,
-    apply_steps,
-    at_hand,
-    both_directions,
-    empty_array,
-    facts_type,
-    leaky,
-    look_ahead,
-    look_ahead_to_base,
-    receive,
-    sort_pairs,
-    without_base,
-)
-from linkcal.toggle._compiled import send as send_factor
-from linkcal.toggle._delta import arc_change
 from linkcal.toggle._graph import ToggleGraph
 from linkcal.toggle._layers import (
-    Elementwise,
+    GCN,
+    KINDS,
     Layer,
     LayerCache,
-    PackedSteps,
-    Step,
-    after_shift,
+    PairWeights,
     as_array,
+    receive,
     sender_factor,
 )
+from linkcal.toggle._layers import send as send_factor
+from linkcal.toggle._steps import (
+    FAST,
+    Elementwise,
+    PackedSteps,
+    Step,
+    apply_matrix,
+    apply_steps,
+    leaky,
+)
 
-__all__ = ["CompiledToggle", "base_sums", "kernel_applies", "toggle_pairs"]
+Array = Any  # NumPy arrays; those of floats have one dtype, for which Numba compiles the code
+
+#: Rows of a node's record: m, aggregate, base sums from BASE on, and last the first layer's root, if any.
+MESSAGE, AGGREGATE, BASE = 0, 1, 2
+#: Columns of a pair's weights, see PairWeights.
+WAS, NOW, DEGREE = 0, 1, 2
+#: Places of a thread's marks, a power of two. Nodes with the same last bits share one: a table with a place
+#: for each node would be read and written at random outside the nearer caches, and this one lies in them.
+MARKS = 1 << 14
+#: Rows of a thread's workspace, in twos: sums, hidden values, spare.
+SUMS, HIDDEN, SPARE, NUM_ROWS = 0, 2, 4, 6
+# Cost of a pair, in steps along its shorter row, for equal shares of the threads.
+_PAIR_COST = 40
 
 
-# The compiled kernel: one or two layers of the algebra, any kind, all pairs.
-#
-# With ``m`` and ``pre`` of the first layer and ``Delta_t = (b'_t - b_t) m_t``, what the toggle of (u, v)
-# makes node t in {u, v} send differently, a neighbour w of u has afterwards the hidden value
-#
-#     act(pre_w + a_w (l_wu Delta_u + l_wv Delta_v)),        l_wt the first layer's weight of the arc t -> w
-#
-# where ``Delta_t`` depends on t and on the change of its degree alone. The second layer's sum at u is then
-#
-#     sum_w c_uw b_w act(pre_w + a_w l_wu Delta_u)                            base_u, the same for every v
-#     + sum_{w neighbours both} c_uw b_w [act(pre_w + a_w (l_wu Delta_u + l_wv Delta_v))
-#                                         - act(pre_w + a_w l_wu Delta_u)]
-#     + the terms of u and v themselves.
-#
-# Bases are one sweep over the arcs for each change of degree. What is left per pair are the common
-# neighbours: found by walking the shorter of the two rows against marks of the longer one, ``sum min(d_u,
-# d_v)`` steps in all (Chiba & Nishizeki, 1985). Pairs are sorted by their longer row, so that its marks are
-# set once. For mean and sum ``Delta`` is 0, and no neighbour is looked at.
+def facts_type(number: np.dtype[Any]) -> np.dtype[Any]:
+    """What a pair reads of a node beside its record: bounds of its row, degree, b(d), self-loops.
 
-Array = Any  # numpy arrays; those of floats have one dtype, on which Numba specialises the code
+    Together, since apart each would be fetched from memory by itself.
+    """
+    formats = [np.int64, np.float64, number, number, number, np.int32]
+    names = ["start", "degree", "send", "loop_1", "loop_2", "length"]
+    return np.dtype(list(zip(names, formats, strict=True)), align=True)
+
+
+class Kernel(NamedTuple):
+    """Arrays of one model on one graph; N nodes, A entries of rows, K channels of the widest row.
+
+    Rows list in- and out-neighbours in increasing order. The first layer's elementwise scale is folded into
+    messages, aggregates, roots and `seen`.
+    """
+
+    kind: int
+    depth: int  # layers: 1 or 2
+    weighted: bool  # False: every arc has weight 1 in both directions; `arrive`, `leave` are not read
+    facts: Array  # facts_type [N]
+    nodes: Array  # int32 [A]
+    arrive: Array  # float [A]: second layer's weight of the arc from the neighbour
+    leave: Array  # float [A]: first layer's weight of the arc to the neighbour
+    send: Array  # float [N]: b(d), read of neighbours
+    seen: Array  # float [N, K]: what neighbours hold, before the activation of slope `seen_slope`
+    seen_slope: Any
+    record: Array  # float [N, S, K]
+    rooted: bool  # whether the first layer has a root
+    shift: Array  # float [K]: of the first layer's first step
+    slope: Any
+    width: Array  # int64 [4]: first layer's pre-activations, hidden values, output, widest of all
+    # int64 [n, 4], see apply_steps: what follows the first layer's first step, and from `middle` on what
+    # follows the second layer's shift
+    steps: Array
+    middle: int
+    matrices: Array  # float [M, W, W], W widest of all: the second layer's for messages, for roots if `root`
+    affine: Array  # float [n', 3, W]: scale, shift and slope
+    root: bool  # whether the second layer has a root
+    start: Array  # float [k']: shift of the second layer's first step; its scale is folded into the matrices
+
+
+class Pairs(NamedTuple):
+    """A block of L pairs."""
+
+    order: Array  # int64 [L]: pairs sorted by their longer row
+    ends: Array  # int32 [2, L]: endpoint with the longer, the shorter row, in that order
+    swapped: Array  # bool [L]: whether the longer row is that of the second node, in that order
+    cuts: Array  # int64 [T + 1]: bounds of each thread's share of `order`
+    insert: Array  # bool [L]
+    base: Array  # int8 [2, L]: base sum of either node, -1: to be computed; read if weighted
+    weights: Array  # float64 [L, layers, 2, 3], see PairWeights; read if weighted
 
 
 @compiled(forceinline=True, fastmath=FAST)
@@ -112,7 +149,6 @@ def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     channels = width[1]
     for item in prange(chosen.size):
         t = chosen[item]
-        look_ahead_to_base(item, chosen, index, facts, nodes, send, seen, record)
         moved = seen.dtype.type(send_factor(kind, facts[t].degree + change)) - facts[t].send
         sums = np.empty((1, channels), seen.dtype)
         _base(t, moved, weighted, facts, nodes, arrive, leave, send, seen, slope, record, channels,
@@ -179,7 +215,7 @@ def _start_sum(
     t: int, base: int, moved: Any, weighted: bool, facts: Array, nodes: Array, arrive: Array, leave: Array,
     send: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
 ) -> None:  # fmt: skip
-    """Base sum of an endpoint into a row: the one that is kept, or worked out here where none fits."""
+    """Base sum of an endpoint into a row: the stored one, or computed here where none fits."""
     if base >= 0:
         for c in range(channels):
             rows[row, c] = record[t, BASE + base, c]
@@ -223,7 +259,6 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
     rows = np.zeros((NUM_ROWS, width[3]), seen.dtype)
     mark, marked = marks[thread], -1
     for item in range(cuts[thread], cuts[thread + 1]):
-        look_ahead(item, kernel, pairs)
         long, short, pair, side = ends[0, item], ends[1, item], order[item], int(swapped[item])
         inserted, other = insert[pair], 1 - side
         if kind == GCN and depth == 2 and long != marked:
@@ -237,11 +272,12 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
         degree_s = facts[short].degree + (1.0 if inserted else -1.0)
         base_l = base_s = int(inserted) if kind == GCN else 0
         if weighted:
-            was1_l, was1_s = number(weights[pair, WAS_1, side]), number(weights[pair, WAS_1, other])
-            was2_l, was2_s = number(weights[pair, WAS_2, side]), number(weights[pair, WAS_2, other])
-            now1_l, now1_s = number(weights[pair, NOW_1, side]), number(weights[pair, NOW_1, other])
-            now2_l, now2_s = number(weights[pair, NOW_2, side]), number(weights[pair, NOW_2, other])
-            degree_l, degree_s = weights[pair, DEGREE, side], weights[pair, DEGREE, other]
+            end = depth - 1
+            was1_l, was1_s = number(weights[pair, 0, side, WAS]), number(weights[pair, 0, other, WAS])
+            was2_l, was2_s = number(weights[pair, end, side, WAS]), number(weights[pair, end, other, WAS])
+            now1_l, now1_s = number(weights[pair, 0, side, NOW]), number(weights[pair, 0, other, NOW])
+            now2_l, now2_s = number(weights[pair, end, side, NOW]), number(weights[pair, end, other, NOW])
+            degree_l, degree_s = weights[pair, 0, side, DEGREE], weights[pair, 0, other, DEGREE]
             base_l, base_s = base_of[side, pair], base_of[other, pair]
         a_l, a_s = number(receive(kind, degree_l)), number(receive(kind, degree_s))
         b_l, b_s = (a_l, a_s) if kind == GCN else (number(1.0), number(1.0))
@@ -280,129 +316,121 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
 
 @compiled(parallel=True, fastmath=FAST)
 def toggle_pairs(kernel: Kernel, pairs: Pairs, marks: Array, out: Array) -> None:
-    """Output of the last layer at both nodes of every pair after its toggle.
+    """Output of the last layer at both nodes of every pair after its toggle, into `out` [2, L, d].
 
-    Parameters
-    ----------
-    kernel : Kernel
-    pairs : Pairs
-    marks : int32 [T, n], n a power of two
-        Workspace of T threads, -1 at first.
-    out : float [2, L, d]
-        Written: first and second node of each pair.
+    `marks` int32 [T, n], n a power of two, is workspace of T threads, -1 at first.
     """
     for thread in prange(marks.shape[0]):
         _work(thread, marks, kernel, pairs, out)
 
 
-# The compiled kernel behind the common interface: when it applies, and its arrays.
+@compiled()
+def without_base(nodes: Array, base: Array, has_base: Array, index: int) -> Array:
+    """Nodes of pairs [2, L] that need base sum `index` and have none yet, once each; int32.
 
-_KINDS = {"gcn": GCN, "mean": MEAN, "sum": SUM}
-
-
-def kernel_applies(layers: Sequence[Layer], features: Tensor) -> bool:
-    """Whether the kernel is exact: one or two layers of one kind, updates given step by step, CPU."""
-    first, last = layers[0], layers[-1]
-    return (
-        len(layers) in (1, 2)
-        and all(layer.steps is not None and layer.kind == first.kind for layer in layers)
-        and (len(layers) == 1 or _second_layer_applies(first, last))
-        and features.device.type == "cpu"
-        and features.dtype in (torch.float32, torch.float64)
-    )
-
-
-def _second_layer_applies(first: Layer, second: Layer) -> bool:
-    assert first.steps is not None
-    return (
-        second.message_weight is not None
-        and (second.root is None or second.root_weight is not None)
-        and first.self_loop_fill == second.self_loop_fill
-        # A neighbour's hidden value is worked out anew for gcn, where there is no room for an MLP.
-        and (first.kind != "gcn" or len(first.steps) == 1)
-    )
+    Visits the pairs, not all nodes: a graph may have far more nodes than a block has pairs.
+    """
+    out = np.empty(nodes.size, np.int32)
+    count = 0
+    for side in range(2):
+        for pair in range(nodes.shape[1]):
+            node = nodes[side, pair]
+            if base[side, pair] == index and not has_base[index, node]:
+                has_base[index, node] = True
+                out[count] = node
+                count += 1
+    # They have one once it is computed: until then the caller may be interrupted.
+    for item in range(count):
+        has_base[index, out[item]] = False
+    return out[:count].copy()
 
 
 class CompiledToggle:
-    """One or two layers on one graph in the kernel's notation (:mod:`.kernel`).
+    """One or two layers on one graph, and their toggles by the kernel.
 
     Parameters
     ----------
     caches : list of one or two LayerCache
-        Taken over: left without their large arrays.
     graph : ToggleGraph
     insert_weight : float
         Weight of inserted edges.
     """
 
-    def __init__(self, caches: list[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
-        self.caches, self.graph, self.insert_weight = caches, graph, insert_weight
-        first = caches[0]
-        if len(caches) == 2:
-            # Of a second layer no sum is read. What is freed before the record is made need not be taken
-            # anew from the system, which costs more than all that is done with it.
-            caches[1] = caches[1].slim()
+    def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
+        self.graph, kind = graph, caches[0].layer.kind
         self.weighted = (
             not graph.undirected
             or graph.arc_weights() is not None
             or insert_weight != 1.0
             or any(cache.arc_factor is not None for cache in caches)
         )
-        # One more entry, 0, for arcs that are not there.
-        self.arc_weight = [np.append(self._arc_weight(cache), 0.0) for cache in caches if self.weighted]
-        self.kernel = self._kernel()
-        # Changes of degree whose base sums are kept: an edge of weight 1 removed, one inserted, none.
-        self.changes = (-1.0, 1.0 if first.layer.kind == "mean" else insert_weight, 0.0)
+        self.weights = PairWeights(caches, graph, insert_weight) if self.weighted else None
+        self.kernel = self._kernel(caches)
+        #: Changes of degree whose base sums are stored: an edge of weight 1 removed, one inserted, none.
+        self.changes = (-1.0, 1.0 if kind == "mean" else insert_weight, 0.0)
         self.has_base = np.zeros((3, graph.num_nodes), dtype=np.bool_)
-        # The large arrays are in the kernel's record by now.
-        caches[0] = first.slim()
         self.marks = np.full((max(1, torch.get_num_threads()), MARKS), -1, dtype=np.int32)
 
-    def _kernel(self) -> Kernel:
-        first, last = self.caches[0], self.caches[-1]
-        kind, depth = first.layer.kind, len(self.caches)
+    @staticmethod
+    def applies(layers: Sequence[Layer], features: Tensor) -> bool:
+        """Whether the kernel is exact: one or two layers of one kind, updates given step by step, CPU."""
+        first, last = layers[0], layers[-1]
+        if any(layer.steps is None or layer.kind != first.kind for layer in layers) or len(layers) > 2:
+            return False
+        if features.device.type != "cpu" or features.dtype not in (torch.float32, torch.float64):
+            return False
+        return len(layers) == 1 or (
+            last.message_weight is not None
+            and (last.root is None or last.root_weight is not None)
+            and first.self_loop_fill == last.self_loop_fill
+            # A neighbour's hidden value is computed anew for gcn, where there is no room for an MLP.
+            and (first.kind != "gcn" or len(first.steps or ()) == 1)
+        )
+
+    def _kernel(self, caches: Sequence[LayerCache]) -> Kernel:
+        first, last = caches[0], caches[-1]
+        kind, depth = first.layer.kind, len(caches)
         assert first.layer.steps is not None
+        assert last.layer.steps is not None
         head = first.layer.steps[0]
         assert isinstance(head, Elementwise)
         packed = PackedSteps()
         start = head.shift[:0]
         tail: tuple[Step, ...] = ()
         if depth == 2:
-            assert last.layer.steps is not None
-            assert last.layer.message_weight is not None
             second = last.layer.steps[0]
+            assert last.layer.message_weight is not None
             assert isinstance(second, Elementwise)
-            start, tail = second.shift, (*after_shift(second), *last.layer.steps[1:])
+            start, tail = second.shift, (*second.activation(), *last.layer.steps[1:])
             packed.matrix(last.layer.message_weight * second.scale[:, None])
             if last.layer.root_weight is not None:
                 packed.matrix(last.layer.root_weight * second.scale[:, None])
         middle = packed.steps(first.layer.steps[1:])
         packed.steps(tail)
+        # Neighbours' hidden values move for gcn alone: there they are stored before the activation.
         moving = kind == "gcn"
-        # Neighbours' hidden values move for gcn alone: there they are kept as they are before the activation.
-        if not moving:
-            seen = first.layer.update(first.pre)
-        else:
-            # In place where a second layer has read `pre` already; that of a last one may be the output.
-            seen = first.pre if depth == 2 else torch.empty_like(first.pre)
-            torch.addcmul(head.shift, first.pre, head.scale, out=seen)
+        seen = torch.addcmul(head.shift, first.pre, head.scale) if moving else first.layer.update(first.pre)
         widths = [first.pre.size(1), seen.size(1), last.layer.update(last.pre[:0]).size(1)]
-        widest = max(*widths, *(size for matrix in packed.matrices for size in matrix.shape), 1)
+        widest = packed.widest(widths)
         number = first.pre.numpy().dtype.type
-        starts, nodes, arrive, leave = self._rows()
+        starts, nodes, arrive, leave = self._rows(number)
         self.lengths = np.diff(starts).astype(np.int32)  # [N]
+        facts = np.empty(self.graph.num_nodes, facts_type(np.dtype(number)))
+        facts["start"], facts["length"], facts["degree"] = starts[:-1], self.lengths, first.degree.numpy()
+        facts["send"] = sender_factor(kind, first.degree, seen.dtype).numpy()
+        facts["loop_1"], facts["loop_2"] = first.looped().numpy(), last.looped().numpy()
         return Kernel(
-            _KINDS[kind],
+            KINDS[kind],
             depth,
             self.weighted,
-            facts=self._facts(starts),
+            facts=facts,
             nodes=nodes,
             arrive=arrive,
             leave=leave,
-            send=at_hand(as_array(sender_factor(kind, first.degree, seen.dtype))),
+            send=np.ascontiguousarray(facts["send"]),
             seen=as_array(seen),
             seen_slope=number(head.slope if moving else 1.0),
-            record=self._record(head.scale, max(widths[:2])),
+            record=self._record(first, depth, head.scale, max(widths[:2])),
             rooted=first.root is not None,
             shift=as_array(head.shift),
             slope=number(head.slope),
@@ -415,118 +443,64 @@ class CompiledToggle:
             start=as_array(start.to(seen.dtype)),
         )
 
-    def _record(self, scale: Tensor, channels: int) -> Array:
-        first = self.caches[0]
-        bases = 0 if len(self.caches) == 1 else 3 if self.weighted else 2
+    def _record(self, first: LayerCache, depth: int, scale: Tensor, channels: int) -> Array:
+        bases = 0 if depth == 1 else 3 if self.weighted else 2
         if first.layer.kind != "gcn":
             bases = min(bases, 1)
         rows = BASE + bases + (first.root is not None)
-        empty = empty_array((self.graph.num_nodes, rows, channels), first.pre.numpy().dtype)
-        record = torch.from_numpy(empty)
         width = first.pre.size(1)
-        torch.mul(first.message, scale, out=record[:, MESSAGE, :width])
-        torch.mul(first.aggregate, scale, out=record[:, AGGREGATE, :width])
-        if first.root is not None:
-            torch.mul(first.root, scale, out=record[:, -1, :width])
         # Where the values behind the layer are wider than the layer, the kernel runs over their width: what
         # stands there is multiplied by 0, and must be a number.
-        record[:, :, width:] = 0
-        return empty
+        record = first.pre.new_zeros(self.graph.num_nodes, rows, channels)
+        record[:, MESSAGE, :width] = first.message * scale
+        record[:, AGGREGATE, :width] = first.aggregate * scale
+        if first.root is not None:
+            record[:, -1, :width] = first.root * scale
+        return as_array(record)
 
-    def _facts(self, starts: Array) -> Array:
-        """What a pair reads of its nodes beside their records, see :func:`.facts_type`."""
-        first, dtype = self.caches[0], self.caches[0].pre.dtype
-        facts = empty_array((self.graph.num_nodes,), facts_type(first.pre.numpy().dtype))
-        facts["start"], facts["length"], facts["degree"] = starts[:-1], self.lengths, first.degree.numpy()
-        facts["send"] = sender_factor(first.layer.kind, first.degree, dtype).numpy()
-        facts["loop_1"], facts["loop_2"] = first.looped().numpy(), self.caches[-1].looped().numpy()
-        return facts
-
-    def _rows(self) -> tuple[Array, Array, Array, Array]:
+    def _rows(self, number: Any) -> tuple[Array, Array, Array, Array]:
         """Rows of neighbours and, with weights, what arrives from (layer 2) and leaves to (layer 1) each."""
-        graph, dtype = self.graph, self.caches[0].pre.numpy().dtype
-        indptr, senders = graph.indptr.numpy(), graph.senders.numpy()
-        if not self.weighted:
-            nothing = np.empty(0, dtype)
-            return indptr, senders.astype(np.int32), nothing, nothing
-        starts, nodes, arriving, leaving = both_directions(indptr, senders)
-        arrive, leave = (
-            weight[place].astype(dtype)
-            for weight, place in ((self.arc_weight[-1], arriving), (self.arc_weight[0], leaving))
-        )
-        return starts, nodes, arrive, leave
+        if self.weights is None:
+            nothing = np.empty(0, number)
+            return self.graph.indptr.numpy(), self.graph.senders.numpy().astype(np.int32), nothing, nothing
+        starts, nodes, arriving, leaving = self.graph.both_directions()
+        weights = self.weights.arc_weight
+        return starts, nodes, weights[-1].numpy()[arriving], weights[0].numpy()[leaving]
 
-    def _arc_weight(self, cache: LayerCache) -> Array:
-        """Weight of each arc of the graph in one layer, [E]."""
-        given = self.graph.arc_weights()
-        weight = torch.ones(self.graph.senders.numel()) if given is None else given
-        weight = weight.to(cache.pre.dtype)
-        return as_array(weight if cache.arc_factor is None else weight * cache.arc_factor)
-
-    def endpoints(self, pairs: Tensor, insert: Tensor, out: Tensor) -> None:
-        """Write the last layer's output after the toggle to `out` [2 L, d]: first nodes, then second ones."""
-        nodes = pairs.to(torch.int32).numpy()
-        inserted = insert.numpy()
-        order, ends, swapped, cuts = sort_pairs(nodes, self.lengths, self.marks.shape[0])
-        base = np.empty((2, 0), dtype=np.int8)
-        weights = np.empty((0, 5, 2))
-        if self.weighted:
-            weights, change = self._pair_weights(pairs, insert)
-            base = self._base_of(change)
-            if self.kernel.kind != GCN:
-                base = np.zeros_like(base)  # nothing moves, so one base sum fits all
+    def endpoints(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
+        """The last layer's output after the toggle at the first and at the second nodes, [L, d] each."""
+        nodes, inserted = pairs.to(torch.int32).numpy(), insert.numpy()
+        weights, base = np.empty((0, 0, 2, 3)), inserted.astype(np.int8)[None].repeat(2, 0)
+        if self.weights is not None:
+            of_pairs, change = self.weights.of(pairs, insert)
+            weights, base = of_pairs.numpy(), np.full(pairs.shape, -1, dtype=np.int8)
+            for index, kept in enumerate(self.changes):
+                base[change.numpy() == kept] = index
+        if self.kernel.kind != GCN:
+            base = np.zeros_like(base)  # nothing moves, so one base sum fits all changes
+        block = self._sorted(nodes, inserted, base, weights)
+        out = np.empty((2, pairs.size(1), int(self.kernel.width[2])), self.kernel.seen.dtype)
         with numba_threads(self.marks.shape[0]):
-            self._need_bases(nodes, base if self.weighted else inserted.astype(np.int8)[None].repeat(2, 0))
-            block = Pairs(order, ends, swapped, cuts, inserted, base, weights)
-            toggle_pairs(self.kernel, block, self.marks, out.view(2, -1, out.size(1)).numpy())
+            if self.kernel.depth == 2:
+                self._need_bases(nodes, base)
+            toggle_pairs(self.kernel, block, self.marks, out)
+        return torch.from_numpy(out[0]), torch.from_numpy(out[1])
 
-    def _pair_weights(self, pairs: Tensor, insert: Tensor) -> tuple[Array, Array]:
-        """Columns of a pair's weights [L, 5, 2], and the change of either node's degree [2, L]."""
-        weights = np.zeros((pairs.size(1), 5, 2))
-        changes = np.zeros((2, pairs.size(1)))
-        first = self.caches[0]
-        mean = first.layer.kind == "mean"
-        for side in (0, 1):
-            source, target = pairs[1 - side], pairs[side]
-            found, position = self.graph.find(source, target)
-            toggled = side == 1 or self.graph.undirected
-            for layer, cache in ((0, first), (1, self.caches[-1])):
-                weight = torch.from_numpy(self.arc_weight[min(layer, len(self.arc_weight) - 1)])
-                was = weight[torch.where(found, position, -1)]
-                now = torch.where(insert, self._inserted(cache, source, target), 0.0) if toggled else was
-                weights[:, layer, side], weights[:, 2 + layer, side] = was.numpy(), now.numpy()
-            degree = first.degree[target]
-            if toggled:
-                by_weight, by_count = arc_change(self.graph, source, target, insert, self.insert_weight)
-                change = by_count if mean else by_weight
-                degree = degree + change
-                if not mean:  # as in delta propagation: no rounding where a node's only arc goes
-                    alone = ~insert & (self.graph.indptr[target + 1] - self.graph.indptr[target] == 1)
-                    degree = torch.where(alone, first.self_loop[target].double(), degree)
-                changes[side] = change.numpy()
-            weights[:, 4, side] = degree.numpy()
-        return weights, changes
-
-    def _inserted(self, cache: LayerCache, source: Tensor, target: Tensor) -> Tensor:
-        factor = cache.factor_between(source, target)
-        inserted = torch.full(source.shape, self.insert_weight, dtype=torch.float64)
-        return inserted if factor is None else inserted * factor
-
-    def _base_of(self, change: Array) -> Array:
-        """Which kept base sum fits each change of degree, -1: none."""
-        base = np.full(change.shape, -1, dtype=np.int8)
-        for index, kept in enumerate(self.changes):
-            base[change == kept] = index
-        return base
+    def _sorted(self, nodes: Array, insert: Array, base: Array, weights: Array) -> Pairs:
+        """The pairs by their longer row, cut into parts of about equal cost."""
+        lengths = self.lengths[nodes]
+        second = lengths[1] > lengths[0]
+        ends = np.where(second, nodes[::-1], nodes)
+        order = np.argsort(ends[0])
+        total = np.append(0, np.cumsum(_PAIR_COST + lengths.min(axis=0)[order].astype(np.int64)))
+        threads = self.marks.shape[0]
+        cuts = np.searchsorted(total, total[-1] * np.arange(threads + 1) // threads)
+        return Pairs(order, np.ascontiguousarray(ends[:, order]), second[order], cuts, insert, base, weights)
 
     def _need_bases(self, nodes: Array, base: Array) -> None:
-        """Compute the base sums of nodes that no earlier block asked for."""
-        if self.kernel.depth == 1:
-            return
-        if self.kernel.kind != GCN:
-            base = np.zeros_like(base)  # nothing moves, so there is one for all changes
-        for index, change in enumerate(self.changes if self.weighted else self.changes[:2]):
-            asked = without_base(nodes, base, self.has_base, index)
-            if asked.size:
-                base_sums(self.kernel, asked, index, change)
-                self.has_base[index, asked] = True
+        """Compute the base sums of nodes that no earlier block needed."""
+        for index, change in enumerate(self.changes):
+            chosen = without_base(nodes, base, self.has_base, index)
+            if chosen.size:
+                base_sums(self.kernel, chosen, index, change)
+                self.has_base[index, chosen] = True

@@ -1,107 +1,48 @@
-"""The algebra of the layers that can be toggled locally, and one forward pass that keeps its values."""
+"""The algebra of the layers that can be toggled locally, and one forward pass that keeps its values.
+
+A layer computes, for every node i with in-neighbours N(i),
+
+    pre_i = a(d_i) * (sum_{j in N(i)} q_ij xi_ij b(d_j) m(x_j) + q_ii xi_ii b(d_i) m(x_i)) + r(x_i)
+    h_i   = f(pre_i)
+
+with row-wise maps ``m`` (message), ``r`` (root), ``f`` (update), edge weights or multiplicities ``q`` and an
+in-degree ``d``: the sum of ``q``, for mean the number of arcs. The kinds of aggregation differ in ``a`` and
+``b``:
+
+    kind   a(d)          b(d)          layers
+    gcn    d ** -1/2     d ** -1/2     GCNConv (Kipf & Welling, arXiv 1609.02907, eq. 2)
+    mean   1 / max(d,1)  1             SAGEConv, GraphConv with mean (Hamilton et al., arXiv 1706.02216)
+    sum    1             1             GINConv (Xu et al., arXiv 1810.00826, eq. 4.1), GraphConv with add
+
+``xi`` is 1 but for PEG (Wang et al., arXiv 2203.00199), where it is a function of the distance of the nodes'
+fixed positions. Toggling the edge (u, v) changes ``q_uv`` and the degrees of u and v: the coefficients of
+arcs that enter (through ``a``) or leave (through ``b``) u and v, and nothing else.
+"""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
-from torch import Tensor, nn
-from torch_geometric import nn as pyg
+from numba import prange
+from torch import Tensor
 
+from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.models.peg import arc_distance
-from linkcal.toggle._compiled import MATRIX, STEP, empty_rows
-from linkcal.toggle._graph import ToggleGraph, sum_rows
+from linkcal.toggle._graph import ToggleGraph
+from linkcal.toggle._steps import Step
 
-__all__ = [
-    "AddBias",
-    "Elementwise",
-    "Kind",
-    "Layer",
-    "LayerCache",
-    "PackedSteps",
-    "Step",
-    "after_shift",
-    "as_array",
-    "bias_step",
-    "followed_by_step",
-    "forward_with_cache",
-    "mlp_steps",
-    "receiver_factor",
-    "sender_factor",
-    "sum_over_senders",
-]
-
-
-# One algebra for the layers that can be toggled by updating only what an edge touches.
-#
-# A layer computes, for every node i with in-neighbours N(i),
-#
-#     pre_i = a(d_i) * (sum_{j in N(i)} q_ij b(d_j) m(x_j) + q_ii b(d_i) m(x_i)) + r(x_i)
-#     h_i   = f(pre_i)
-#
-# with row-wise maps ``m`` (message), ``r`` (root), ``f`` (update), edge weights or multiplicities ``q`` and
-# an in-degree ``d``: the sum of ``q`` for gcn, the number of arcs for mean. The kinds of aggregation differ
-# in the factors ``a`` and ``b`` alone:
-#
-#     kind   a(d)          b(d)          layers
-#     gcn    d ** -1/2     d ** -1/2     GCNConv (Kipf & Welling, arXiv 1609.02907, eq. 2)
-#     mean   1 / max(d,1)  1             SAGEConv, GraphConv with mean (Hamilton et al., arXiv 1706.02216)
-#     sum    1             1             GINConv (Xu et al., arXiv 1810.00826, eq. 4.1), GraphConv with add
-#
-# PEG (Wang et al., arXiv 2203.00199) multiplies each arc, self-loops included, by
-# ``xi_ij = phi(||Z_i - Z_j||)`` with fixed positions Z, so that ``c_ij = q_ij xi_ij a(d_i) b(d_j)``. The
-# toggle does not move ``xi``.
-#
-# Toggling the edge (u, v) changes ``q_uv`` and the degrees ``d_u``, ``d_v``: so it moves the coefficients of
-# arcs that enter (through ``a``) or leave (through ``b``) u and v, and nothing else.
-
+Array = Any  # NumPy arrays; those of floats have one dtype, for which Numba compiles the code
 Kind = Literal["gcn", "mean", "sum"]
 RowMap = Callable[[Tensor], Tensor]
 
-
-def receiver_factor(kind: Kind, degree: Tensor, dtype: torch.dtype) -> Tensor:
-    """``a(d)`` of the receiving node, elementwise; computed in the dtype of `degree`, returned in `dtype`."""
-    if kind == "gcn":
-        return _inverse_sqrt(degree).to(dtype)
-    if kind == "mean":
-        return (1.0 / degree.clamp(min=1.0)).to(dtype)
-    return torch.ones_like(degree, dtype=dtype)
-
-
-def sender_factor(kind: Kind, degree: Tensor, dtype: torch.dtype) -> Tensor:
-    """``b(d)`` of the sending node, elementwise; as :func:`receiver_factor`."""
-    return _inverse_sqrt(degree).to(dtype) if kind == "gcn" else torch.ones_like(degree, dtype=dtype)
-
-
-def _inverse_sqrt(degree: Tensor) -> Tensor:
-    # A node without edges and self-loop has degree 0 and passes nothing on, as in PyG's gcn_norm.
-    positive = degree > 0
-    return torch.where(positive, degree.clamp(min=torch.finfo(degree.dtype).tiny).rsqrt(), 0.0)
-
-
-@dataclass(frozen=True)
-class Elementwise:
-    """A step ``leaky(scale * value + shift)`` per channel, ``leaky(x) = max(x, slope * x)``.
-
-    Covers bias, batch norm in evaluation mode, identity (slope 1), ReLU (slope 0) and leaky ReLU.
-
-    Parameters
-    ----------
-    scale, shift : Tensor [k]
-    slope : float, in [0, 1]
-    """
-
-    scale: Tensor
-    shift: Tensor
-    slope: float
-
-
-#: A step of an update that compiled code evaluates itself; a matrix [k', k] stands for ``value @ matrix.T``.
-Step = Elementwise | Tensor
+#: Kinds of layer in compiled code.
+GCN, MEAN, SUM = 0, 1, 2
+KINDS = {"gcn": GCN, "mean": MEAN, "sum": SUM}
 
 
 @dataclass(frozen=True)
@@ -114,21 +55,17 @@ class Layer:
     message : callable, [n, c] -> [n, k]
         ``m``, row-wise.
     update : callable, [n, k] -> [n, c']
-        ``f``, row-wise; bias, norm, activation, and whatever follows up to the next aggregation.
+        ``f``, row-wise: bias, norm, activation, and whatever follows up to the next aggregation.
     root : callable, [n, c] -> [n, k], optional
         ``r``, row-wise.
     self_loop_fill : float, optional
         Weight of the self-loop that the layer adds to each node without one; None adds none.
-    message_weight : Tensor [k, c], optional
-        The matrix of ``m`` where it is linear without bias, so that it may be applied after the sum.
-    root_weight : Tensor [k, c], optional
-        The matrix of ``r`` where it is linear without bias.
+    message_weight, root_weight : Tensor [k, c], optional
+        The matrices of ``m`` and ``r`` where these are linear without bias.
     steps : tuple of Elementwise and Tensor, optional
         ``f`` step by step, where compiled code can evaluate it: the first step is elementwise.
     arc_factor : callable, [A] -> [A], optional
-        ``phi``: the factor of arcs from the distances of their endpoints' positions.
-    conv : nn.Module, optional
-        The module whose messages, before coefficients, are ``m(x)``, where there is one.
+        ``xi`` from the distances of the arcs' endpoints.
     """
 
     kind: Kind
@@ -140,167 +77,29 @@ class Layer:
     root_weight: Tensor | None = None
     steps: tuple[Step, ...] | None = None
     arc_factor: RowMap | None = None
-    conv: nn.Module | None = None
-
-
-# A layer's update written step by step, in the form that compiled code evaluates.
-
-
-class AddBias(nn.Module):
-    """What is left of a linear map once its matrix was applied before the sum."""
-
-    def __init__(self, bias: Tensor | None) -> None:
-        super().__init__()
-        self.bias = bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Rows [n, k] plus the bias."""
-        return x if self.bias is None else x + self.bias
-
-
-def bias_step(bias: Tensor | None, weight: Tensor) -> tuple[Step, ...] | None:
-    """The bias as an elementwise step on the rows that `weight` [k, c] made."""
-    shift = weight.new_zeros(weight.size(0)) if bias is None else bias
-    return (Elementwise(torch.ones_like(shift), shift.detach(), slope=1.0),)
-
-
-def mlp_steps(mlp: nn.Module, first: Any) -> tuple[Step, ...] | None:
-    """A GIN's MLP step by step, its first matrix left out; None where it cannot be written so."""
-    steps = bias_step(first.bias, first.weight)
-    modules: list[nn.Module]
-    if isinstance(mlp, pyg.MLP):
-        modules, last = [], len(mlp.lins) - 1
-        for index, linear in enumerate(mlp.lins):
-            modules.append(linear)
-            if index < last or not mlp.plain_last:
-                activation = [] if mlp.act is None else [mlp.act]
-                norm = [mlp.norms[index]]
-                modules += activation + norm if mlp.act_first else norm + activation
-    else:
-        modules = list(mlp) if isinstance(mlp, nn.Sequential) else [mlp]
-    for module in modules[1:]:
-        steps = followed_by_step(steps, module)
-    return steps
-
-
-def followed_by_step(before: tuple[Step, ...] | None, module: nn.Module) -> tuple[Step, ...] | None:
-    """The steps with one more module; None where compiled code has no form for it."""
-    if before is None or isinstance(module, nn.Identity | nn.Dropout):
-        return before
-    if isinstance(module, nn.Linear | pyg.Linear):
-        bias = bias_step(module.bias, module.weight)
-        assert bias is not None
-        return (*before, module.weight.detach(), *bias)
-    last = before[-1]
-    assert isinstance(last, Elementwise)
-    affine = _affine(module)
-    if affine is not None:
-        if last.slope == 1.0:
-            scale, shift = affine
-            return (*before[:-1], Elementwise(last.scale * scale, last.shift * scale + shift, 1.0))
-        return (*before, Elementwise(*affine, 1.0))
-    slope = 0.0 if isinstance(module, nn.ReLU) else getattr(module, "negative_slope", None)
-    if not isinstance(module, nn.ReLU | nn.LeakyReLU) or slope is None or not 0.0 <= slope <= 1.0:
-        return None
-    if last.slope == 1.0:
-        return (*before[:-1], replace(last, slope=float(slope)))
-    return (*before, Elementwise(torch.ones_like(last.scale), torch.zeros_like(last.scale), float(slope)))
-
-
-def _affine(module: nn.Module) -> tuple[Tensor, Tensor] | None:
-    """Scale and shift of a batch norm in evaluation mode; None for other modules."""
-    norm = module.module if isinstance(module, pyg.BatchNorm) else module
-    if not isinstance(norm, nn.BatchNorm1d) or norm.running_var is None or norm.running_mean is None:
-        return None
-    scale = (norm.running_var + norm.eps).rsqrt()
-    if not norm.affine:
-        return scale, -norm.running_mean * scale
-    scale = scale * norm.weight.detach()
-    return scale, norm.bias.detach() - norm.running_mean * scale
-
-
-# Steps of updates packed into the arrays that compiled code reads.
-
-Array = Any
-
-
-class PackedSteps:
-    """Matrices and steps in the form of :func:`.dense_kernel.apply_steps`."""
-
-    def __init__(self) -> None:
-        self.matrices: list[Tensor] = []
-        self.affine: list[Elementwise] = []
-        self.table: list[tuple[int, int, int, int]] = []
-
-    def matrix(self, weight: Tensor) -> int:
-        """Store a matrix [k', k] of ``value @ weight.T``; its number."""
-        self.matrices.append(weight.detach().T)
-        return len(self.matrices) - 1
-
-    def steps(self, steps: Sequence[Step]) -> int:
-        """Store the steps; how many there are in all by now."""
-        for step in steps:
-            if isinstance(step, Elementwise):
-                width = step.scale.numel()
-                self.table.append((STEP, len(self.affine), width, width))
-                self.affine.append(step)
-            else:
-                self.table.append((MATRIX, self.matrix(step), step.size(1), step.size(0)))
-        return len(self.table)
-
-    def padded_matrices(self, widest: int, dtype: torch.dtype) -> Array:
-        """All matrices, [M, W, W] with zeros around each."""
-        out = torch.zeros(len(self.matrices), widest, widest, dtype=dtype)
-        for place, matrix in zip(out, self.matrices, strict=True):
-            place[: matrix.size(0), : matrix.size(1)] = matrix
-        return as_array(out)
-
-    def padded_affine(self, widest: int, dtype: torch.dtype) -> Array:
-        """Scale, shift and slope of all elementwise steps, [n, 3, W]."""
-        out = torch.zeros(len(self.affine), 3, widest, dtype=dtype)
-        for place, step in zip(out, self.affine, strict=True):
-            width = step.scale.numel()
-            place[0, :width], place[1, :width], place[2, :width] = step.scale, step.shift, step.slope
-        return as_array(out.detach())
-
-
-def after_shift(step: Elementwise) -> tuple[Step, ...]:
-    """What is left of a step once scale and shift are done: its activation, if any."""
-    if step.slope == 1.0:
-        return ()
-    return (Elementwise(torch.ones_like(step.scale), torch.zeros_like(step.shift), step.slope),)
-
-
-def as_array(values: Tensor) -> Array:
-    """A tensor as a contiguous array; nothing is copied if it is one."""
-    return values.detach().contiguous().numpy()
-
-
-# One forward pass of a recognised encoder that keeps what toggling needs of every layer.
 
 
 @dataclass(frozen=True, eq=False)
 class LayerCache:
-    """Values of one layer on the graph as given (symbols as in :mod:`linkcal.toggle._layers`).
+    """Values of one layer on the graph as given.
 
     Parameters
     ----------
     layer : Layer
     degree : Tensor [N], float64
-        ``d``: weights (for mean the number) of in-arcs plus the self-loop's. In float64, since a toggle takes
-        a weight off again.
+        ``d`` with the self-loop. In float64, since a toggle subtracts a weight again.
     self_loop : Tensor [N]
         ``q_ii``.
     message : Tensor [N, k]
         ``m(x_j)``.
     aggregate : Tensor [N, k]
-        ``sum_{j in N(i)} q_ij b(d_j) m(x_j)``, without factor ``a`` and self-loop.
+        ``sum_{j in N(i)} q_ij xi_ij b(d_j) m(x_j)``, without factor ``a`` and self-loop.
     root : Tensor [N, k] or None
         ``r(x_i)``.
     pre : Tensor [N, k]
         ``pre_i``.
     positions : Tensor [N, p] or None
-        Z, where the layer has an ``arc_factor``.
+        Where the layer has an ``arc_factor``.
     arc_factor : Tensor [E] or None
         ``xi`` of each arc, in the order of the graph's `senders`.
     loop_factor : Tensor [1] or None
@@ -334,108 +133,85 @@ class LayerCache:
         assert self.positions is not None
         return self.layer.arc_factor(arc_distance(self.positions, torch.stack([source, target])))
 
-
-def sum_over_senders(graph: ToggleGraph, values: Tensor, arc_factor: Tensor | None = None) -> Tensor:
-    """``sum_{j in N(i)} q_ij xi_ij values_j`` for every node, [N, k]; without `arc_factor` xi is 1."""
-    if values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64):
-        return _sum_compiled(graph, values, arc_factor)
-    weights = torch.ones(1, dtype=values.dtype, device=values.device).expand(graph.senders.numel())
-    arc_weights = graph.arc_weights()
-    if arc_weights is not None:
-        weights = arc_weights.to(values.dtype)
-    if arc_factor is not None:
-        weights = weights * arc_factor
-    with warnings.catch_warnings():
-        # torch announces on first use that compressed tensors are in beta; only their product is used here.
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support", category=UserWarning)
-        adjacency = torch.sparse_csr_tensor(
-            graph.indptr,
-            graph.senders,
-            weights.contiguous(),
-            size=(graph.num_nodes, graph.num_nodes),
-            check_invariants=False,
-        )
-    return adjacency @ values
+    def arc_weights(self, graph: ToggleGraph) -> Tensor | None:
+        """``q_ij xi_ij`` of each arc of the graph, [E]; None where all are 1."""
+        given = graph.arc_weights()
+        if given is None:
+            return self.arc_factor
+        given = given.to(self.pre.dtype)
+        return given if self.arc_factor is None else given * self.arc_factor
 
 
-def _sum_compiled(graph: ToggleGraph, values: Tensor, arc_factor: Tensor | None) -> Tensor:
-    """The same by :func:`.graph_kernel.sum_rows`, which asks for the senders' values ahead."""
-    weights = values.new_empty(0)
-    arc_weights = graph.arc_weights()
-    if arc_weights is not None:
-        weights = arc_weights.to(values.dtype)
-    if arc_factor is not None:
-        weights = arc_factor if arc_weights is None else weights * arc_factor
-    out = empty_rows(values.size(0), values.size(1), values)
-    with numba_threads(torch.get_num_threads()):
-        sum_rows(
-            graph.indptr.numpy(), graph.senders.numpy(), as_array(weights), as_array(values), out.numpy()
-        )
-    return out
+def receiver_factor(kind: Kind, degree: Tensor, dtype: torch.dtype) -> Tensor:
+    """``a(d)`` of the receiving node, elementwise; computed in the dtype of `degree`, returned in `dtype`."""
+    if kind == "gcn":
+        # A node without edges and self-loop has degree 0 and passes nothing on, as in PyG's gcn_norm.
+        smallest = torch.finfo(degree.dtype).tiny
+        return torch.where(degree > 0, degree.clamp(min=smallest).rsqrt(), 0.0).to(dtype)
+    if kind == "mean":
+        return (1.0 / degree.clamp(min=1.0)).to(dtype)
+    return torch.ones_like(degree, dtype=dtype)
+
+
+def sender_factor(kind: Kind, degree: Tensor, dtype: torch.dtype) -> Tensor:
+    """``b(d)`` of the sending node, elementwise; as :func:`receiver_factor`."""
+    return receiver_factor("gcn" if kind == "gcn" else "sum", degree, dtype)
+
+
+@compiled(forceinline=True)
+def receive(kind: int, degree: float) -> float:
+    """``a(d)`` of the receiving node, compiled."""
+    if kind == GCN:
+        return 1.0 / np.sqrt(degree) if degree > 0.0 else 0.0
+    if kind == MEAN:
+        return 1.0 / max(degree, 1.0)
+    return 1.0
+
+
+@compiled(forceinline=True)
+def send(kind: int, degree: float) -> float:
+    """``b(d)`` of the sending node, compiled."""
+    return receive(GCN, degree) if kind == GCN else 1.0
+
+
+# One forward pass of a recognised encoder that keeps what toggling needs of every layer.
 
 
 def forward_with_cache(
-    layers: Sequence[Layer],
-    graph: ToggleGraph,
-    features: Tensor,
-    positions: Tensor | None = None,
-    sent: Mapping[nn.Module, Tensor] | None = None,
+    layers: Sequence[Layer], graph: ToggleGraph, features: Tensor, positions: Tensor | None = None
 ) -> tuple[Tensor, list[LayerCache]]:
-    """Node embeddings z [N, d] and each layer's cache, in the dtype of `features`.
-
-    `sent` may hold what modules passed as messages in the model's own forward pass, by the layers' `conv`: a
-    layer's ``m(x)`` is then taken from there, not computed again.
-    """
+    """Node embeddings z [N, d] and each layer's cache, in the dtype of `features`."""
     caches = []
     h = features
     for layer in layers:
-        message = None if sent is None or layer.conv is None else sent.get(layer.conv)
-        if message is None:
-            message = layer.message(h)
-        root = None if layer.root is None else layer.root(h)
-        h = features[:0]  # what is freed here is taken again at once
-        cache = _layer_cache(layer, graph, message, root, positions)
-        del message, root
-        caches.append(cache)
-        h = layer.update(cache.pre)
+        caches.append(_layer_cache(layer, graph, h, positions))
+        h = layer.update(caches[-1].pre)
     return h, caches
 
 
-def _layer_cache(
-    layer: Layer, graph: ToggleGraph, message: Tensor, root: Tensor | None, positions: Tensor | None
-) -> LayerCache:
+def _layer_cache(layer: Layer, graph: ToggleGraph, h: Tensor, positions: Tensor | None) -> LayerCache:
+    message, root = layer.message(h), None if layer.root is None else layer.root(h)
     self_loop = _self_loop_weight(layer, graph, message.dtype)
     counted = layer.kind == "mean"
     degree = graph.in_degree(weighted=not counted).double()
     degree += (graph.self_loops if counted else self_loop).double()
+    arc_factor = loop_factor = None
+    if layer.arc_factor is not None:
+        assert positions is not None
+        distance = arc_distance(positions, torch.stack([graph.senders, graph.receivers]))
+        arc_factor, loop_factor = layer.arc_factor(distance), layer.arc_factor(distance.new_zeros(1))
+    cache = LayerCache(
+        layer, degree, self_loop, message, message, root, message, positions, arc_factor, loop_factor
+    )
     sent = message
     if layer.kind == "gcn":  # else the factor is 1
-        sent = empty_rows(message.size(0), message.size(1), message)
-        torch.mul(message, sender_factor(layer.kind, degree, message.dtype)[:, None], out=sent)
-    arc_factor, loop_factor = _arc_factors(layer, graph, positions)
-    aggregate = sum_over_senders(graph, sent, arc_factor)
-    looped = self_loop if loop_factor is None else self_loop * loop_factor
-    # In place, and where `sent` was: with many nodes a new matrix costs more than the operation.
-    pre = sent if sent is not message else empty_rows(message.size(0), message.size(1), message)
-    torch.mul(sent, looped[:, None], out=pre)
-    pre += aggregate
+        sent = message * sender_factor(layer.kind, degree, message.dtype)[:, None]
+    aggregate = sum_over_senders(graph, sent, cache.arc_weights(graph))
+    pre = (sent * cache.looped()[:, None]).add_(aggregate)
     pre *= receiver_factor(layer.kind, degree, message.dtype)[:, None]
     if root is not None:
         pre += root
-    return LayerCache(
-        layer, degree, self_loop, message, aggregate, root, pre, positions, arc_factor, loop_factor
-    )
-
-
-def _arc_factors(
-    layer: Layer, graph: ToggleGraph, positions: Tensor | None
-) -> tuple[Tensor | None, Tensor | None]:
-    """``xi`` of the graph's arcs [E] and of self-loops [1]; None where all are 1."""
-    if layer.arc_factor is None:
-        return None, None
-    assert positions is not None
-    distance = arc_distance(positions, torch.stack([graph.senders, graph.receivers]))
-    return layer.arc_factor(distance), layer.arc_factor(distance.new_zeros(1))
+    return replace(cache, aggregate=aggregate, pre=pre)
 
 
 def _self_loop_weight(layer: Layer, graph: ToggleGraph, dtype: torch.dtype) -> Tensor:
@@ -446,3 +222,101 @@ def _self_loop_weight(layer: Layer, graph: ToggleGraph, dtype: torch.dtype) -> T
     # PyG's add_remaining_self_loops: a loop that is there keeps weight 1, however often it is repeated.
     kept = torch.ones_like(loops) if graph.loop_weight is None else graph.loop_weight[1].to(dtype)
     return torch.where(loops > 0, kept, torch.full_like(loops, layer.self_loop_fill))
+
+
+def sum_over_senders(graph: ToggleGraph, values: Tensor, weights: Tensor | None = None) -> Tensor:
+    """``sum_{j in N(i)} weight_ij values_j`` for every node, [N, k]; without `weights` [E] all are 1."""
+    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
+        sent = values[graph.senders] if weights is None else values[graph.senders] * weights[:, None]
+        return torch.zeros_like(values).index_add_(0, graph.receivers, sent)
+    out = torch.empty_like(values, memory_format=torch.contiguous_format)
+    weights = values.new_empty(0) if weights is None else weights
+    with numba_threads(torch.get_num_threads()):
+        _sum_rows(*(as_array(part) for part in (graph.indptr, graph.senders, weights, values)), out.numpy())
+    return out
+
+
+@compiled(parallel=True)
+def _sum_rows(starts: Array, columns: Array, weights: Array, values: Array, out: Array) -> None:
+    """``out[i] = sum_j weights_ij values[j]`` over the entries j of each row i; no weights are ones."""
+    for i in prange(starts.size - 1):
+        for c in range(out.shape[1]):
+            out[i, c] = 0.0
+        for position in range(starts[i], starts[i + 1]):
+            j = columns[position]
+            if weights.size:
+                for c in range(out.shape[1]):
+                    out[i, c] += weights[position] * values[j, c]
+            else:
+                for c in range(out.shape[1]):
+                    out[i, c] += values[j, c]
+
+
+def as_array(values: Tensor) -> Array:
+    """A tensor as a contiguous array; nothing is copied if it is one."""
+    return values.detach().contiguous().numpy()
+
+
+# What a toggle changes at its arcs.
+
+
+def arc_change(
+    graph: ToggleGraph, source: Tensor, target: Tensor, insert: Tensor, insert_weight: float
+) -> tuple[Tensor, Tensor]:
+    """Change of the weight and of the number of each toggled arc, [A], float64."""
+    position = graph.find(source, target)[1]
+    changes = []
+    for values, inserted in ((graph.arc_weights(), insert_weight), (graph.multiplicity, 1.0)):
+        present = torch.ones_like(position, dtype=torch.float64)
+        if values is not None and values.numel():
+            present = values[position].double()
+        changes.append(torch.where(insert, inserted, -present))
+    return changes[0], changes[1]
+
+
+def degree_after(
+    cache: LayerCache, graph: ToggleGraph, target: Tensor, change: Tensor, count: Tensor
+) -> Tensor:
+    """In-degree of the toggled arcs' targets after the toggle, [A], float64."""
+    if cache.layer.kind == "mean":
+        return cache.degree[target] + count
+    # What remains when a node's only arc is removed is its self-loop, without the rounding of a difference.
+    alone = (count < 0) & (graph.indptr[target + 1] - graph.indptr[target] == 1)
+    return torch.where(alone, cache.self_loop[target].double(), cache.degree[target] + change)
+
+
+class PairWeights:
+    """Weights of the arcs between the nodes of pairs, and these nodes' degrees, in every layer."""
+
+    def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float) -> None:
+        self.caches = [cache.slim() for cache in caches]
+        self.graph, self.insert_weight = graph, insert_weight
+        one = torch.ones(graph.senders.numel(), dtype=caches[0].pre.dtype)
+        given = [cache.arc_weights(graph) for cache in caches]
+        #: Weight of each arc by layer; one more, 0, for arcs that are not there.
+        self.arc_weight = [torch.cat([one if w is None else w, one.new_zeros(1)]).detach() for w in given]
+
+    def of(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights [L, layers, 2, 3] (node; arc into it before and after, its degree after), float64.
+
+        And the change of either node's degree in the first layer, [2, L].
+        """
+        weights = torch.zeros(pairs.size(1), len(self.caches), 2, 3, dtype=torch.float64)
+        changes = torch.zeros(pairs.shape, dtype=torch.float64)
+        for side in (0, 1):
+            source, target = pairs[1 - side], pairs[side]
+            toggled = side == 1 or self.graph.undirected
+            found, position = self.graph.find(source, target)
+            change, count = arc_change(self.graph, source, target, insert, self.insert_weight)
+            if toggled:
+                changes[side] = count if self.caches[0].layer.kind == "mean" else change
+            for layer, cache in enumerate(self.caches):
+                was = self.arc_weight[layer][torch.where(found, position, -1)].double()
+                now, degree = was, cache.degree[target]
+                if toggled:
+                    inserted = torch.full_like(was, self.insert_weight)
+                    factor = cache.factor_between(source, target)
+                    now = torch.where(insert, inserted if factor is None else inserted * factor, 0.0)
+                    degree = degree_after(cache, self.graph, target, change, count)
+                weights[:, layer, side] = torch.stack([was, now, degree], dim=1).detach()
+        return weights, changes

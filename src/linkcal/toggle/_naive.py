@@ -5,10 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from linkcal._core.threads import kept_pages
-
-__all__ = ["encode", "naive_endpoints", "toggle_edge_index"]
-
 
 def encode(model: nn.Module, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
     """Node embeddings [N, d]; ``encode`` gets `edge_weight` only where there are weights."""
@@ -55,8 +51,8 @@ def naive_endpoints(
     ----------
     model : nn.Module
         In evaluation mode, with ``encode(x, edge_index)``.
-    x : Tensor
-        What ``encode`` takes: features [N, F] or node ids [N].
+    x : Tensor [N, F] or [N]
+        What ``encode`` takes: features or node ids.
     edge_index : Tensor [2, E]
     pairs : Tensor [2, L], int64
     insert : Tensor [L], bool
@@ -71,17 +67,15 @@ def naive_endpoints(
     z_source, z_target : Tensor [L, d]
     """
     sources, targets = [], []
-    with kept_pages(x.device, edge_index.size(1)):
-        for (source, target), inserted in zip(pairs.T.tolist(), insert.tolist(), strict=True):
-            toggled = toggle_edge_index(edge_index, source, target, insert=inserted, undirected=undirected)
-            weight = edge_weight
-            if weight is not None and inserted:
-                weight = torch.cat(
-                    [weight, weight.new_full((toggled.size(1) - weight.numel(),), insert_weight)]
-                )
-            elif weight is not None:
-                weight = weight[_others(edge_index, source, target, undirected=undirected)]
-            z = encode(model, x, toggled, weight)
-            sources.append(z[source])
-            targets.append(z[target])
+    for (source, target), inserted in zip(pairs.T.tolist(), insert.tolist(), strict=True):
+        toggled = toggle_edge_index(edge_index, source, target, insert=inserted, undirected=undirected)
+        weight = edge_weight
+        if weight is not None and inserted:
+            added = weight.new_full((toggled.size(1) - weight.numel(),), insert_weight)
+            weight = torch.cat([weight, added])
+        elif weight is not None:
+            weight = weight[_others(edge_index, source, target, undirected=undirected)]
+        z = encode(model, x, toggled, weight)
+        sources.append(z[source])
+        targets.append(z[target])
     return torch.stack(sources), torch.stack(targets)

@@ -1,109 +1,39 @@
-"""Read a model's encoder as layers of the toggle algebra, or say why that is not possible."""
+"""Read a model's encoder as layers of the toggle algebra, or say why that is not possible.
+
+Only encoders whose ``forward`` is known line by line are recognised: linkcal's own models, PyG's ``BasicGNN``
+family, and PyG's ``GAE`` around one of these. A user's own ``encode`` may do anything between its layers
+(skip connections, normalisation over nodes), so looking at its submodules would be guessing. Inner modules
+are accepted by their exact type: a parametrised or subclassed one, a hook, or a method replaced on the
+instance may compute anything.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
+from torch.nn.modules import module as torch_module
 from torch_geometric import nn as pyg
 from torch_geometric.nn import GCNConv, GINConv, GraphConv, MessagePassing, SAGEConv
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN, GIN, PEG, SAGE, VGAE, PEGConv
-from linkcal.toggle._khop import Round, arc_arguments
-from linkcal.toggle._layers import AddBias, Layer, bias_step, followed_by_step, mlp_steps
+from linkcal.toggle._layers import Kind, Layer
+from linkcal.toggle._steps import AddBias, bias_step, followed_by_step, mlp_steps
 
-__all__ = [
-    "Recognised",
-    "Unrecognised",
-    "evaluating",
-    "is_plain",
-    "recognise",
-    "refuse_stateful",
-    "watching_messages",
-]
-
-
-# A model while it is toggled: evaluation mode, and what is seen of the messages that it passes.
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a block; every submodule's own mode is put back."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-
-
-class _Watched:
-    """What was seen of the messages in one ``encode`` of so many nodes."""
-
-    def __init__(self, num_nodes: int) -> None:
-        self.rounds: list[Round] = []
-        self._num_nodes = num_nodes
-        self._seen: dict[nn.Module, list[Any]] = {}
-
-    def __call__(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        self.rounds.append((module, arc_arguments(arguments[0], arguments[-1], self._num_nodes)))
-        self._seen.setdefault(module, []).append(arguments[-1].get("x"))
-
-    @property
-    def count(self) -> int:
-        """Rounds of message passing."""
-        return len(self.rounds)
-
-    def sent(self) -> dict[nn.Module, Tensor]:
-        """Rows that a module passed as messages, where it did so once and to all nodes alike."""
-        return {
-            module: seen[0]
-            for module, seen in self._seen.items()
-            if len(seen) == 1 and isinstance(seen[0], Tensor)
-        }
-
-
-@contextmanager
-def watching_messages(model: nn.Module, num_nodes: int) -> Iterator[_Watched]:
-    """Watch PyG's message passing in a block: how often it ran, and from which rows.
-
-    Layers used twice count twice, parallel ones too: an upper bound on the hops that the model sees, which is
-    all that exactness needs.
-    """
-    watched = _Watched(num_nodes)
-    passing = [module for module in model.modules() if isinstance(module, MessagePassing)]
-    handles = [module.register_propagate_forward_pre_hook(watched) for module in passing]
-    try:
-        yield watched
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def is_plain(model: nn.Module) -> bool:
-    """Whether no module has hooks that a forward pass runs, or a method replaced on the instance."""
-    for module in model.modules():
-        state = vars(module)
-        hooked = any(state[name] for name in state if name.endswith(("forward_hooks", "forward_pre_hooks")))
-        if hooked or any(callable(getattr(type(module), name, None)) for name in state):
-            return False
-    return True
-
-
-# Read a model's encoder as layers of the toggle algebra, or say why that is not possible.
-#
-# Only encoders whose ``forward`` is known line by line are recognised: linkcal's own models, PyG's
-# ``BasicGNN`` family, and PyG's ``GAE`` around one of these. A user's own ``encode`` may do anything between
-# its layers (skip connections, normalisation over nodes), so looking at its submodules would be guessing. So
-# may a hook, or a method replaced on the instance.
+#: Modules that treat every row alone in evaluation mode.
+_ROW_WISE = (
+    nn.Identity, nn.Linear, nn.Dropout, nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU,
+    nn.Tanh, nn.Sigmoid, nn.Softplus, nn.LayerNorm, nn.BatchNorm1d, pyg.BatchNorm, pyg.MLP, nn.Sequential,
+    nn.ModuleList, pyg.Linear, pyg.LayerNorm, AddBias,
+)  # fmt: skip
+_RELU = (nn.ReLU(),)
+_AGGREGATIONS: dict[type, Kind] = {pyg.SumAggregation: "sum", pyg.MeanAggregation: "mean"}
 
 
 @dataclass(frozen=True)
@@ -124,13 +54,6 @@ class Recognised:
     positions: Callable[[Tensor], Tensor] | None = None
 
 
-@dataclass(frozen=True)
-class Unrecognised:
-    """Why an encoder has no exact kernel."""
-
-    reason: str
-
-
 def refuse_stateful(model: nn.Module) -> None:
     """Refuse a model with which toggling would silently do nothing.
 
@@ -147,18 +70,36 @@ def refuse_stateful(model: nn.Module) -> None:
             )
 
 
-def recognise(model: nn.Module, *, weighted: bool = False) -> Recognised | Unrecognised:
-    """Layers of the model's encoder, with edge weights or without, or the reason why they are not known."""
-    if not is_plain(model):
-        return Unrecognised("hooks or methods replaced on the instance may change what its layers do")
+def recognise(model: nn.Module, *, weighted: bool = False) -> Recognised:
+    """Layers of the model's encoder, with edge weights or without.
+
+    Raises
+    ------
+    UnsupportedModelError
+        With the reason why they are not known.
+    """
+    _require_plain(model)
     try:
         return _with_weights(model) if weighted else _recognise(model)
-    except _NotKnownError as error:
-        return Unrecognised(str(error))
+    except UnsupportedModelError:  # a TypeError, too
+        raise
+    except (AttributeError, IndexError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UnsupportedModelError(
+            f"its layers cannot be read ({type(error).__name__}: {reason})"
+        ) from error
 
 
-class _NotKnownError(Exception):
-    """Raised inside this module where a part of an encoder is not known."""
+def _require_plain(model: nn.Module) -> None:
+    """Refuse hooks that a forward pass runs, global or of a module, and methods replaced on an instance."""
+    state = vars(torch_module)
+    hooked = any(state[name] for name in state if name.startswith("_global_forward"))
+    for module in model.modules():
+        own = vars(module)
+        hooked |= any(own[name] for name in own if name.endswith(("forward_hooks", "forward_pre_hooks")))
+        hooked |= any(callable(getattr(type(module), name, None)) for name in own)
+    if hooked:
+        raise UnsupportedModelError("hooks or methods replaced on the instance may change what its layers do")
 
 
 def _recognise(model: Any) -> Recognised:
@@ -174,19 +115,19 @@ def _recognise(model: Any) -> Recognised:
         return _recognise_peg(model)
     if isinstance(model, pyg.GAE) and kind.encode is pyg.GAE.encode:
         return Recognised(_basic_gnn_layers(model.encoder), lambda x: x)
-    raise _NotKnownError(f"{kind.__name__}.encode is not known to linkcal")
+    raise UnsupportedModelError(f"{kind.__name__}.encode is not known to linkcal")
 
 
 def _with_weights(model: Any) -> Recognised:
-    """Layers that read edge weights: those of PyG's autoencoders, whose ``encode`` hands them on."""
+    """Layers that read edge weights: those of PyG's autoencoders, whose ``encode`` passes them on."""
     known = _recognise(model)
     if not isinstance(model, pyg.GAE):
-        raise _NotKnownError(f"{type(model).__name__}.encode takes no edge_weight")
+        raise UnsupportedModelError(f"{type(model).__name__}.encode takes no edge_weight")
     gnn: Any = model.encoder
     layers = list(known.layers)
     for index, conv in enumerate(gnn.convs):
         if not gnn.supports_edge_weight or type(conv) not in (GCNConv, GraphConv):
-            raise _NotKnownError(f"{type(gnn).__name__} does not read edge weights")
+            raise UnsupportedModelError(f"{type(gnn).__name__} does not read edge weights")
         if isinstance(conv, GCNConv) and conv.improved and layers[index].self_loop_fill is not None:
             layers[index] = replace(layers[index], self_loop_fill=2.0)
     return replace(known, layers=tuple(layers))
@@ -194,22 +135,16 @@ def _with_weights(model: Any) -> Recognised:
 
 def _recognise_peg(model: PEG) -> Recognised:
     if model.decoder != "product":
-        raise _NotKnownError("PEG's encode appends the positions to z for its distance decoder")
-    convs: list[PEGConv] = list(model.convs)  # type: ignore[arg-type]
-    last = len(convs) - 1
-    layers = []
-    for index, conv in enumerate(convs):
-        layer = Layer(
-            kind="gcn",
-            message=conv.lin,
-            update=AddBias(conv.bias),
-            self_loop_fill=1.0,
-            message_weight=conv.lin.weight,
-            steps=bias_step(conv.bias, conv.lin.weight),
-            arc_factor=conv.arc_factor,
-            conv=conv,
+        raise UnsupportedModelError("PEG's encode appends the positions to z for its distance decoder")
+    layers: list[Layer] = []
+    for conv in model.convs:
+        if not isinstance(conv, PEGConv) or type(conv) is not PEGConv or _aggregation(conv) != "sum":
+            raise UnsupportedModelError(f"the layer {type(conv).__name__} is not PEG's own")
+        _require_row_wise(conv.phi)
+        layer = replace(
+            _linear_layer("gcn", conv.lin, conv.bias), self_loop_fill=1.0, arc_factor=conv.arc_factor
         )
-        layers.append(_followed_by(layer, _RELU if index < last else ()))
+        layers.append(_followed_by(layer, _RELU if len(layers) < len(model.convs) - 1 else ()))
     return Recognised(
         tuple(layers),
         lambda x: model.features_and_positions(x)[0],
@@ -220,9 +155,11 @@ def _recognise_peg(model: PEG) -> Recognised:
 def _basic_gnn_layers(gnn: Any) -> tuple[Layer, ...]:
     """Layers of PyG's BasicGNN: convolution, then norm and activation in either order."""
     if not isinstance(gnn, BasicGNN) or type(gnn).forward is not BasicGNN.forward:
-        raise _NotKnownError(f"the encoder {type(gnn).__name__} is not one of PyG's BasicGNN models")
+        raise UnsupportedModelError(f"the encoder {type(gnn).__name__} is not one of PyG's BasicGNN models")
     if gnn.jk_mode not in (None, "last"):
-        raise _NotKnownError(f"jumping knowledge {gnn.jk_mode!r} mixes the layers' outputs")
+        raise UnsupportedModelError(f"jumping knowledge {gnn.jk_mode!r} mixes the layers' outputs")
+    if type(gnn.dropout) not in (nn.Dropout, nn.Identity):
+        raise UnsupportedModelError(f"{type(gnn.dropout).__name__} stands where dropout is expected")
     layers: list[Layer] = []
     for index, (conv, norm) in enumerate(zip(gnn.convs, gnn.norms, strict=True)):
         layer = _conv_layer(conv)
@@ -235,57 +172,62 @@ def _basic_gnn_layers(gnn: Any) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def _conv_layer(conv: nn.Module) -> Layer:
+def _conv_layer(conv: Any) -> Layer:
     """The algebra's form of one PyG convolution, with nothing after it."""
     kind = type(conv)
     if not isinstance(conv, MessagePassing) or conv.flow != "source_to_target":
-        raise _NotKnownError(f"the layer {kind.__name__} does not pass messages from source to target")
-    if kind is GCNConv and conv.aggr in ("sum", "add"):
-        return _gcn_layer(conv)
-    if kind is SAGEConv and conv.aggr in ("mean", "sum", "add"):
-        message: Callable[[Tensor], Tensor] = _weight_of(conv.lin_l)
+        raise UnsupportedModelError(f"the layer {kind.__name__} does not pass messages from source to target")
+    aggregation = _aggregation(conv)
+    if kind is GCNConv and aggregation == "sum":
+        # PyG's `improved=True` (weight 2) has no effect without edge weights.
+        fill = 1.0 if conv.normalize and conv.add_self_loops else None
+        layer = _linear_layer("gcn" if conv.normalize else "sum", conv.lin, conv.bias)
+        return replace(layer, self_loop_fill=fill)
+    if kind is SAGEConv and aggregation is not None:
+        layer = _linear_layer(aggregation, conv.lin_l, conv.lin_l.bias, biased=True)
+        if conv.root_weight:
+            layer = _with_root(layer, conv.lin_r)
         if conv.project:
-            message = _compose(lambda x: conv.lin(x).relu(), message)
-        layer = _additive(conv.lin_l.bias, conv.lin_l.weight)
-        return replace(
-            layer,
-            kind="mean" if conv.aggr == "mean" else "sum",
-            message=message,
-            root=conv.lin_r if conv.root_weight else None,
-            root_weight=conv.lin_r.weight if conv.root_weight else None,
-            message_weight=None if conv.project else conv.lin_l.weight,
-            update=_compose(layer.update, _normalised) if conv.normalize else layer.update,
-            steps=None if conv.normalize else layer.steps,
-        )
-    if kind is GraphConv and conv.aggr in ("mean", "sum", "add"):
-        return replace(
-            _additive(conv.lin_rel.bias, conv.lin_rel.weight),
-            kind="mean" if conv.aggr == "mean" else "sum",
-            message=_weight_of(conv.lin_rel),
-            root=conv.lin_root,
-            root_weight=conv.lin_root.weight,
-            message_weight=conv.lin_rel.weight,
-        )
-    if kind is GINConv and conv.aggr in ("sum", "add"):
+            _require_linear(conv.lin, biased=True)
+            message = _compose(lambda x: conv.lin(x).relu(), layer.message)
+            layer = replace(layer, message=message, message_weight=None)
+        if conv.normalize:
+            update = _compose(layer.update, lambda x: F.normalize(x, p=2.0, dim=-1))
+            layer = replace(layer, update=update, steps=None)
+        return layer
+    if kind is GraphConv and aggregation is not None:
+        layer = _linear_layer(aggregation, conv.lin_rel, conv.lin_rel.bias, biased=True)
+        return _with_root(layer, conv.lin_root)
+    if kind is GINConv and aggregation == "sum":
         return _gin_layer(conv)
-    raise _NotKnownError(f"the layer {kind.__name__}(aggr={conv.aggr!r}) has no closed form")
+    raise UnsupportedModelError(f"the layer {kind.__name__}(aggr={conv.aggr!r}) has no closed form")
 
 
-def _gcn_layer(conv: GCNConv) -> Layer:
-    # PyG's `improved=True` (weight 2) has no effect without edge weights.
-    fill = 1.0 if conv.normalize and conv.add_self_loops else None
-    return replace(
-        _additive(conv.bias, conv.lin.weight),
-        kind="gcn" if conv.normalize else "sum",
-        message=_weight_of(conv.lin),
-        self_loop_fill=fill,
-        message_weight=conv.lin.weight,
-        conv=conv,
+def _aggregation(conv: Any) -> Kind | None:
+    """How a PyG layer sums up its messages, if in a known way."""
+    return _AGGREGATIONS.get(type(conv.aggr_module))
+
+
+def _linear_layer(kind: Kind, linear: Any, bias: Tensor | None, *, biased: bool = False) -> Layer:
+    """A layer that sends ``x W`` and adds a bias to the sum."""
+    _require_linear(linear, biased=biased)
+    return Layer(
+        kind=kind,
+        message=lambda x: F.linear(x, linear.weight),
+        update=AddBias(bias),
+        message_weight=linear.weight,
+        steps=bias_step(bias, linear.weight),
     )
+
+
+def _with_root(layer: Layer, linear: Any) -> Layer:
+    _require_linear(linear)
+    return replace(layer, root=linear, root_weight=linear.weight)
 
 
 def _gin_layer(conv: GINConv) -> Layer:
     """GIN with its MLP's first linear map moved before the sum, where it runs once per node, not per pair."""
+    _require_row_wise(conv.nn)
     mlp = copy.deepcopy(conv.nn)
     if isinstance(mlp, pyg.MLP) and len(mlp.lins) > 0:
         first, mlp.lins[0] = mlp.lins[0], AddBias(mlp.lins[0].bias)
@@ -294,34 +236,17 @@ def _gin_layer(conv: GINConv) -> Layer:
     elif isinstance(mlp, nn.Linear):
         first, mlp = mlp, AddBias(mlp.bias)
     else:
-        raise _NotKnownError(f"GINConv around {type(mlp).__name__} is not known to be row-wise")
-    _require_row_wise(mlp)
-    mlp.eval()
-    message = _weight_of(first)
+        raise UnsupportedModelError(f"GINConv around {type(mlp).__name__} is not known to be row-wise")
+    _require_linear(first, biased=True)
     factor = 1.0 + float(conv.eps)
-    return Layer(
-        kind="sum",
-        message=message,
+    layer = _linear_layer("sum", first, None, biased=True)
+    return replace(
+        layer,
         update=mlp,
-        root=lambda x: factor * message(x),
-        message_weight=first.weight,
+        root=lambda x: factor * layer.message(x),
         root_weight=factor * first.weight,
         steps=mlp_steps(mlp, first),
     )
-
-
-def _weight_of(linear: Any) -> Callable[[Tensor], Tensor]:
-    """The linear map without its bias."""
-    return lambda x: F.linear(x, linear.weight)
-
-
-def _normalised(x: Tensor) -> Tensor:
-    return F.normalize(x, p=2.0, dim=-1)
-
-
-def _additive(bias: Tensor | None, weight: Tensor) -> Layer:
-    """A layer whose update only adds a bias; kind and message are filled in by the caller."""
-    return Layer(kind="sum", message=lambda x: x, update=AddBias(bias), steps=bias_step(bias, weight))
 
 
 def _compose(*maps: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -331,30 +256,6 @@ def _compose(*maps: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         return x
 
     return composed
-
-
-#: Modules that treat every row alone in evaluation mode.
-_ROW_WISE = (
-    nn.Identity, nn.Linear, nn.Dropout, nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU,
-    nn.Tanh, nn.Sigmoid, nn.Softplus, nn.LayerNorm, nn.BatchNorm1d, pyg.BatchNorm, pyg.MLP, nn.Sequential,
-    nn.ModuleList, pyg.Linear, pyg.LayerNorm, AddBias,
-)  # fmt: skip
-_RELU: tuple[nn.Module, ...] = (nn.ReLU(),)
-
-
-def _require_row_wise(module: Any) -> None:
-    if not isinstance(module, nn.Module):
-        name = getattr(module, "__name__", type(module).__name__)
-        raise _NotKnownError(f"the function {name} is not known to treat every node alone")
-    for part in module.modules():
-        if type(part) not in _ROW_WISE:
-            raise _NotKnownError(f"{type(part).__name__} is not known to treat every node alone")
-        if isinstance(part, nn.BatchNorm1d) and part.running_mean is None:
-            raise _NotKnownError("BatchNorm1d without running statistics mixes the nodes")
-        if isinstance(part, pyg.LayerNorm) and part.mode != "node":
-            raise _NotKnownError(f"LayerNorm(mode={part.mode!r}) mixes the nodes")
-        if isinstance(part, pyg.MLP) and part.act is not None:
-            _require_row_wise(part.act)  # a plain function is not among the modules
 
 
 def _followed_by(layer: Layer, modules: tuple[Any, ...]) -> Layer:
@@ -367,3 +268,25 @@ def _followed_by(layer: Layer, modules: tuple[Any, ...]) -> Layer:
             steps=followed_by_step(layer.steps, module),
         )
     return layer
+
+
+def _require_linear(module: Any, *, biased: bool = False) -> None:
+    if type(module) not in (nn.Linear, pyg.Linear):
+        raise UnsupportedModelError(f"{type(module).__name__} stands where a linear map is expected")
+    if not biased and module.bias is not None:
+        raise UnsupportedModelError("a linear map has a bias where PyG's has none")
+
+
+def _require_row_wise(module: Any) -> None:
+    if not isinstance(module, nn.Module):
+        name = getattr(module, "__name__", type(module).__name__)
+        raise UnsupportedModelError(f"the function {name} is not known to treat every node alone")
+    for part in module.modules():
+        if type(part) not in _ROW_WISE:
+            raise UnsupportedModelError(f"{type(part).__name__} is not known to treat every node alone")
+        if isinstance(part, nn.BatchNorm1d) and part.running_mean is None:
+            raise UnsupportedModelError("BatchNorm1d without running statistics mixes the nodes")
+        if isinstance(part, pyg.LayerNorm) and part.mode != "node":
+            raise UnsupportedModelError(f"LayerNorm(mode={part.mode!r}) mixes the nodes")
+        if isinstance(part, pyg.MLP) and part.act is not None:
+            _require_row_wise(part.act)  # a plain function is not among the modules

@@ -18,118 +18,10 @@ from linkcal._core.validation import (
 )
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import DecodeReturns, PairPredictor, as_link_predictor, unwrap_link_predictor
-from linkcal.toggle._engine import METHODS, Method, ToggleEngine, widened
-from linkcal.toggle._graph import ToggleGraph
-from linkcal.toggle._recognise import evaluating
+from linkcal.toggle._engine import METHODS, Method, PairwiseToggle, ToggleEngine
 from linkcal.toggle.result import OutputArrays, ToggledEmbeddings
 
-__all__ = [
-    "BLOCK_SIZE",
-    "METHODS",
-    "Method",
-    "PairwiseToggle",
-    "check_pairs",
-    "check_weights",
-    "iter_toggled",
-    "toggle_edges",
-]
-
-
-# Checks of what the public functions are given.
-
-
-def check_pairs(x: Tensor, edge_label_index: Tensor) -> Tensor:
-    """Checked pairs [2, L], int64, after the check of `x` that gives the number of nodes."""
-    if not isinstance(x, Tensor) or x.ndim not in (1, 2):
-        shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-        raise InputError(f"x must be a tensor of shape [N, F] or [N], got {shape}")
-    # The sum is finite only if all values are, and costs a tenth of asking each.
-    finite = not x.dtype.is_floating_point or bool(x.sum().isfinite())
-    if not finite and not bool(torch.isfinite(x).all()):
-        raise InputError(f"x must be finite, {int((~torch.isfinite(x)).sum())} values are not")
-    return check_no_self_pairs(check_edge_index(edge_label_index, x.size(0), "edge_label_index"))
-
-
-def check_weights(
-    predictor: nn.Module, edge_weight: Tensor | None, insert_weight: float, edge_index: Tensor
-) -> None:
-    """Check `edge_weight` and `insert_weight`, and that the model's ``encode`` takes weights."""
-    if edge_weight is None:
-        if insert_weight != 1.0:
-            raise InputError(f"insert_weight must be 1.0 without edge_weight, got {insert_weight!r}")
-        return
-    expected = [edge_index.size(1)]
-    if not isinstance(edge_weight, Tensor) or list(edge_weight.shape) != expected:
-        came = list(edge_weight.shape) if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
-        raise InputError(f"edge_weight must be a tensor of shape {expected}, got {came}")
-    if not edge_weight.dtype.is_floating_point:
-        raise InputError(f"edge_weight must hold floats, got {edge_weight.dtype}")
-    wrong = ~(torch.isfinite(edge_weight) & (edge_weight >= 0))
-    if bool(wrong.any()):
-        raise InputError(f"edge_weight must be finite and >= 0, got {float(edge_weight[wrong][0])}")
-    check_positive_float(insert_weight, "insert_weight", zero=True)
-    takes: Any = None
-    if not isinstance(predictor, PairPredictor):
-        takes = inspect.signature(unwrap_link_predictor(predictor).encode).parameters  # type: ignore[arg-type]
-    if takes is None or not any(p.name == "edge_weight" or p.kind is p.VAR_KEYWORD for p in takes.values()):
-        name = type(unwrap_link_predictor(predictor)).__name__
-        raise UnsupportedModelError(f"model.encode must take edge_weight to use it, {name}'s does not")
-
-
-# Toggling for models that embed pairs by themselves: they are asked for both states.
-
-
-class PairwiseToggle:
-    """A :class:`~linkcal.models.PairPredictor` and a graph, ready to toggle any pairs.
-
-    Parameters
-    ----------
-    predictor : PairPredictor
-    x : Tensor [N, F] or [N]
-    edge_index : Tensor [2, E], int64
-    undirected : bool
-    method : str
-        Only ``"auto"``: there is one way, and it is exact by the model's definition.
-
-    Raises
-    ------
-    UnsupportedModelError
-        If another method is asked for.
-    InputError
-        If `undirected` and some edge stands in one direction only.
-    """
-
-    def __init__(
-        self, predictor: PairPredictor, x: Tensor, edge_index: Tensor, *, undirected: bool, method: str
-    ) -> None:
-        if method != "auto":
-            raise UnsupportedModelError(
-                f"method must be 'auto' for {type(predictor).__name__}, which embeds pairs with and without "
-                f"their target link itself, got {method!r}"
-            )
-        self.predictor, self.x, self.edge_index = predictor, x, edge_index
-        self.graph = ToggleGraph.from_edge_index(edge_index, x.size(0), undirected=undirected)
-
-    def toggle(self, pairs: Tensor) -> ToggledEmbeddings:
-        """Both states of pairs [2, L]; the model's mode is restored before this returns."""
-        with torch.no_grad(), evaluating(self.predictor):
-            absent, present = (
-                self.predictor.embed_pairs(self.x, self.edge_index, pairs, target_link=state)
-                for state in ("absent", "present")
-            )
-            logit_absent, logit_present = self.predictor.head(absent), self.predictor.head(present)
-        in_graph = self.graph.contains(pairs)
-        return ToggledEmbeddings(
-            absent=widened(absent),
-            present=widened(present),
-            logit_absent=widened(logit_absent),
-            logit_present=widened(logit_present),
-            in_graph=in_graph,
-            method="pairwise",
-        )
-
-
-# The public functions: toggle every pair's target link, by whichever method is exact for the model.
+__all__ = ["BLOCK_SIZE", "METHODS", "iter_toggled", "toggle_edges", "toggle_engine", "toggle_in_blocks"]
 
 #: Pairs toggled at once unless the caller says otherwise.
 BLOCK_SIZE = 1 << 16
@@ -153,9 +45,9 @@ def toggle_edges(
 ) -> ToggledEmbeddings:
     """Link embeddings and logits of each pair with the target link absent and present, exactly.
 
-    Use it to ask what a link's target link does to its score: leave-one-out scores of training edges, or the
-    features of In-n-Out calibration. Each pair is toggled alone, all other edges stay as given. The model
-    runs in evaluation mode without gradients, and its mode is restored.
+    Use it for leave-one-out scores of training edges, or for the features of In-n-Out calibration. Each pair
+    is toggled alone, all other edges stay as given. The model runs in evaluation mode without gradients; its
+    own mode and hooks are not touched, and several threads may toggle one model.
 
     Parameters
     ----------
@@ -163,7 +55,7 @@ def toggle_edges(
         With ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``; the link embedding is its
         ``link_embedding(z, edge_label_index)`` if it has one, else the pointwise product ``z_u * z_v``.
         ``decode`` and ``link_embedding`` may read only the rows of the two endpoints. Or a
-        :class:`~linkcal.models.PairPredictor` (SEAL), which is asked for both states itself.
+        :class:`~linkcal.models.PairPredictor` (SEAL), which embeds both states itself.
     x : Tensor [N, F], float, or [N], int64
         What ``encode`` takes: features, or node ids for a learned embedding.
     edge_index : Tensor [2, E], int
@@ -176,8 +68,9 @@ def toggle_edges(
         ``"naive"`` runs one forward pass per pair. ``"fast"`` propagates only what the toggled edge changes:
         in a compiled kernel where there is one for the model's layers, else by ``"delta"``, the same in torch
         operations, for any number of layers and on any device. ``"khop"`` runs the model itself on the L-hop
-        subgraphs around the pairs, for any deterministic message passing. ``"auto"`` takes ``"fast"`` where
-        the model's layers are known, else ``"khop"`` where it reproduces the model, else ``"naive"``.
+        subgraphs around the pairs, for any deterministic message passing. ``"auto"`` is ``"fast"`` for known
+        layers, else ``"khop"``, else ``"naive"``. Every method but ``"naive"`` is verified on a few toggled
+        pairs against one forward pass each.
     decode_returns : {"logits", "probabilities"}, optional
         What ``model.decode`` returns, unless the model's attribute of that name declares it.
     num_hops : int, optional
@@ -199,13 +92,13 @@ def toggle_edges(
         ``"khop"``.
     insert_weight : float, >= 0
         With `edge_weight`: the weight of an inserted edge, in both directions if `undirected`. A removed edge
-        goes with whatever weight it has.
+        may have any weight.
 
     Returns
     -------
     ToggledEmbeddings
         Tensors on the device and in the dtype of the model's output (float32 for one in half precision);
-        ``.method`` tells what was used.
+        ``.method`` names what was used.
 
     Raises
     ------
@@ -213,8 +106,8 @@ def toggle_edges(
         If a tensor has the wrong shape, an index is out of range, a pair joins a node to itself,
         `undirected` is True and some edge stands in one direction only, or an array of `out` does not fit.
     UnsupportedModelError
-        If the model lacks a method, caches its graph or is not deterministic in evaluation mode, or the asked
-        method is not exact for the model.
+        If the model lacks a method, caches its graph or is not deterministic in evaluation mode, or the
+        requested method is not exact for the model.
 
     Notes
     -----
@@ -237,22 +130,19 @@ def toggle_edges(
     >>> toggled.absent.shape, toggled.in_graph.tolist(), toggled.method
     (torch.Size([2, 3]), [True, False], 'kernel')
     """
-    blocks = iter_toggled(
+    engine = toggle_engine(
         model,
         x,
         edge_index,
-        edge_label_index,
         undirected=undirected,
         method=method,
         decode_returns=decode_returns,
         num_hops=num_hops,
         max_batch_nodes=max_batch_nodes,
-        block_size=block_size,
         edge_weight=edge_weight,
         insert_weight=insert_weight,
     )
-    number = edge_label_index.shape[1] if hasattr(edge_label_index, "shape") else len(edge_label_index[0])
-    return _collected(blocks, number, out)
+    return toggle_in_blocks(engine, edge_label_index, block_size=block_size, out=out)
 
 
 def iter_toggled(
@@ -261,36 +151,29 @@ def iter_toggled(
     edge_index: Tensor,
     edge_label_index: Tensor,
     *,
-    undirected: bool = True,
-    method: Method = "auto",
-    decode_returns: DecodeReturns | None = None,
-    num_hops: int | None = None,
-    max_batch_nodes: int | None = None,
     block_size: int = BLOCK_SIZE,
-    edge_weight: Tensor | None = None,
-    insert_weight: float = 1.0,
+    **options: Any,
 ) -> Iterator[tuple[slice, ToggledEmbeddings]]:
     """Toggle pairs block by block, for results that do not fit into memory.
 
-    The arguments are checked and the work per graph (a forward pass, what each node's neighbourhood adds up
-    to) is done once, when this is called; the model, `x` and `edge_index` must not change while the blocks
-    are read.
+    The arguments are checked and the work per graph (a forward pass, sums over each node's neighbours) is
+    done once, when this is called; the model, `x` and `edge_index` must not change while the blocks are read.
 
     Parameters
     ----------
-    model, x, edge_index, edge_label_index, undirected, method, decode_returns, num_hops, max_batch_nodes
+    model, x, edge_index, edge_label_index
         As in :func:`toggle_edges`.
     block_size : int
         Pairs per block.
-    edge_weight, insert_weight
-        As in :func:`toggle_edges`.
+    **options
+        The other arguments of :func:`toggle_edges`, but for `out`.
 
     Yields
     ------
     rows : slice
-        The columns of `edge_label_index` that the block answers, in order.
+        The columns of `edge_label_index` that the block holds, in order.
     toggled : ToggledEmbeddings
-        Without pairs one empty block comes.
+        Without pairs there is one empty block.
 
     Raises
     ------
@@ -309,38 +192,14 @@ def iter_toggled(
     slice(0, 2, None) [True, False]
     slice(2, 3, None) [True]
     """
-    size = check_positive_int(block_size, "block_size")
-    engine, pairs = _engine_and_pairs(
-        model,
-        x,
-        edge_index,
-        edge_label_index,
-        undirected=undirected,
-        method=method,
-        decode_returns=decode_returns,
-        num_hops=num_hops,
-        max_batch_nodes=max_batch_nodes,
-        edge_weight=edge_weight,
-        insert_weight=insert_weight,
-    )
-    return _blocks(engine, pairs, size)
+    engine = toggle_engine(model, x, edge_index, **options)
+    return _blocks(engine, edge_label_index, block_size)
 
 
 def toggle_engine(
-    model: nn.Module, x: Tensor, edge_index: Tensor, *, sample: Tensor, **options: Any
-) -> ToggleEngine | PairwiseToggle:
-    """The work per graph, done: toggles any number of pairs, call after call, by its method ``toggle``.
-
-    `sample` [2, L] are pairs on which ``"khop"`` is verified; `options` as in :func:`toggle_edges`.
-    """
-    return _engine_and_pairs(model, x, edge_index, sample, **options)[0]
-
-
-def _engine_and_pairs(
     model: nn.Module,
     x: Tensor,
     edge_index: Tensor,
-    edge_label_index: Tensor,
     *,
     undirected: bool = True,
     method: Method = "auto",
@@ -349,30 +208,38 @@ def _engine_and_pairs(
     max_batch_nodes: int | None = None,
     edge_weight: Tensor | None = None,
     insert_weight: float = 1.0,
-) -> tuple[ToggleEngine | PairwiseToggle, Tensor]:
-    """The checks of everything, once (a look at wide features costs a tenth of a pass), then the engine."""
+) -> ToggleEngine | PairwiseToggle:
+    """The work per graph, done once: an object that toggles any pairs, call after call, from any thread.
+
+    Its method ``toggle`` takes checked pairs [2, L]; :func:`toggle_in_blocks` checks them. The arguments are
+    those of :func:`toggle_edges`.
+    """
     check_choice(method, "method", METHODS)
     predictor = as_link_predictor(model, decode_returns)
-    pairs = check_pairs(x, edge_label_index)
+    _check_x(x)
     edge_index = check_edge_index(edge_index, x.size(0))
-    check_weights(predictor, edge_weight, insert_weight, edge_index)
+    _check_weights(predictor, edge_weight, insert_weight, edge_index)
+    for name, value in (("num_hops", num_hops), ("max_batch_nodes", max_batch_nodes)):
+        if value is not None:
+            check_positive_int(value, name)
     if isinstance(predictor, PairPredictor):
-        return PairwiseToggle(predictor, x, edge_index, undirected=undirected, method=method), pairs
-    engine = ToggleEngine(
+        if method != "auto":
+            raise UnsupportedModelError(
+                f"method must be 'auto' for {type(predictor).__name__}, which embeds pairs with and without "
+                f"their target link itself, got {method!r}"
+            )
+        return PairwiseToggle(predictor, x, edge_index, undirected=undirected)
+    return ToggleEngine(
         predictor,
         x,
         edge_index,
         undirected=undirected,
         method=method,
-        num_hops=None if num_hops is None else check_positive_int(num_hops, "num_hops"),
-        max_batch_nodes=(
-            None if max_batch_nodes is None else check_positive_int(max_batch_nodes, "max_batch_nodes")
-        ),
-        sample=pairs,
+        num_hops=num_hops,
+        max_batch_nodes=max_batch_nodes,
         edge_weight=edge_weight,
         insert_weight=float(insert_weight),
     )
-    return engine, pairs
 
 
 def toggle_in_blocks(
@@ -382,15 +249,9 @@ def toggle_in_blocks(
     block_size: int = BLOCK_SIZE,
     out: Mapping[str, Any] | None = None,
 ) -> ToggledEmbeddings:
-    """Toggle checked pairs [2, L] by a prepared engine and put the blocks together."""
-    return _collected(
-        _blocks(engine, pairs, check_positive_int(block_size, "block_size")), pairs.size(1), out
-    )
-
-
-def _collected(
-    blocks: Iterator[tuple[slice, ToggledEmbeddings]], number: int, out: Mapping[str, Any] | None
-) -> ToggledEmbeddings:
+    """Toggle pairs [2, L] by a prepared engine and put the blocks together, into `out` if given."""
+    blocks = _blocks(engine, pairs, block_size)
+    number = len(pairs[0])
     target = None if out is None else OutputArrays(out, number)
     for rows, toggled in blocks:
         if target is None:
@@ -403,8 +264,48 @@ def _collected(
 
 
 def _blocks(
-    engine: ToggleEngine | PairwiseToggle, pairs: Tensor, size: int
+    engine: ToggleEngine | PairwiseToggle, pairs: Tensor, block_size: int
 ) -> Iterator[tuple[slice, ToggledEmbeddings]]:
-    for start in range(0, max(pairs.size(1), 1), size):
-        rows = slice(start, min(start + size, pairs.size(1)))
-        yield rows, engine.toggle(pairs[:, rows])
+    size = check_positive_int(block_size, "block_size")
+    pairs = check_no_self_pairs(check_edge_index(pairs, engine.graph.num_nodes, "edge_label_index"))
+    starts = range(0, max(pairs.size(1), 1), size)
+    parts = (slice(start, min(start + size, pairs.size(1))) for start in starts)
+    return ((rows, engine.toggle(pairs[:, rows])) for rows in parts)
+
+
+def _check_x(x: Tensor) -> None:
+    if not isinstance(x, Tensor) or x.ndim not in (1, 2):
+        shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise InputError(f"x must be a tensor of shape [N, F] or [N], got {shape}")
+    # The sum is finite only if all values are, and costs a tenth of looking at each.
+    finite = not x.dtype.is_floating_point or bool(x.sum().isfinite())
+    if not finite and not bool(torch.isfinite(x).all()):
+        raise InputError(f"x must be finite, {int((~torch.isfinite(x)).sum())} values are not")
+
+
+def _check_weights(
+    predictor: nn.Module, edge_weight: Tensor | None, insert_weight: float, edge_index: Tensor
+) -> None:
+    """Check `edge_weight` and `insert_weight`, and that the model's ``encode`` takes weights."""
+    if edge_weight is None:
+        if insert_weight != 1.0:
+            raise InputError(f"insert_weight must be 1.0 without edge_weight, got {insert_weight!r}")
+        return
+    expected = [edge_index.size(1)]
+    if not isinstance(edge_weight, Tensor) or list(edge_weight.shape) != expected:
+        came = list(edge_weight.shape) if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
+        raise InputError(f"edge_weight must be a tensor of shape {expected}, got {came}")
+    if not edge_weight.dtype.is_floating_point:
+        raise InputError(f"edge_weight must hold floats, got {edge_weight.dtype}")
+    wrong = ~(torch.isfinite(edge_weight) & (edge_weight >= 0))
+    if bool(wrong.any()):
+        raise InputError(f"edge_weight must be finite and >= 0, got {float(edge_weight[wrong][0])}")
+    check_positive_float(insert_weight, "insert_weight", zero=True)
+    inner: Any = unwrap_link_predictor(predictor)
+    takes = (
+        () if isinstance(predictor, PairPredictor) else inspect.signature(inner.encode).parameters.values()
+    )
+    if not any(p.name == "edge_weight" or p.kind is p.VAR_KEYWORD for p in takes):
+        raise UnsupportedModelError(
+            f"model.encode must take edge_weight to use it, {type(inner).__name__}'s does not"
+        )

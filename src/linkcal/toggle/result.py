@@ -15,9 +15,6 @@ from linkcal.exceptions import InputError
 __all__ = ["OutputArrays", "ToggledEmbeddings"]
 
 
-# What toggling returns: link embeddings and logits with the target link absent and present.
-
-
 @dataclass(frozen=True, eq=False)
 class ToggledEmbeddings:
     """Exact link embeddings of L pairs on the graph without (A-) and with (A+) each pair's target link.

@@ -1,22 +1,73 @@
-"""Subgraphs with one rim for many pairs: arcs by hand, and degrees on any graph."""
+"""Subgraphs around pairs: arcs by hand, degrees on any graph, bounds of batches."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from linkcal.toggle._engine import _within
 from linkcal.toggle._graph import ToggleGraph
+from linkcal.toggle._khop import check_pairs_of_rims
 from linkcal.toggle._naive import toggle_edge_index
-from linkcal.toggle._shared_rim import SharedRimExtractor
-from linkcal.toggle._subgraphs import FAR, batch_nodes
+from linkcal.toggle._subgraphs import FAR, Subgraphs, batch_nodes
 
-from .cases import build_case, toggle_cases
+from .cases import build_case, path, toggle_cases
+
+whole, shared = partial(Subgraphs, shared=False), partial(Subgraphs, shared=True)
 
 
-def path(length):
-    line = torch.arange(length - 1)
-    return torch.cat([torch.stack([line, line + 1]), torch.stack([line + 1, line])], dim=1)
+def test_subgraph_of_a_path_by_hand():
+    """0-1-2-3-4-5-6, pair (2, 3), one hop: nodes 2, 3, 1, 4; 1 and 4 keep degree 2 through one dummy."""
+    graph = ToggleGraph.from_edge_index(path(7), 7, undirected=True)
+    pair = torch.tensor([[2], [3]])
+    (batch,) = whole(graph, 1, 100).batches(pair, torch.tensor([False]), toggle=False)
+    assert batch.nodes[1:].tolist() == [2, 3, 1, 4]
+    found = sorted(map(tuple, batch.edge_index.T.tolist()))
+    assert found == sorted([(1, 2), (2, 1), (1, 3), (3, 1), (2, 4), (4, 2), (0, 3), (3, 0), (0, 4), (4, 0)])
+    (without,) = whole(graph, 1, 100).batches(pair, torch.tensor([False]))
+    assert set(found) - set(map(tuple, without.edge_index.T.tolist())) == {(1, 2), (2, 1)}
+
+
+def test_no_arc_of_a_node_is_doubled():
+    """A layer that merges repeated arcs must see the same degrees, so outside neighbours stay distinct."""
+    case = build_case(40, ["random", "clique", "star"], 9, undirected=True, loops=False, repeats=False)
+    graph = ToggleGraph.from_edge_index(case.edge_index, 40, undirected=True)
+    insert = ~graph.contains(case.pairs)
+    for batch in whole(graph, 1, 100).batches(case.pairs, insert):
+        assert torch.unique(batch.edge_index, dim=1).shape == batch.edge_index.shape
+
+
+def test_batches_keep_to_their_budget():
+    case = build_case(40, ["random", "clique", "star"], 9, undirected=True, loops=False, repeats=False)
+    graph = ToggleGraph.from_edge_index(case.edge_index, 40, undirected=True)
+    pairs, insert = case.pairs.repeat(1, 20), (~graph.contains(case.pairs)).repeat(20)
+    batches = list(whole(graph, 1, 100).batches(pairs, insert))
+    most = int(torch.bincount(case.edge_index[1]).max())
+    assert len(batches) > 1
+    assert all(batch.nodes.numel() <= 100 + most for batch in batches if batch.source.numel() > 1)
+    assert sum(batch.source.numel() for batch in batches) == pairs.size(1)
+
+
+def test_arcs_are_counted_exactly():
+    """Repeated and one-way arcs, toggled: every column of a batch is an arc of it."""
+    case = build_case(20, ["random", "star"], 5, undirected=False, loops=True, repeats=True)
+    graph = ToggleGraph.from_edge_index(case.edge_index, 20, undirected=False)
+    insert = ~graph.contains(case.pairs)
+    assert insert.any()
+    assert not insert.all()
+    for pair in range(case.pairs.size(1)):
+        one, state = case.pairs[:, pair : pair + 1], insert[pair : pair + 1]
+        ((before,), (after,)) = (
+            tuple(whole(graph, 2, 100).batches(one, state, toggle=toggle)) for toggle in (False, True)
+        )
+        own = (case.edge_index == one).all(dim=0).sum()
+        assert after.edge_index.size(1) - before.edge_index.size(1) == (1 if state else -own)
+        for batch in (before, after):
+            assert batch.edge_index.min() >= 0
+            assert batch.edge_index.max() < batch.nodes.numel()
 
 
 def test_two_pairs_of_a_path_by_hand():
@@ -26,14 +77,14 @@ def test_two_pairs_of_a_path_by_hand():
     """
     graph = ToggleGraph.from_edge_index(path(7), 7, undirected=True)
     pairs = torch.tensor([[2, 4], [3, 5]])
-    (batch,) = SharedRimExtractor(graph, 1, 100).batches(pairs, torch.tensor([False, False]), toggle=False)
+    (batch,) = shared(graph, 1, 100).batches(pairs, torch.tensor([False, False]), toggle=False)
     assert batch.nodes[2:].tolist() == [1, 4, 3, 6, 2, 3, 4, 5]
     assert batch.distance.tolist() == [FAR, FAR, 1, 1, 1, 1, 0, 0, 0, 0]
     assert (batch.source.tolist(), batch.target.tolist()) == ([6, 8], [7, 9])
     inside = {(2, 6), (7, 6), (6, 7), (3, 7), (4, 8), (9, 8), (8, 9), (5, 9)}
     rim = {(0, 2), (1, 2), (0, 3), (1, 3), (0, 4), (1, 4), (0, 5)}
     assert sorted(map(tuple, batch.edge_index.T.tolist())) == sorted(inside | rim)
-    (without,) = SharedRimExtractor(graph, 1, 100).batches(pairs, torch.tensor([False, False]))
+    (without,) = shared(graph, 1, 100).batches(pairs, torch.tensor([False, False]))
     assert sorted(map(tuple, without.edge_index.T.tolist())) == sorted(
         (inside | rim) - {(7, 6), (6, 7), (9, 8), (8, 9)}
     )
@@ -45,7 +96,7 @@ def test_arcs_into_every_node_are_those_of_the_toggled_graph(case, hops, max_bat
     graph = ToggleGraph.from_edge_index(case.edge_index, case.num_nodes, undirected=case.undirected)
     insert = ~graph.contains(case.pairs)
     seen = 0
-    for batch in SharedRimExtractor(graph, hops, max_batch_nodes).batches(case.pairs, insert):
+    for batch in shared(graph, hops, max_batch_nodes).batches(case.pairs, insert):
         rim = (batch.distance == hops).nonzero().flatten()
         assert batch.nodes[rim].unique().numel() == rim.numel()
         first = int((batch.distance == FAR).sum()) + rim.numel()
@@ -89,7 +140,7 @@ def test_batches_keep_to_their_bounds_and_share():
     graph = ToggleGraph.from_edge_index(case.edge_index, 40, undirected=True)
     pairs = torch.triu_indices(40, 40, 1)
     insert = ~graph.contains(pairs)
-    batches = list(SharedRimExtractor(graph, 1, 60).batches(pairs, insert))
+    batches = list(shared(graph, 1, 60).batches(pairs, insert))
     assert torch.cat([torch.arange(b.pairs.start, b.pairs.stop) for b in batches]).tolist() == list(
         range(780)
     )
@@ -98,11 +149,11 @@ def test_batches_keep_to_their_bounds_and_share():
     # Two nodes of its own a pair, and a rim that is never larger than the graph: 20 pairs fill 60 nodes
     # of 40 nodes' graph; the last batch has what remains.
     assert len(batches) <= -(-780 // 10)
-    (one,) = SharedRimExtractor(graph, 1, 10_000).batches(pairs, insert)
+    (one,) = shared(graph, 1, 10_000).batches(pairs, insert)
     assert int((one.distance == 1).sum()) <= 40
     dense = torch.triu_indices(40, 40, 1)
     clique = ToggleGraph.from_edge_index(torch.cat([dense, dense.flip(0)], dim=1), 40, undirected=True)
-    for batch in SharedRimExtractor(clique, 1, 20).batches(pairs, torch.zeros(780, dtype=torch.bool)):
+    for batch in shared(clique, 1, 20).batches(pairs, torch.zeros(780, dtype=torch.bool)):
         assert batch.source.numel() == 1  # one pair alone has more arcs than 16 times 20
 
 
@@ -116,22 +167,25 @@ def test_default_bound_follows_the_graph():
     assert batch_nodes(clique) == 600 * 599 // 8
 
 
-def test_pairs_with_the_largest_rims_are_found():
+def test_at_least_so_many_pairs_share_a_batch():
+    graph = ToggleGraph.from_edge_index(path(30), 30, undirected=True)
+    pairs = torch.tensor([[3, 3, 10, 10, 20], [4, 4, 11, 11, 21]])
+    extractor = shared(graph, 1, 1, least_pairs=2)
+    batches = list(extractor.batches(pairs, torch.zeros(5, dtype=torch.bool), toggle=False))
+    assert [batch.source.numel() for batch in batches] == [2, 2, 1]
+    assert [int((batch.distance == 1).sum()) for batch in batches] == [2, 2, 2]
+
+
+def test_pairs_that_show_most_are_found():
+    """A star, a path and nodes alone: the largest rims; of whole subgraphs, the largest that fit."""
     star = torch.stack([torch.zeros(29, dtype=torch.int64), torch.arange(1, 30)])
     edges = torch.cat([star, star.flip(0), path(9) + 30], dim=1)
     graph = ToggleGraph.from_edge_index(edges, 42, undirected=True)
     pairs = torch.tensor([[40, 34, 1, 30, 0], [41, 36, 2, 31, 3]])
-    extractor = SharedRimExtractor(graph, 1, 100)
     # Rims of one hop: none; 33, 35, 37; the centre; 32; the other 28 leaves.
-    assert extractor.telling(pairs, 3).tolist() == [[0, 34, 1], [3, 36, 2]]
-    assert extractor.telling(pairs, 9).size(1) == 4
-    assert extractor.telling(pairs[:, :1], 3).size(1) == 0
-
-
-def test_at_least_so_many_pairs_share_a_batch():
-    graph = ToggleGraph.from_edge_index(path(30), 30, undirected=True)
-    pairs = torch.tensor([[3, 3, 10, 10, 20], [4, 4, 11, 11, 21]])
-    extractor = SharedRimExtractor(graph, 1, 1, least_pairs=2)
-    batches = list(extractor.batches(pairs, torch.zeros(5, dtype=torch.bool), toggle=False))
-    assert [batch.source.numel() for batch in batches] == [2, 2, 1]
-    assert [int((batch.distance == 1).sum()) for batch in batches] == [2, 2, 2]
+    assert check_pairs_of_rims(shared(graph, 1, 100), pairs, 3).tolist() == [[0, 34, 1], [3, 36, 2]]
+    assert check_pairs_of_rims(shared(graph, 1, 100), pairs, 9).size(1) == 4
+    assert check_pairs_of_rims(shared(graph, 1, 100), pairs[:, :1], 3).size(1) == 0
+    assert _within(whole(graph, 2, 12), pairs).tolist() == [[34, 30], [36, 31]]
+    assert _within(whole(graph, 2, 1), pairs).tolist() == [[30], [31]]
+    assert _within(whole(graph, 2, 12), pairs[:, :1]).size(1) == 0
