@@ -7,24 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from _harness import SMALL, Case, Point
-from numpy.typing import NDArray
 
 from linkcal.calibrators import Calibrator
 from linkcal.data import Graph, LinkSplit, NegativeKind, load_dataset, load_official_split, simulate_graph
 from linkcal.exceptions import LinkcalWarning
-from linkcal.features import LinkScorer, LinkScores
+from linkcal.features import COLUMN_NAMES, LinkScorer, LinkScores
 from linkcal.models import GraphModel, load_model
 from linkcal.workflow import split_graph
 from linkcal_lab.cells import SweepPlan, TrainingJob
 from linkcal_lab.stages import train_and_store
 from linkcal_lab.store import Store
 
-Arrays = tuple[NDArray[np.float64], NDArray[np.int64]]
+C = TypeVar("C", bound=Calibrator)
 
 #: Nodes, edges drawn (repeats collapse) and features of the simulated graphs.
 SIMULATED: Mapping[str, tuple[int, int, int]] = {
@@ -77,7 +75,6 @@ def trained(point: Point, folder: Path) -> Trained:
     settings: dict[str, Any] = {"epochs": 20} if point.quick else {}
     dataset = "simulated" if point.dataset == SMALL else point.dataset
     job = SweepPlan([dataset], [point.model], [point.seed], [0], ["val"], settings).jobs()[0]
-    # The sweep's graph of the name "simulated" is the same for all seeds.
     graph = load_graph(point.dataset)
     if not store.has_training(job):
         with store.locked(job, wait=True):
@@ -94,8 +91,13 @@ class TrainedCase(Case):
         return trained(point, folder)
 
 
-def fitted(calibrator: Calibrator, scores: LinkScores) -> Calibrator:
-    """The calibrator, fitted to scored links; its warnings are for users."""
+def named(calibrator: C) -> C:
+    """An unfitted copy that knows the names of its columns."""
+    return calibrator.clone_for(COLUMN_NAMES.get(calibrator.link_features))
+
+
+def fitted(calibrator: C, scores: LinkScores, **base: Any) -> C:
+    """A copy of the calibrator, fitted to scored links; its warnings are for users."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinkcalWarning)
-        return calibrator.fit(*scores.to_arrays(calibrator.link_features))
+        return named(calibrator).fit(*scores.to_arrays(calibrator.link_features), **base)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from _cells import named
 from _harness import Case, Point, Row, table
 from numpy.typing import NDArray
 
@@ -97,7 +98,7 @@ class Decisions(Case):
 
     def measure(self, point: Point, made: World) -> list[Row]:
         part = getattr(self, f"_{point.part}")
-        return list(part(point, made, make_calibrator(point.calibrator)))
+        return list(part(point, made, named(make_calibrator(point.calibrator))))
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
         text = []

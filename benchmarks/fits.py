@@ -30,16 +30,13 @@ class CalibratorSpeed(TrainedCase):
         val, calibrator = made.scores("val"), make_calibrator(point.calibrator)
         X, y = val.to_arrays(calibrator.link_features)
         many = X[np.resize(np.arange(len(X)), point.predictions)]
-        fitted(calibrator, val)
-        works: dict[str, Any] = {
-            "fit": partial(fitted, calibrator, val),
-            "predict": partial(calibrator.predict_proba, many),
-        }
+        works: dict[str, Any] = {"fit": partial(fitted, calibrator, val)}
+        works["predict"] = partial(fitted(calibrator, val).predict_proba, many)
         if isinstance(calibrator, StructuralCalibrator):
             X_base, y_base = made.scores("train").to_arrays("structural")
-            stacked = StructuralCalibrator()
-            works["stacked fit"] = partial(stacked.fit, X, y, X_base=X_base, y_base=y_base)
-            works["stacked predict"] = lambda: stacked.predict_proba(many)
+            base = {"X_base": X_base, "y_base": y_base}
+            works["stacked fit"] = partial(fitted, calibrator, val, **base)
+            works["stacked predict"] = partial(fitted(calibrator, val, **base).predict_proba, many)
         measured = taking_turns(works, point.repeats)
         sizes = {name: point.predictions if "predict" in name else len(y) for name in works}
         return [

@@ -93,7 +93,7 @@ class Negatives(TrainedCase):
         fits = {name: fitted(StructuralCalibrator(features=name), val) for name in self.FEATURES}
         by_features = {name: fit.decision_function(X) for name, fit in fits.items()}
         X_base, y_base = columns_of(made.scores("train", kind))
-        stacked = StructuralCalibrator().fit(*columns_of(val), X_base=X_base, y_base=y_base)
+        stacked = fitted(StructuralCalibrator(), val, X_base=X_base, y_base=y_base)
         logits = {OURS: by_features["all"], STACKED: stacked.decision_function(X)}
         platt = fitted(make_calibrator("platt"), val)
         for name in point.calibrators:
@@ -111,9 +111,8 @@ class Negatives(TrainedCase):
             rows.append(row | {"error": (first - second).std(ddof=1) / len(first) ** 0.5})
         for test_kind, scores in tests.items():
             X_test, y_test = columns_of(scores)
-            moved = {OURS: fits["all"].decision_function(X_test)}
-            moved["platt"] = platt.decision_function(X_test[:, :1])
-            for name, logit in moved.items():
+            by_ours, by_platt = fits["all"].decision_function(X_test), platt.decision_function(X_test[:, :1])
+            for name, logit in ((OURS, by_ours), ("platt", by_platt)):
                 row = {"table": "transfer", "kind": kind, "name": name, "test_kind": test_kind}
                 rows.append(row | self._transferred(y_test, logit))
         return rows

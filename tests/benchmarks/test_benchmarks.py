@@ -57,10 +57,10 @@ def quick(run, store, benchmarks):
 
 def test_toggle(quick):
     rows, page = quick("toggle", "--models", "gcn", "--depths", 2)
-    seconds = {row["method"]: row["seconds"] for row in rows}
+    seconds = {row["method"]: row["all, s"] for row in rows}
     assert set(seconds) == {"forward pass", "kernel", "delta", "khop", "k_hop_subgraph", "naive"}
     assert 0 < seconds["kernel"] < seconds["naive"]
-    assert "| small | gcn | 2 | naive | 30 of 2,530 | ~" in page
+    assert "| small | gcn | 2 | naive | 2530 | 30 |" in page
 
 
 def test_rare_links(quick):
