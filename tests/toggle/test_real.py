@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from linkcal._core.random import torch_stream
+from linkcal._core.random import stream_seed
 from linkcal.data import Graph, load_dataset, structural_node_features
 from linkcal.toggle import toggle_edges
 
@@ -44,7 +44,7 @@ def _graph(name: str, root: Path) -> tuple[Graph, torch.Tensor]:
 
 def _pairs(graph: Graph, count: int) -> torch.Tensor:
     """Half edges, half uniform pairs."""
-    generator = torch_stream(0, "toggle test pairs")
+    generator = torch.Generator().manual_seed(stream_seed(0, "toggle test pairs"))
     edges = graph.pairs[:, torch.randint(graph.num_pairs, (count // 2,), generator=generator)]
     others = torch.randint(graph.num_nodes, (2, count), generator=generator)
     others = others[:, others[0] != others[1]][:, : count - count // 2]

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import torch
 
 
 def stream_seed(seed: int, name: str) -> int:
@@ -36,13 +32,6 @@ def stream_seed(seed: int, name: str) -> int:
 def numpy_stream(seed: int, name: str) -> np.random.Generator:
     """NumPy generator of a named stream."""
     return np.random.default_rng(stream_seed(seed, name))
-
-
-def torch_stream(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Generator:
-    """Torch generator of a named stream."""
-    import torch
-
-    return torch.Generator(device=device).manual_seed(stream_seed(seed, name))
 
 
 @contextmanager
