@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -169,9 +168,7 @@ def forged(folder: Path, config: dict, state: dict[str, torch.Tensor]) -> str:
 def test_forged_sizes_are_refused_before_memory_is_taken(saved, change, came):
     model = load_model(saved)
     tracemalloc.start()
-    started = time.perf_counter()
     assert came in forged(saved, {**model.config, **change}, model.state_dict())
-    assert time.perf_counter() - started < 5
     assert tracemalloc.get_traced_memory()[1] < 50e6
     tracemalloc.stop()
 
