@@ -120,7 +120,7 @@ class Mutation(Case):
             "src/linkcal/metrics=tests/metrics",
             "src/linkcal/calibrators=tests/calibrators",
             "src/linkcal/decisions=tests/decisions",
-            "src/linkcal/data/negatives.py=tests/data/test_negatives.py,tests/data/test_negative_kinds.py",
+            "src/linkcal/data/negatives.py=tests/data/test_negatives.py",
             "src/linkcal/data/split.py=tests/data/test_split.py",
             "src/linkcal/toggle/_layers.py=tests/toggle",
         ),
