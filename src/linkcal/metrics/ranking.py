@@ -44,7 +44,7 @@ def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
 
 
 def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
-    """Average precision: mean over the links of the precision at their rank.
+    """Average precision, ``sum_n (R_n - R_{n-1}) P_n`` over distinct scores, without interpolation.
 
     Depends on the ratio of links to negatives, unlike :func:`roc_auc`.
 
@@ -56,11 +56,7 @@ def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> 
     Returns
     -------
     float in (0, 1]
-        Larger is better; the share of links for a score without information.
-
-    Notes
-    -----
-    ``sum_n (R_n - R_{n-1}) P_n`` over distinct scores, without interpolation.
+        Larger is better; the base rate for a score without information.
 
     Examples
     --------
@@ -74,32 +70,22 @@ def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> 
 def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> float:
     """Hits@K: share of links that score strictly above the K-th highest negative.
 
-    Ties count against the predictor, as in the Open Graph Benchmark: a constant score has 0. The value falls
-    as more negatives are sampled, so compare it only at equal numbers of them.
+    Ties count against the predictor, as in the Open Graph Benchmark (Hu et al., arXiv 2005.00687): a constant
+    score has 0. The value falls as more negatives are sampled, so compare it only at equal numbers of them.
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1, both present
-    score : array-like (L,), finite
+    y_true, score
+        As in :func:`roc_auc`.
     k : int
         K, at least 1.
     sample_weight : array-like (L,), >= 0, optional
-        Weight w counts a link or negative w times: the threshold is the highest score at which the negatives
-        of that score or more weigh K. Weight 0 leaves it out.
+        Weight w counts a link or negative w times.
 
     Returns
     -------
     float in [0, 1]
-        Larger is better. 1.0, with a warning, if there are fewer than K negatives.
-
-    Warns
-    -----
-    FewNegativesWarning
-        If there are fewer than K negatives, so that the value carries no information.
-
-    References
-    ----------
-    Hu et al.: Open Graph Benchmark, 2020, arXiv 2005.00687.
+        Larger is better. 1.0, meaningless, with a ``FewNegativesWarning`` for fewer than K negatives.
 
     Examples
     --------
