@@ -113,22 +113,16 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return sigmoid(self._decision(X))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit on calibration links.
+        """Fit on calibration links. A fit that raises InputError changes nothing.
 
         Parameters
         ----------
         X : array-like of shape (n, 1 + k)
             Uncalibrated logit in column 0, link features after it.
         y : array-like of shape (n,)
-            Exactly two different labels; the larger one is the positive class.
+            Exactly two different labels (in rows of positive weight); the larger one is the positive class.
         sample_weight : array-like of shape (n,), optional
             Non-negative counts.
-
-        Raises
-        ------
-        InputError
-            If an argument has the wrong shape, range or content, or the rows of positive weight do not hold
-            exactly two classes. A fit that raises changes nothing.
         """
         with unchanged_if_refused(self):
             self._fit(*self._check_fit(X, y, sample_weight))
@@ -157,12 +151,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X, y, sample_weight : array-like
-            As in ``fit``; both labels of ``classes_`` must be present.
-
-        Raises
-        ------
-        InputError
-            If X or a label is not as in ``fit``, or only one class is present. NotFittedError before ``fit``.
+            As in ``fit``, which must come first. InputError unless both labels of ``classes_`` are present.
 
         Examples
         --------
