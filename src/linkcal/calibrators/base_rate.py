@@ -84,8 +84,7 @@ def shift_base_rate(prob: Any, *, from_rate: float, to_rate: float) -> Any:
 
     Parameters
     ----------
-    prob : Tensor, ndarray or list, of shape (n,)
-        In [0, 1].
+    prob : Tensor, ndarray or list, of shape (n,), in [0, 1]
     from_rate, to_rate : float in (0, 1)
         As in :func:`base_rate_offset`.
 
