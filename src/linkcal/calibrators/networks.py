@@ -219,10 +219,8 @@ class EmbeddingMLP(NetCalibrator):
 
     Attributes
     ----------
-    hidden_weights_, output_weights_ : ndarray of shape (1, H, k + 1) and (1, H + 1)
-        Both layers, biases in the last column.
-    ece_weight_, n_iter_, converged_, loss_curve_, seed_
-        As in :class:`InNOut`.
+    hidden_weights_, output_weights_, ece_weight_, n_iter_, converged_, loss_curve_, seed_
+        As in :class:`InNOut`, for a single network.
 
     Examples
     --------
