@@ -230,6 +230,9 @@ def expected_calibration_error(
     calibrated predictor has an ECE well above zero (:func:`calibration_floor`). Not a proper score:
     predicting the base rate has an ECE of zero.
 
+    ``ECE = sum_b |sum_{i in b} w_i (y_i - p_i)| / sum_i w_i`` (arXiv 2403.04605, weights 1). Top-label ECE
+    replaces y by correctness and p by ``max(p, 1 - p)``, with bins over the whole of [0, 1].
+
     Parameters
     ----------
     y_true, y_prob, n_bins, variant, strategy, sample_weight
@@ -237,13 +240,7 @@ def expected_calibration_error(
 
     Returns
     -------
-    float in [0, 1]
-        Smaller is better.
-
-    Notes
-    -----
-    ``ECE = sum_b |sum_{i in b} w_i (y_i - p_i)| / sum_i w_i`` (arXiv 2403.04605, weights 1). Top-label ECE
-    replaces y by correctness and p by ``max(p, 1 - p)``, with bins over the whole of [0, 1].
+    float in [0, 1], smaller is better
 
     Examples
     --------
