@@ -122,8 +122,7 @@ def calibration_floor(
 
     Returns
     -------
-    CalibrationFloor
-        Unpacks as ``(mean, q95)``.
+    CalibrationFloor, which unpacks as ``(mean, q95)``
 
     Examples
     --------
