@@ -33,10 +33,8 @@ class GroupCalibration:
 
     Parameters
     ----------
-    segment : tuple of str
-        ``"name=value"`` of each of the S segments.
-    count, observed, expected : int64 and float64 (S,)
-        Links in the segment, positives, and the sum of the probabilities.
+    segment, count, observed, expected : tuple of str, int64 and float64 (S,)
+        ``"name=value"`` of each segment, its links, its positives, and the sum of its probabilities.
     z : float64 (S,)
         ``(observed - expected) / sqrt(sum p (1 - p))``; infinite where probabilities of 0 and 1 are wrong.
     bound, level : float
@@ -86,14 +84,12 @@ def group_calibration(
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1
-    y_prob : array-like (L,), in [0, 1]
+    y_true, y_prob
+        As in :func:`reliability_curve`.
     groups : mapping of str to array-like (L,)
         Groupings by name; each different value is a segment. Segments may overlap.
-    level : float in (0, 1)
-        Of the simultaneous bound.
-    n_resamples, random_state
-        Label vectors drawn for the bound, and seed, as in :func:`calibration_floor`.
+    level, n_resamples, random_state
+        Probability of the bound; label vectors drawn for it, and seed, as in :func:`calibration_floor`.
 
     Returns
     -------
@@ -102,8 +98,9 @@ def group_calibration(
 
     Notes
     -----
-    The bound is the `level` quantile of the largest ``|z|`` for independent ``y_i ~ Bernoulli(p_i)``. If all
-    probabilities are 0 or 1, z is 0 or infinite. Compare multicalibration, arXiv 1711.08513.
+    The bound is the `level` quantile of the largest ``|z|`` for independent ``y_i ~ Bernoulli(p_i)``. A
+    segment whose probabilities are all 0 or 1 has z 0 if every label agrees, else infinite. Compare
+    multicalibration, arXiv 1711.08513.
 
     Examples
     --------
