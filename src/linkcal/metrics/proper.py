@@ -21,15 +21,12 @@ def negative_log_likelihood(y_true: Any, y_prob: Any, *, sample_weight: Any = No
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1
-        One class is enough.
-    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
-    sample_weight : array-like (L,), >= 0, optional
+    y_true, y_prob, sample_weight
+        As in :func:`reliability_curve`.
 
     Returns
     -------
-    float in [0, 36.05]
-        Smaller is better; 0.693 for the constant 0.5.
+    float in [0, 36.05], smaller is better; 0.693 for the constant 0.5
 
     Examples
     --------
@@ -47,12 +44,11 @@ def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float
     Parameters
     ----------
     y_true, y_prob, sample_weight
-        As in :func:`negative_log_likelihood`.
+        As in :func:`reliability_curve`.
 
     Returns
     -------
-    float in [0, 1]
-        Smaller is better; 0.25 for the constant 0.5.
+    float in [0, 1], smaller is better; 0.25 for the constant 0.5
 
     Examples
     --------
@@ -64,18 +60,16 @@ def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float
 
 
 def accuracy(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
-    """Share of links predicted right, where p > 0.5 predicts a link.
+    """Share of links predicted right, where p > 0.5 predicts a link, as ``predict`` of every calibrator.
 
     Parameters
     ----------
     y_true, y_prob, sample_weight
-        As in :func:`negative_log_likelihood`.
+        As in :func:`reliability_curve`.
 
     Returns
     -------
-    float in [0, 1]
-        Larger is better. Not a proper score: only the side of 0.5 matters. Exactly 0.5 predicts no link, as
-        in ``predict`` of every calibrator.
+    float in [0, 1], larger is better; not a proper score, as only the side of 0.5 matters
 
     Examples
     --------
