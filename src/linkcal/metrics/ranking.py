@@ -21,8 +21,6 @@ __all__ = ["average_precision", "hits_at_k", "roc_auc"]
 def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
     """Area under the ROC curve: probability that a link scores higher than a negative, ties counting half.
 
-    Does not depend on the ratio of links to negatives.
-
     Parameters
     ----------
     y_true : array-like (L,), values 0 and 1, both present
@@ -31,8 +29,7 @@ def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
 
     Returns
     -------
-    float in [0, 1]
-        Larger is better; 0.5 for a score without information.
+    float in [0, 1], larger is better; 0.5 for a score without information
 
     Examples
     --------
@@ -46,7 +43,7 @@ def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
 def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
     """Average precision, ``sum_n (R_n - R_{n-1}) P_n`` over distinct scores, without interpolation.
 
-    Depends on the ratio of links to negatives, unlike :func:`roc_auc`.
+    It depends on the ratio of links to negatives; :func:`roc_auc` does not.
 
     Parameters
     ----------
@@ -55,8 +52,7 @@ def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> 
 
     Returns
     -------
-    float in (0, 1]
-        Larger is better; the base rate for a score without information.
+    float in (0, 1], larger is better; the base rate for a score without information
 
     Examples
     --------
