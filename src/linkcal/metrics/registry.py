@@ -35,18 +35,7 @@ __all__ = [
 class ResultColumn:
     """How a value of a result table is named, compared and printed.
 
-    Parameters
-    ----------
-    name, label : str
-        Key in result tables, and heading for readers.
-    unit : {"%", "nats", "s", ""}
-        Values are fractions, which ``%`` prints times 100.
-    digits : int
-        Printed decimal places.
-    higher_is_better : bool or None
-        None where neither is.
-    description : str
-        One line for tables and help texts.
+    `unit` is "%" (values are fractions, printed times 100), "nats", "s" or ""; `digits` are decimal places.
     """
 
     name: str
@@ -70,7 +59,7 @@ class MetricSpec(ResultColumn):
     Parameters
     ----------
     name, label, unit, digits, higher_is_better, description
-        Names, unit (values are fractions, which ``%`` prints times 100) and direction in result tables.
+        As in a result table; values are fractions, which unit ``%`` prints times 100.
     function : callable
         ``function(y_true, values, *, sample_weight=None) -> float``.
     input : {"probability", "score"}
@@ -171,8 +160,8 @@ def evaluate_links(
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1
-    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
+    y_true, y_prob
+        As in :func:`reliability_curve`.
     score : array-like (L,), finite, optional
         Logits for the ranking metrics; default: `y_prob`, where values that round to 0 or 1 are ties.
     sample_weight : array-like (L,), >= 0, optional
