@@ -12,16 +12,11 @@ FloatArray = NDArray[np.float64]
 
 # Columns are clipped at these quantiles (the logit is not: it must keep its order at the ends).
 _CLIP = (0.002, 0.998)
-
-# Relative penalties: straight lines are shrunk least, bends more, products with the logit most. Chosen by
-# cross-validation inside the validation links of Cora, CiteSeer and Bitcoin Alpha.
+# Relative penalties of straight lines, bends, and products with the logit.
 _LINEAR, _HINGE, _PRODUCT = 0.1, 1.0, 3.0
-
-# Products of pairs of columns, chosen on halves of validation links under all three kinds of negatives. Their
-# number grows with the square of that of the columns, so that inputs with more columns that vary have none.
+# Relative penalty of products of pairs, which inputs with more varying columns than this have none of.
 _PAIR, _PAIRED_COLUMNS = 3.0, 10
-
-# Finite after division by a small median, and asinh of it is below 710.
+# Bound of ratios to a small median; its asinh is below 710.
 _LARGEST = 1e300
 
 
@@ -37,7 +32,7 @@ def weighted_quantile(values: FloatArray, weight: FloatArray, levels: FloatArray
 def merged_links(
     X: FloatArray, y: FloatArray, weight: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Sorted links with equal ones merged and their weights added: order and copies then change nothing."""
+    """Sorted links, equal ones merged and their weights added: order and copies then change nothing."""
     table = np.column_stack((y, X))
     order = np.lexsort(table.T[::-1])
     table = table[order]
@@ -49,15 +44,9 @@ def merged_links(
 class AdditiveBasis:
     """Transforms and knots of the columns, taken from calibration links.
 
-    Parameters
-    ----------
-    scale : ndarray of shape (c,)
-        A column x enters as ``asinh(x / scale)``; as it is where scale is 0.
-    mean, deviation : ndarray of shape (c,)
-        Of the clipped, transformed columns; they standardise the factors of products.
-    knots : tuple of ndarray
-        Increasing, for each column, in transformed units: clipping points at the ends, quantiles between; a
-        single one for a constant column, which has no terms. The knots of the logit contain 0.
+    A column x enters as ``asinh(x / scale)``, as it is where scale (c,) is 0. `mean` and `deviation` (c,)
+    standardise the clipped, transformed columns in products. `knots` increase, in transformed units: clipping
+    points at the ends, quantiles between, 0 among the logit's; a constant column has one knot and no terms.
     """
 
     scale: FloatArray
@@ -79,7 +68,7 @@ class AdditiveBasis:
         z = np.column_stack([np.clip(t[:, j], k[0], k[-1]) for j, k in enumerate(knots)])
         mean = np.average(z, axis=0, weights=weight)
         deviation = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
-        # The average of equal values is rounded, which would leave noise to be divided by.
+        # The rounded average of equal values would leave noise to be divided by.
         constant = [j for j, k in enumerate(knots) if len(k) == 1]
         mean[constant], deviation[constant] = [knots[j][0] for j in constant], 1.0
         deviation[deviation == 0.0] = 1.0  # squares of tiny differences
@@ -102,7 +91,7 @@ class AdditiveBasis:
         z = (t - self.mean) / self.deviation
         for j in varying:
             low, high = self.span(j)
-            # Both factors are >= 0 and grow with the logit, so that coefficients >= 0 keep the order.
+            # Both factors are >= 0 and grow with the logit: coefficients >= 0 keep the order.
             factors = (z[:, j] - low, high - z[:, j]) if monotone else (z[:, j],)
             block = np.column_stack([side * factor for factor in factors for side in sides])
             out.append(Term([j], "product", block, np.full(block.shape[1], _PRODUCT), monotone))
@@ -137,19 +126,9 @@ class AdditiveModel:
     """Fitted curves and products.
 
     ``logit p = intercept + g(t_0) + sum_j f_j(t_j) + (max(t_0, 0) c_j + min(t_0, 0) d_j + q_j) z_j`` with
-    ``q_j = sum_i e_ij z_i``, t the transformed columns, z the standardised ones, and every term of mean 0
-    over the calibration links, so that the intercept is the fitted one.
-
-    Parameters
-    ----------
-    basis : AdditiveBasis
-    curves : tuple of ndarray
-        Values of g and f_j at the knots; straight between them. g goes on straight outside.
-    products : ndarray of shape (2, c)
-        c_j and d_j; column 0 is zero.
-    pairs : ndarray of shape (c, c)
-        e, symmetric with a diagonal of zeros: half of a product's coefficient, so that each column has half
-        of the product in its term. Row and column 0 are zero.
+    ``q_j = sum_i e_ij z_i``, t the transformed (0: the logit) and z the standardised columns, every term of
+    mean 0 over the calibration links. `curves`: g and f_j at the knots, straight between (g also beyond).
+    `products` (2, c): c_j and d_j. `pairs` (c, c): e, symmetric, half of a product's coefficient.
     """
 
     basis: AdditiveBasis
@@ -168,7 +147,7 @@ class AdditiveModel:
             out[:, j] = np.interp(t[:, j], self.basis.knots[j], self.curves[j])
             c, d = self.products[:, j]
             factor = c * above + d * below
-            # Not a matrix product: a link's number must not depend on how many others are scored with it.
+            # No matrix product: a link's number must not depend on how many others are scored with it.
             for i in np.flatnonzero(self.pairs[:, j]):
                 factor += self.pairs[i, j] * z[:, i]
             out[:, j] += factor * z[:, j]
@@ -182,7 +161,7 @@ class AdditiveModel:
         curves = [np.zeros(len(k)) for k in basis.knots]
         products = np.zeros((2, len(basis.knots)))
         pairs = np.zeros((len(basis.knots), len(basis.knots)))
-        # The logit's curve at -1 and 1, should it bend at 0 where that is its last knot.
+        # The logit's curve at -1 and 1, for a bend at 0 where that is its last knot.
         sides, at_sides, bent = np.array([-1.0, 1.0]), np.zeros(2), len(basis.knots[0]) == 1
         start = 0
         for term in terms:
@@ -206,7 +185,7 @@ class AdditiveModel:
             else:
                 products[:, j] = own
         if bent:
-            # So few links are beyond 0 that the quantiles have left that side without a knot.
+            # The quantiles have left a side of 0 with few links without a knot.
             beyond = np.isin(sides, np.sign(X[:, 0])) & ~np.isin(sides, np.sign(basis.knots[0]))
             knots = np.r_[basis.knots[0], sides[beyond]]
             order = np.argsort(knots)

@@ -13,36 +13,24 @@ from scipy.special import expit, logit
 from linkcal._core.maths import bernoulli_nll
 from linkcal.calibrators._newton import FloatArray, RidgeProblem, cross_validated
 
-# Bounds of the slope: useless held-out logits would make it 0, which ties all links, and a threshold that
-# separates them infinite.
+# Bounds of the slope: 0 (of useless held-out logits) would tie all links, and it must be finite.
 _SLOPES = (0.01, 2.0)
-
-# Bounds of the shares: from those that no number of links distinguishes from 0, to half of the links.
+# Bounds of the shares.
 _SHARES = (1e-12, 0.5)
-
-# Priors. Half a link, and half a negative, that looks like the other class is added to those that were seen;
-# such shares are of the order of one in a hundred (exponential); the slope is near 1 (normal, on its
-# logarithm). Without them few links could not separate shares and slope. Chosen on validation links and fresh
-# negatives of four graphs.
+# Priors, without which few links could not separate shares and slope: links of each class that look like the
+# other; rate of the exponential prior of a share; deviation of the normal prior of log slope.
 _UNSEEN, _RARITY, _SPREAD = 0.5, 100.0, 0.25
-
-# Largest gradient of the loss per unit of weight at which the search counts as done. It ends near 1e-8, where
-# the loss no longer changes by what float64 can hold.
+# Largest gradient of the loss per unit of weight at which the search counts as done.
 _STATIONARY = 1e-5
-
-# Weight of all links beyond which the prior counts for nothing; the search would step out of float64 there.
+# Total weight beyond which the prior counts for nothing and the search would leave float64.
 _MOST = 1e9
-
-# What is left of the slope far beyond the limits, so that links keep their order there.
+# Slope far beyond the limits, so that links keep their order there.
 _REST = 0.01
-
 # Candidates for the penalty, from strong to weak: each solution starts the next.
 PENALTIES = tuple(float(f"{10.0**e:.3g}") for e in np.arange(3.0, -2.25, -0.5))
 
 _FOLDS = 5
-
-# Rows that choose. The penalty is the precision of a prior, the same for more rows, so that more of them
-# would cost time and change little.
+# Rows that choose; more would cost time and change little.
 _SELECTION_ROWS = 10_000
 
 
@@ -50,19 +38,10 @@ _SELECTION_ROWS = 10_000
 class Tails:
     """A map of logits that grows slowly where there are few links; it rises if ``lost + stray <= 1``.
 
-    A share of the links looks like negatives, and a share of the negatives like links (of which many will be
-    links that nobody knows of yet). So a likelihood ratio r of links to negatives is in truth
+    `lost` is the share of links that look like negatives, `stray` the reverse, `prior` the log odds of a
+    link. With r = exp(logit - prior) the likelihood ratio becomes
     ``((1 - lost) r + lost) / ((1 - stray) + stray r)``, between ``lost / (1 - stray)`` and
     ``(1 - lost) / stray``. A hundredth of the slope stays everywhere.
-
-    Parameters
-    ----------
-    prior : float
-        Log odds of a link among the calibration links; r is the exponential of the logit less this.
-    lost : float in (0, 1)
-        Share of links that look like negatives.
-    stray : float in (0, 1)
-        Share of negatives that look like links.
     """
 
     prior: float
@@ -98,10 +77,8 @@ class Tails:
 def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, Tails, bool]:
     """Slope a and limits that make held-out logits z (n,) most likely; whether the search converged.
 
-    ``limits(a z + b)`` at the mode of the posterior: half a link more looks like a negative, and half a
-    negative like a link (where none was seen among n the share is about ``0.5 / (n + 100)``), both shares
-    have exponential priors of mean 0.01, and the logarithm of a has a normal one of deviation 0.25. Converged
-    means that the loss is stationary within the bounds, 0.01 <= a <= 2.
+    ``limits(a z + b)`` at the mode of the posterior under the priors above: a share of which nothing was seen
+    among n is about ``0.5 / (n + 100)``. Converged: the loss is stationary within the bounds.
     """
     weight = weight * min(1.0, _MOST / float(weight.sum()))
     links, others = float(weight @ y), float(weight @ (1.0 - y))
@@ -115,7 +92,7 @@ def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, 
         slope, shift, (lost, stray) = float(at[0]), float(at[1]), map(float, expit(at[2:]))
         ratio = slope * (z - mean) + shift
         limited = Tails(prior, lost, stray).of_ratio(ratio)
-        # Shares of the terms with r in numerator and denominator of the limited ratio.
+        # Shares of the terms with r in numerator and denominator.
         own_above, own_below = expit(ratio + np.log1p(-lost) - np.log(lost)), expit(ratio + at[3])
         pull = weight * (expit(limited) - y)
         by_ratio = pull * ((1.0 - _REST) * (own_above - own_below) + _REST)
@@ -143,21 +120,9 @@ def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, 
 def choose_held_out(
     problem: RidgeProblem, strength: FloatArray, start: FloatArray, penalty: float | None
 ) -> tuple[float, float, Tails, bool]:
-    """Penalty with the lowest held-out loss, and slope, limits and convergence of :func:`fit_tails` there.
+    """Penalty with the lowest held-out loss (or the given one), and :func:`fit_tails` of the held-out logits.
 
-    The loss that is minimised in the fit sees its own links, so that its logits are a little too bold or,
-    where the penalty is strong, too timid; held-out logits show by how much. With a single link of a class
-    nothing can be held out: the strongest penalty, slope 1, and the limits of links that none of the other
-    class looks like.
-
-    Parameters
-    ----------
-    problem : RidgeProblem
-    strength : ndarray of shape (m,)
-        Relative penalties.
-    start : ndarray of shape (m,)
-    penalty : float, optional
-        Given penalty: only slope and limits are chosen.
+    With a single link of a class nothing is held out: strongest penalty, slope 1.
     """
     candidates = PENALTIES if penalty is None else (penalty,)
     held_out = _held_out(problem)
@@ -178,7 +143,7 @@ def _held_out(problem: RidgeProblem) -> tuple[RidgeProblem, NDArray[np.intp]] | 
     n_folds = min(_FOLDS, int(parts[y == 0.0].sum()), int(parts[y == 1.0].sum()))
     if n_folds < 2:
         return None
-    # A fixed seed: the links come sorted, so that the folds depend on nothing but the links.
+    # A fixed seed: the links come sorted, so the folds depend on the links alone.
     order = np.random.default_rng(0).permutation(len(y))
     first_fold, chosen = np.zeros(len(y), dtype=np.intp), []
     for value in (0.0, 1.0):

@@ -1,12 +1,10 @@
 """Compiled training of one temperature network in single precision: loss, gradient and Adam.
 
 Links lie side by side in blocks of ``BLOCK``, inputs and hidden units as rows of a block, so that every loop
-over links has a fixed length and contiguous memory, which compiles to full vector instructions; tiles of a
-few rows are what the vector registers hold. A block's inputs and hidden layer fit into the fastest cache.
-
-One epoch is two sweeps over the blocks. The first gives z = s / T, p = sigmoid(z) and the sums of the bins;
-the second needs the signs of those sums for the gradient. Nothing is shared between networks and sums run in
-a fixed order, so a network's numbers do not depend on what else is trained.
+over links compiles to full vector instructions; tiles of a few rows are what the registers hold. An epoch is
+two sweeps over the blocks: z = s / T, p = sigmoid(z) and the sums of the bins, then the gradient, which needs
+the signs of those sums. Sums run in a fixed order and nothing is shared between networks, so a network's
+numbers do not depend on what else is trained.
 """
 
 from __future__ import annotations
@@ -23,20 +21,16 @@ Float32 = NDArray[np.float32]
 
 #: Links of a block, and the number of which inputs and hidden units must be a multiple.
 BLOCK, TILE = 256, 8
-
 #: Histograms that a block's errors are added to in turn.
 LANES = 4
-
-#: Floor of the temperature: softplus underflows to 0 far below, and s / T would overflow.
+#: Floor of the temperature: softplus underflows to 0, and s / T would overflow.
 SMALLEST_TEMPERATURE = 1e-4
 
-# Compiler options. Sums of a block may be reordered into vector lanes: the order is then fixed by the
-# compiled code. NaN and infinity keep their meaning.
+# Sums of a block may be reordered into vector lanes, in an order that the compiled code fixes.
 _FAST: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
 _EXACT: dict[str, Any] = {**_FAST, "fastmath": {"contract"}}
 
-# Bounds of loops and indices are unsigned: a signed index may be negative, and the check for that keeps a
-# loop from becoming vector code.
+# Unsigned bounds and indices: the check for negative ones keeps a loop from becoming vector code.
 _0, _1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(n) for n in range(9))
 _B, _B2, _B3, _B4, _B5, _B6, _B7 = (np.uint64(BLOCK * n) for n in range(1, 8))
 
@@ -48,7 +42,7 @@ _LN2_LOW = np.float32(math.log(2.0) - 0.693359375)
 _E2, _E3, _E4, _E5, _E6, _E7 = (np.float32(1.0 / math.factorial(n)) for n in range(2, 8))
 _L3, _L5, _L7, _L9, _L11, _L13 = (np.float32(2.0 / n) for n in range(3, 14, 2))
 
-# Adam's constants as in its paper (arXiv 1412.6980), which are PyTorch's defaults.
+# Adam's constants (arXiv 1412.6980), PyTorch's defaults.
 _BETA1, _BETA2, _ADAM_EPS = 0.9, 0.999, np.float32(1e-8)
 # 1 - beta in single precision would be off by 1e-5 of itself.
 _KEPT2, _NEW1, _NEW2 = np.float32(_BETA2), np.float32(1.0 - _BETA1), np.float32(1.0 - _BETA2)
@@ -138,9 +132,9 @@ def _hidden_layer(x: Any, weight: Any, bias: Any, layer: Any) -> None:
 
 @compiled(**_FAST)
 def _active_sums(x: Any, layer: Any, slope: Any, g: Any, g_bias: Any) -> None:
-    """Add up `slope` times the inputs (and times 1) over the links where a unit is active, for all units.
+    """``g (H, K) += d x^T`` with ``d = slope`` where `layer` (H, B) is above 0, all flat, in tiles of 2 by 8.
 
-    ``g (H, K) += d x^T`` with ``d = slope`` where `layer` (H, B) is above 0, all flat, in tiles of 2 by 8.
+    `g_bias` adds up d itself.
     """
     k_all = np.uint64(len(x)) // _B
     for h in range(_0, np.uint64(len(g_bias)), _2):
@@ -150,7 +144,7 @@ def _active_sums(x: Any, layer: Any, slope: Any, g: Any, g_bias: Any) -> None:
             o = k * _B
             a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = _ZERO
             b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = _ZERO
-            # The sums without an input come out of every tile alike and cost next to nothing there.
+            # Alike in every tile, at next to no cost.
             total_a = total_b = _ZERO
             for i in range(_B):
                 a = slope[i] if layer[at + i] > _ZERO else _ZERO

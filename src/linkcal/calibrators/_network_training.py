@@ -1,18 +1,17 @@
 """From calibration links to fitted temperature networks, many at a time.
 
 A network is ``T = softplus(w2 . relu(W1 x + b1) + b2)`` with one head for all links or one per sign of the
-logit. All networks of a batch (every data set, fold and ECE weight) are trained at once by threads in
-compiled code; they share links but no arithmetic, so a network's numbers are the same to the last bit
-whatever it is trained with.
+logit. Threads train all networks of a batch (every data set, fold and ECE weight) in compiled code; they
+share no arithmetic, so a network's numbers are the same to the last bit whatever it is trained with.
 
-The paper's loss is ``L_NLL + L_Cal + lambda L_ECE`` with ``z = s / T`` and ``p = sigmoid(z)``:
+The loss (arXiv 2403.04605) is ``L_NLL + L_Cal + lambda L_ECE`` with ``z = s / T`` and ``p = sigmoid(z)``:
 ``L_NLL = sum w (softplus(z) - y z)``, ``L_Cal = -sum w (2y - 1) p``,
 ``L_ECE = sum_b |sum_{i in b} w_i (y_i - p_i)|``. With the bins held fixed,
 
     dL/dz = w [p - y - (2y - 1 + lambda sign_b) p (1 - p)],    dz/do = -z sigmoid(o) / T
 
-(for ``z = 2 s t`` instead of ``s / T``, ``dz/do = z sigmoid(o) / t``). Below that, with
-``G_h = sum_i dL/do_i 1[h active at i] (x_i, 1)``: ``dL/dW1_h = w2_h G_h`` and ``dL/dw2_h = W1_h . G_h``.
+(``dz/do = z sigmoid(o) / t`` for ``z = 2 s t``). With ``G_h = sum_i dL/do_i 1[h active at i] (x_i, 1)``:
+``dL/dW1_h = w2_h G_h`` and ``dL/dw2_h = W1_h . G_h``.
 """
 
 from __future__ import annotations
@@ -52,17 +51,13 @@ FloatArray = NDArray[np.float64]
 #: How the networks' output o scales the logit: ``s / t`` or ``2 s t``, with ``t = softplus(o)``.
 Scaling = Literal["divide", "multiply-doubled"]
 
-# Held-out losses are looked at every so many epochs.
+# Epochs between held-out losses.
 _LOOK_EVERY = 10
-
-# Looks until a thread goes on to the next network: rarely enough that a network's links stay in the cache.
+# Looks until a thread goes on to the next network: rarely, so that a network's links stay in the cache.
 _LOOKS_PER_SLICE = 5
-
 # Up to here products of inputs, gradients and logits over the smallest T stay finite in single precision.
 _LARGEST_INPUT = 1e12
-
-# Up to this many different links every fold of three is held out once; above, one fifth is held out once,
-# because the ECE of thousands of held-out links is steady enough and each further fold costs a training.
+# Up to this many different links each of three folds is held out once; above, one fifth once.
 _MANY_LINKS = 4000
 _FEW_FOLDS, _MANY_FOLDS = 3, 5
 
@@ -215,7 +210,7 @@ def train(members: Sequence[Member]) -> list[Trained]:
     """Full-batch Adam on each member, as many at a time as torch (if it is loaded) or Numba has threads.
 
     With patience, a network ends when its held-out loss has not fallen for so many epochs and keeps the
-    weights of its best look. Without, every network runs to the last epoch and keeps the last weights.
+    weights of its best look. Without, it runs to the last epoch and keeps the last weights.
     """
     runs = [_Run(member) for member in members]
     waiting = deque(runs)
@@ -223,13 +218,13 @@ def train(members: Sequence[Member]) -> list[Trained]:
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch is not None else numba.get_num_threads()
     threads = max(1, min(threads, os.cpu_count() or 1, len(members)))
-    # Threads, not processes: compiled code runs without Python's lock, and links are shared.
+    # Threads: compiled code runs without Python's lock, and links are shared.
     with ThreadPoolExecutor(threads) as pool:
         try:
             for worker in [pool.submit(_work, waiting) for _ in range(threads)]:
                 worker.result()
         finally:
-            # After an error or an interrupt the other threads end with the slice they are at.
+            # The other threads then end with the slice they are at.
             waiting.clear()
     return [run.result() for run in runs]
 
@@ -311,9 +306,8 @@ class NetJob:
 def fit_nets(jobs: Sequence[NetJob]) -> list[Trained]:
     """Train every job's networks together; a job's numbers do not depend on the others.
 
-    Given validation links, one network per ECE weight is trained on all links and the one with the smallest
-    validation ECE is returned. Else the ECE weight with the smallest ECE of the pooled held-out links is
-    taken, and a new network is trained on all links for as many epochs as its fold networks took on average.
+    With validation links: one network per ECE weight, of which the one with the smallest validation ECE.
+    Else: the ECE weight with the smallest pooled held-out ECE, trained anew for the mean epochs of its folds.
     """
     plans = [_Plan(job) for job in jobs]
     trained = iter(train([member for plan in plans for member in plan.members]))
@@ -335,7 +329,6 @@ class _Plan:
         rng = numpy_stream(job.seed, "initialisation")
         net = draw_net(rng, self._links.inputs.shape[1], settings.hidden_channels, job.heads)
         self._member = partial(Member, net, settings.n_bins, settings.learning_rate, settings.weight_decay)
-        # Links to train on and links held out from it.
         folds: list[tuple[LinkArrays, LinkArrays]] = []
         if job.validation is not None:
             folds = [(self._links, job.validation.canonical())]
@@ -356,13 +349,10 @@ class _Plan:
             ]
 
     def choose(self, trained: list[Trained]) -> tuple[Trained | Member, bool]:
-        """The network of the ECE weight with the smallest ECE on the held-out links, the first of equals.
-
-        Without validation links it is yet to be trained on all links. Also: did its fold networks converge?
-        """
+        """The network of the smallest held-out ECE (after folds, yet to train) and whether it converged."""
         settings, best, epochs, converged = self._job.settings, 0, self._job.settings.max_iter, False
         if trained:
-            # Pooled before the absolute value: one ECE of all held-out links, not a mean of noisier ones.
+            # Pooled before the absolute value: one ECE of all held-out links.
             gaps = np.zeros((len(self._grid), settings.n_bins))
             for number, network in enumerate(trained):
                 fold, place = divmod(number, len(self._grid))
@@ -386,7 +376,7 @@ def _held_out_folds(job: NetJob, label: FloatArray) -> NDArray[np.bool_]:
         n_folds, used = (_FEW_FOLDS, _FEW_FOLDS) if n <= _MANY_LINKS else (_MANY_FOLDS, 1)
     n_folds = min(n_folds, n)
     rng = numpy_stream(job.seed, "folds")
-    # One class after the other, dealt out in turn: every fold gets its share of both and none is empty.
+    # One class after the other, dealt out in turn: no fold is empty.
     dealt = np.concatenate([rng.permutation(np.flatnonzero(label == value)) for value in (0.0, 1.0)])
     fold = np.empty(n, np.intp)
     fold[dealt] = np.arange(n) % n_folds

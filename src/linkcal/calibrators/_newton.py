@@ -20,13 +20,10 @@ SLOPE_BOUND = 1e4
 
 _MAX_ITER, _MAX_HALVINGS = 200, 60
 
-# Newton decrements per unit of weight: of a final fit, and inside cross-validation, where the error in the
-# held-out loss is of the same order and far below the differences between penalties.
+# Newton decrements per unit of weight, of a final fit and inside cross-validation.
 FINAL_TOLERANCE, PATH_TOLERANCE = 1e-20, 1e-8
-
 # Largest derivative of the mean loss without a penalty, in units of standardised features.
 _FLAT = 1e-12
-
 # Below this share of the loss, rounding hides whether a step lowers it; full steps are then taken.
 _RESOLUTION = 1e-13
 
@@ -35,13 +32,7 @@ _RESOLUTION = 1e-13
 class RidgeProblem:
     """Minimise ``sum_i w_i nll_i(theta) + 1/2 sum_j penalty_j theta_j^2`` with lower <= theta <= upper.
 
-    Parameters
-    ----------
-    design : ndarray of shape (n, m)
-        Column 0 is the intercept's.
-    y, weight : ndarray of shape (n,)
-    lower, upper : ndarray of shape (m,)
-        An upper bound is infinite or equal to the lower one.
+    `design` (n, m) has the intercept in column 0. An upper bound (m,) is infinite or equal to the lower one.
     """
 
     design: FloatArray
@@ -77,18 +68,8 @@ def fit_ridge(
 ) -> Solution:
     """Solve by damped, projected Newton steps (Bertsekas, Projected Newton Methods, 1982).
 
-    A step solves the Newton system of the parameters that no derivative holds at a bound, and is halved until
-    the loss falls. The fit ends when the Newton decrement per unit of weight is below `tolerance`, or when no
-    derivative exceeds `flat`.
-
-    Parameters
-    ----------
-    problem : RidgeProblem
-    penalty : ndarray of shape (m,)
-        Non-negative.
-    start : ndarray of shape (m,)
-        Within the bounds.
-    tolerance, flat : float
+    Parameters that a derivative holds at a bound stay; steps are halved until the loss falls. The fit ends
+    when the Newton decrement per unit of weight is below `tolerance`, or when no derivative exceeds `flat`.
     """
     design, y, weight, low, high = problem.design, problem.y, problem.weight, problem.lower, problem.upper
     theta, total = start, float(weight.sum())
@@ -107,7 +88,7 @@ def fit_ridge(
         # One square root on both sides of the product lets BLAS use the symmetric kernel.
         rooted = np.sqrt(weight * p * (1.0 - p))[:, None] * columns
         hessian = rooted.T @ rooted
-        # Constant columns and saturated links make it singular; the shift only bends the step.
+        # Constant columns and saturated links make it singular.
         hessian[np.diag_indices_from(hessian)] += penalty[free] + 1e-12 * total
         step = np.zeros_like(theta)
         step[free] = -cho_solve(cho_factor(hessian, check_finite=False), gradient[free], check_finite=False)
@@ -148,19 +129,10 @@ def fit_logistic(
     lower: float = -np.inf,
     start: tuple[float, float] | None = None,
 ) -> LogisticFit:
-    """Maximum-likelihood logistic regression on few columns, to machine precision.
+    """Maximum-likelihood logistic regression on few columns (n, m), to machine precision.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n, m)
-        They are standardised inside; a constant column gets slope 0.
-    y : ndarray of shape (n,)
-        0 or 1, both present.
-    weight : ndarray of shape (n,)
-    lower : float
-        Bound of every slope, in units of the feature's standard deviation.
-    start : (intercept, slope), optional
-        In standardised units; the slopes then stay there, and only the intercept is fitted.
+    Columns are standardised inside; a constant one gets slope 0. `lower` bounds every slope, and `start`
+    (intercept, slope) fixes the slopes and starts the intercept, both in standardised units.
     """
     weight = weight / weight.sum()
     mean = weight @ features
@@ -184,8 +156,8 @@ def fit_logistic(
 def separated(s: FloatArray, y: FloatArray) -> int:
     """Whether a threshold on `s` separates the classes: 1 (y = 1 above), -1 (y = 1 below) or 0.
 
-    Links of either class may lie on the threshold; 0 also if all `s` are equal. Where it is not 0, logistic
-    regression on `s` has no maximum-likelihood estimate.
+    Links of both classes may lie on it; 0 if all `s` are equal. Where it is not 0, the likelihood of logistic
+    regression on `s` has no maximum.
     """
     positive, negative = s[y == 1.0], s[y == 0.0]
     if s.min() == s.max():
@@ -222,9 +194,8 @@ def cross_validated(
 ) -> HeldOutPath:
     """Held-out losses and logits along a path of penalties (m,), from strong to weak.
 
-    `fold` (n,) numbers the fold in which a row is held out. Each fit starts at the solution for the stronger
-    penalty before it. A path ends early once the summed loss has risen for two penalties in a row: it has one
-    minimum in practice.
+    `fold` (n,) numbers the fold in which a row is held out. Each fit starts at the solution before it; a path
+    ends once the summed loss has risen for two penalties in a row: it has one minimum in practice.
     """
     rows = [np.flatnonzero(fold == k) for k in np.unique(fold)]
     inside = [problem.take(np.setdiff1d(np.arange(len(fold)), outside)) for outside in rows]

@@ -35,9 +35,8 @@ __all__ = ["Calibrator"]
 
 FloatArray = NDArray[np.float64]
 
-#: Kinds of link features that a calibrator may read in columns 1.. of X: nothing, the link embedding h, the
-#: difference h - h+ between the embedding without and with the target link, or the nine numbers named by
-#: ``linkcal.features.STRUCTURAL_COLUMNS``.
+#: What columns 1.. of X hold: nothing, the link embedding h, the difference h - h+ between the embedding
+#: without and with the target link, or the columns ``linkcal.features.STRUCTURAL_COLUMNS``.
 LinkFeatures = Literal["none", "embedding", "difference", "structural"]
 
 #: Kind of a fitted attribute: a Python type, or the number of dimensions of a float64 array.
@@ -46,12 +45,11 @@ StateKind = type | int
 # NumPy's numbers count as numbers; a bool does not.
 _ABSTRACT: dict[type, type] = {float: Real, int: Integral}
 
-# Fitted attributes that only some fits have: after ``refresh``, and where X was a DataFrame.
+# Fitted attributes after ``refresh``, and of an X that was a DataFrame.
 _REFRESHED: dict[str, StateKind] = {"offset_": float, "offset_standard_error_": float}
 _FRAMED: dict[str, StateKind] = {"feature_names_in_": list}
 
-# Beyond these the products and quotients of a fit leave the range of float64. A probability knows no
-# difference between the smallest and 0.
+# Beyond these the products and quotients of a fit leave the range of float64.
 _LARGEST_INPUT, _SMALLEST_LOGIT = 1e100, 1e-100
 _LARGEST = float(np.finfo(np.float64).max)
 
@@ -61,24 +59,18 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 class Calibrator(ClassifierMixin, BaseEstimator):
     """Base of all calibrators: scikit-learn classifiers on ``X (n, 1 + k)`` with the logit in column 0.
 
-    A subclass implements ``_fit`` and either ``_decision`` alone (maps that yield a logit) or
-    ``_probability`` too (binning maps, whose probability is exact and whose logit is derived), and lists its
-    fitted attributes in ``_state``.
+    A subclass lists its fitted attributes in ``_state`` and implements ``_fit``, ``_decision`` and, if its
+    probability is exact and its logit derived (binning maps), ``_probability``. Binary only, in float64.
+    A weight of k equals k copies of the row; a weight of 0 removes it.
 
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
         The two labels, sorted; the second is the positive one ("link").
-    n_features_in_ : int
-        1 + k.
-    feature_names_in_ : ndarray of shape (1 + k,)
-        Only if X was a DataFrame whose column names are strings.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (1 + k,)
+        1 + k; the names only if X was a DataFrame whose column names are strings.
     offset_, offset_standard_error_ : float
-        After :meth:`refresh` only: what is added to every calibrated logit, and how well it is known.
-
-    Notes
-    -----
-    Binary only. Arithmetic is float64. A weight of k equals k copies of the row, a weight of 0 removes it.
+        After :meth:`refresh` only: what is added to every calibrated logit, and its standard error.
 
     Examples
     --------
@@ -103,7 +95,6 @@ class Calibrator(ClassifierMixin, BaseEstimator):
     link_features: ClassVar[LinkFeatures] = "none"
     #: Fitted attributes that make up the state, beside ``classes_`` and ``n_features_in_``.
     _state: ClassVar[dict[str, StateKind]] = {}
-
     classes_: NDArray[Any]
     n_features_in_: int
     offset_: float
@@ -122,72 +113,45 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return sigmoid(self._decision(X))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit on calibration links.
+        """Fit on calibration links. A fit that raises InputError changes nothing.
 
         Parameters
         ----------
         X : array-like of shape (n, 1 + k)
             Uncalibrated logit in column 0, link features after it.
         y : array-like of shape (n,)
-            Exactly two different labels; the larger one is the positive class.
+            Exactly two different labels (in rows of positive weight); the larger one is the positive class.
         sample_weight : array-like of shape (n,), optional
             Non-negative counts.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            If X is not finite or not two-dimensional, if y does not hold exactly two classes (rows of
-            weight 0 do not count), or if the weights do not fit. A fit that raises changes nothing.
         """
         with unchanged_if_refused(self):
             self._fit(*self._check_fit(X, y, sample_weight))
         return self
 
     def refitted(self, X: Any, y: Any) -> Self:
-        """A copy fitted on other links, for cross-validation; what base links taught (``base_``) is kept."""
+        """A copy fitted on other links, for cross-validation; the base (``base_``) is kept."""
         fresh: Self = clone(self)
         return fresh.fit(X, y)
 
     def clone_for(self, names: Sequence[str] | None) -> Self:
-        """An unfitted copy with these names of columns 1.. of X (``feature_names``) unless it has some."""
+        """An unfitted copy with these ``feature_names`` of columns 1.. of X, unless it has some."""
         fresh: Self = clone(self)
         if names is not None and getattr(fresh, "feature_names", names) is None:
             fresh.set_params(feature_names=list(names))
         return fresh
 
     def refresh(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Refit only the offset of the calibrated logit on new labels; the map's form stays.
+        """Refit only the offset of the calibrated logit on new labels; the rest of the map stays.
 
-        For links whose base rate has drifted since ``fit``: a hundred new labels move one number well, and a
-        whole map badly. A second refresh replaces the first.
+        Use it when the base rate has drifted since ``fit``: a hundred labels determine one number well, a
+        whole map badly. ``offset_``, b, maximises the likelihood of ``sigmoid(z + b)``, z being the logit as
+        it was fitted; ``offset_standard_error_``, ``1 / sqrt(sum_i w_i p_i (1 - p_i))``, holds for
+        independent links if nothing else has changed. A second refresh replaces the first.
 
         Parameters
         ----------
         X, y, sample_weight : array-like
-            As in ``fit``; both labels of ``classes_`` must be present.
-
-        Returns
-        -------
-        self
-            With ``offset_`` and ``offset_standard_error_``.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If X or a label is not as in ``fit``, or only one class is present: the likelihood has no maximum
-            then.
-
-        Notes
-        -----
-        The offset b maximises the likelihood of ``sigmoid(z + b)``, z being the logit as it was fitted; its
-        standard error is ``1 / sqrt(sum_i w_i p_i (1 - p_i))`` (Fisher information), right for independent
-        links if an offset is all that has changed.
+            As in ``fit``, which must come first. InputError unless both labels of ``classes_`` are present.
 
         Examples
         --------
@@ -233,16 +197,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         Returns
         -------
         Tensor, ndarray or list
-            p in [0, 1] with the shape of `logit`: a tensor of the same dtype on the same device for a tensor,
-            a list for a list, else an array (of the same dtype if that is floating).
-
-        Raises
-        ------
-        InputError
-            If `logit` has another shape or is not finite, or if `features` do not have the number of columns
-            seen in ``fit``.
-        NotFittedError
-            Before ``fit``.
+            p in [0, 1] in the shape, container, device and (if floating) dtype of `logit`. InputError if
+            `logit` or `features` have the wrong shape or are not finite.
 
         Examples
         --------
@@ -257,14 +213,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return in_container_of(logit, p.reshape(to_numpy(logit).shape))
 
     def get_state(self) -> dict[str, Any]:
-        """Fitted attributes as float64 arrays and JSON values; with ``get_params`` the whole calibrator.
-
-        Examples
-        --------
-        >>> from linkcal.calibrators import Identity
-        >>> Identity().fit([[-1.0], [1.0]], [0, 1]).get_state()
-        {'classes_': [0, 1], 'n_features_in_': 1}
-        """
+        """Fitted attributes as float64 arrays and JSON values; with ``get_params`` the whole calibrator."""
         self._require_fitted()
         state: dict[str, Any] = {
             "classes_": self.classes_.tolist(),
@@ -279,8 +228,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
     def set_state(self, state: dict[str, Any]) -> Self:
         """Restore what :meth:`get_state` returned; afterwards the calibrator is fitted.
 
-        ArtifactError if a key is missing or unknown, or a value has the wrong type, dimension or content; the
-        calibrator is then left as it was.
+        ArtifactError, and no change, if a key is missing or unknown, or a value is of the wrong kind.
         """
         name = type(self).__name__
         kinds: dict[str, StateKind] = {"classes_": list, "n_features_in_": int, **self._state}
@@ -344,10 +292,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return np.clip(p, 0.0, 1.0)
 
     def _check_fit(self, X: Any, y: Any, sample_weight: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return X, y as 0/1 and positive weights (rows of weight 0 left out), all checked.
-
-        Sets ``classes_`` and drops the offset of an earlier ``refresh``.
-        """
+        """Checked X, y as 0/1 and positive weights (rows of weight 0 left out); sets ``classes_``."""
         X, y = validated(self, X, y, reset=True)
         try:
             check_classification_targets(y)
@@ -414,7 +359,7 @@ def warn_caller(message: str, category: type[LinkcalWarning]) -> None:
 def validated(
     estimator: BaseEstimator, X: Any, y: Any = "no_validation", *, reset: bool
 ) -> tuple[FloatArray, Any]:
-    """X (n, 1 + k), float64 and finite, and y, both by scikit-learn's checks with linkcal's errors.
+    """X (n, 1 + k), float64 and finite, and y, by scikit-learn's checks with linkcal's errors.
 
     `reset` sets the estimator's ``n_features_in_``; without it X must have that many columns.
     """
@@ -426,7 +371,6 @@ def validated(
     except ValueError as error:
         flat = re.match(r"Expected 2D array, got (1D|scalar) array", str(error))
         if flat is not None:
-            # scikit-learn's own words go on with all the numbers.
             raise InputError(
                 f"X must be 2D of shape (n, 1 + k) with the logit in column 0, got a {flat[1]} array. "
                 "Reshape your data: X.reshape(-1, 1) if logits are all there is"
@@ -434,7 +378,7 @@ def validated(
         _raise_input_error(error)
     X, y = checked if isinstance(checked, tuple) else (checked, None)
     check_finite(X, "X")
-    # Columns side by side in memory: sums over column 0 then round alike whatever stands next to it.
+    # Column-major: sums over column 0 then round alike whatever columns stand next to it.
     return np.asfortranarray(_within_range(X)), y
 
 
@@ -452,7 +396,7 @@ def known_labels(y: Any, n: int, classes: NDArray[Any], name: str = "y") -> Floa
 
 
 def _raise_input_error(error: ValueError) -> NoReturn:
-    # scikit-learn's words in one line, without the numbers that stand below some of them.
+    # scikit-learn's message in one line, without the numbers below it.
     raise InputError(" ".join(str(error).partition("\n[")[0].split())) from error
 
 

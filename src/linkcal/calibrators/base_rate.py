@@ -15,17 +15,15 @@ __all__ = ["base_rate_offset", "shift_base_rate"]
 
 FloatArray = NDArray[np.float64]
 
-# Bisection halves a bracket whose ends are the largest logits; float64 resolves no more halvings.
+# Float64 resolves no more halvings of a bracket of logits.
 _MAX_ITER = 200
 
 
 def fit_offset(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, float]:
     """Maximum-likelihood b of ``sigmoid(z + b)``, and its error ``1 / sqrt(sum_i w_i p_i (1 - p_i))``.
 
-    The derivative ``sum_i w_i (p_i - y_i)`` rises with b. Newton steps are kept inside a bracket that each
-    step narrows, so that logits of any size cannot throw it off; a solver that compares losses or mean
-    probabilities would lose the digits in which separated labels determine b. InputError if only one class
-    has weight, or the labels do not determine b.
+    Newton steps inside a narrowing bracket on the derivative ``sum_i w_i (p_i - y_i)``, which rises with b:
+    comparing losses would lose the digits that determine b. InputError if the labels do not determine it.
     """
     positive, total = float(weight @ y), float(weight.sum())
     if not 0.0 < positive < total:
@@ -62,12 +60,7 @@ def base_rate_offset(from_rate: float, to_rate: float) -> float:
     Returns
     -------
     float
-        ``log(to / (1 - to)) - log(from / (1 - from))``.
-
-    Raises
-    ------
-    InputError
-        If a rate is not in (0, 1).
+        ``log(to / (1 - to)) - log(from / (1 - from))``. InputError if a rate is not in (0, 1).
 
     Examples
     --------
@@ -82,44 +75,30 @@ def base_rate_offset(from_rate: float, to_rate: float) -> float:
 def shift_base_rate(prob: Any, *, from_rate: float, to_rate: float) -> Any:
     """Move link probabilities from one base rate to another.
 
-    Calibrators are fitted on sampled negatives, one per link by default, while real graphs have hundreds of
-    negatives per link: probabilities that are right on the sample are then far too high. The order of links
-    does not change.
+    Probabilities calibrated on sampled negatives, one per link by default, are far too high in a graph with
+    hundreds of negatives per link. The order of links does not change; 0 and 1 stay.
+
+    Odds are multiplied by the ratio of the prior odds, assuming that the likelihood ratio of a link does not
+    depend on the base rate (Elkan, IJCAI 2001, theorem 2). Near 1, adding :func:`base_rate_offset` to
+    ``decision_function`` keeps more digits.
 
     Parameters
     ----------
-    prob : Tensor, ndarray or list, of shape (n,)
-        In [0, 1].
+    prob : Tensor, ndarray or list, of shape (n,), in [0, 1]
     from_rate, to_rate : float in (0, 1)
         As in :func:`base_rate_offset`.
 
     Returns
     -------
     Tensor, ndarray or list
-        Of the same kind, dtype and device; computed in float64.
-
-    Raises
-    ------
-    InputError
-        If a probability is not in [0, 1] or a rate is not in (0, 1).
-
-    Notes
-    -----
-    Odds are multiplied by the ratio of the prior odds (Bayes: the likelihood ratio of a link's features does
-    not depend on the base rate), that is, a constant is added to the logit. 0 and 1 stay. Calibrated logits
-    keep more digits near 1: add :func:`base_rate_offset` to ``decision_function`` where you have them.
-
-    References
-    ----------
-    Elkan: The Foundations of Cost-Sensitive Learning, IJCAI 2001 (theorem 2).
+        Of the same kind, dtype and device; computed in float64. InputError if a value is out of range.
 
     Examples
     --------
     >>> [round(p, 8) for p in shift_base_rate([0.5, 0.9, 0.999], from_rate=0.5, to_rate=0.001)]
     [0.001, 0.00892857, 0.5]
     """
-    # Every step is monotone under rounding, so that no two links change places. Beyond 700 the factor would
-    # be 0 or infinite, and its product with the odds of 1 or 0 no number.
+    # Every step is monotone under rounding: links keep their order. Beyond 700 the factor is 0 or infinite.
     factor = np.exp(-np.clip(base_rate_offset(from_rate, to_rate), -700.0, 700.0))
     p = check_probabilities(prob, "prob")
     with np.errstate(divide="ignore", over="ignore"):

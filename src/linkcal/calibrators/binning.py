@@ -17,32 +17,15 @@ from linkcal.metrics.calibration import bin_index, uniform_edges
 
 __all__ = ["BBQ", "Histogram", "Isotonic"]
 
-# How far `preserve_ranking` moves probabilities: together they stay below the promised 1e-6, and away from 0
-# and 1 there is room for both directions.
+# How far `preserve_ranking` moves probabilities: below 1e-6 together, with room at 0 and 1.
 _MARGIN, _SPREAD = 5e-7, 4e-7
 
 
 def quantile_edges(values: FloatArray, weight: FloatArray, n_bins: int) -> FloatArray:
-    """Edges of at most `n_bins` occupied bins of about equal weight; equal values stay in one bin.
+    """Edges (used + 1,) from 0 to 1 of at most `n_bins` occupied bins of about equal weight.
 
-    Parameters
-    ----------
-    values : ndarray of shape (m,)
-        Different probabilities in increasing order.
-    weight : ndarray of shape (m,)
-        Weight of each.
-    n_bins : int
-
-    Returns
-    -------
-    ndarray of shape (used + 1,)
-        From 0 to 1, halfway between neighbouring values of different bins.
-
-    Notes
-    -----
-    A value belongs to bin ``floor(B W_before / W)``, where W_before is the weight of all smaller values:
-    for distinct values of equal weight the usual split, and k copies equal weight k. The metrics' bins of
-    equal mass go by the middle of a value's mass instead; ``linkcal.metrics.calibration`` explains why.
+    `values` (m,) are different and increase. A value belongs to bin ``floor(B W_before / W)``, W_before being
+    the weight of all smaller values, so that k copies equal weight k; edges lie halfway between values.
     """
     before = np.cumsum(weight) - weight
     # The small shift keeps sums of fractional weights from falling just short of a whole number.
@@ -59,8 +42,7 @@ def bin_sums(index: NDArray[np.intp], values: FloatArray, n_bins: int) -> FloatA
 def ties_broken(p: FloatArray, s: FloatArray) -> FloatArray:
     """Probabilities (n,) within 1e-6 of `p` that rise with the logit `s` where `p` is the same.
 
-    Float64 separates two logits that differ by more than about ``1e-9 (1 + |s|)^2``, for instance all
-    distinct float32 logits up to 100.
+    Float64 separates logits that differ by more than about ``1e-9 (1 + |s|)^2``.
     """
     return np.clip(p, _MARGIN, 1.0 - _MARGIN) + _SPREAD * (s / (1.0 + np.abs(s)))
 
@@ -69,7 +51,9 @@ def ties_broken(p: FloatArray, s: FloatArray) -> FloatArray:
 class Histogram(Calibrator):
     """Histogram binning: the share of links in the bin of ``sigmoid(s)``.
 
-    Robust, but coarse: all links of a bin get the same probability. Columns 1.. of X are ignored.
+    Robust, but coarse: all links of a bin get the same probability, its centre if it is empty. Columns
+    1.. of X are ignored. Zadrozny, Elkan: Obtaining calibrated probability estimates from decision trees and
+    naive Bayesian classifiers, ICML 2001.
 
     Parameters
     ----------
@@ -78,29 +62,15 @@ class Histogram(Calibrator):
         Bins of equal width, or of about equal numbers of calibration links (equal scores stay together, so
         fewer bins may be used).
     preserve_ranking : bool, default=False
-        Whether links of the same probability keep the order of their logits: probabilities then move by
-        less than 1e-6. Without it Hits@K, which counts ties against a method, collapses. The order shows in
-        float64: rounded to float32 most are equal again, so rank by the logits (``decision_function``, or
-        calling the predictor).
+        Move probabilities by less than 1e-6 so that links of a bin keep the order of their logits: Hits@K
+        counts ties against a method. The order is lost in float32; rank by ``decision_function`` there.
 
     Attributes
     ----------
     bin_edges_ : ndarray of shape (B + 1,)
         From 0 to 1. Bins are closed on the right; 0 belongs to the first.
-    bin_probability_ : ndarray of shape (B,)
-        In [0, 1].
-    bin_weight_ : ndarray of shape (B,)
-        Weight of the calibration links in each bin; 0 for an empty bin.
-
-    Notes
-    -----
-    An empty bin (possible only with ``"uniform"``) returns its centre, the average of the uncalibrated
-    probabilities that fall into it: without data nothing is corrected beyond the bin's width.
-
-    References
-    ----------
-    Zadrozny, Elkan: Obtaining calibrated probability estimates from decision trees and naive Bayesian
-    classifiers, ICML 2001.
+    bin_probability_, bin_weight_ : ndarray of shape (B,)
+        Probability of each bin, and weight of its calibration links (0 for an empty bin).
 
     Examples
     --------
@@ -116,7 +86,6 @@ class Histogram(Calibrator):
         "strategy": ["uniform", "quantile"],
     }
     _state: ClassVar[dict[str, StateKind]] = {"bin_edges_": 1, "bin_probability_": 1, "bin_weight_": 1}
-
     bin_edges_: FloatArray
     bin_probability_: FloatArray
     bin_weight_: FloatArray
@@ -157,14 +126,11 @@ class Histogram(Calibrator):
 
 # N' of the paper: the weight of the prior, in links, spread over the bins of a binning.
 _PRIOR_LINKS = 2.0
-
 # C of the paper: binnings with N^(1/3) / C to C N^(1/3) bins are averaged.
 _RANGE_FACTOR = 10.0
-
 # Binnings of smaller relative weight change no probability beyond rounding and are left out.
 _NEGLIGIBLE = 1e-16
-
-# As many as any graph has pairs to offer; weights beyond are no counts, and their binnings would not end.
+# Weights beyond are no counts, and their binnings would not end.
 _MOST_LINKS = 1e9
 
 
@@ -179,40 +145,30 @@ class BBQ(Calibrator):
     strategy : {"quantile", "uniform"}, default="quantile"
         Bins of about equal numbers of links (the method as published) or of equal width.
     criterion : {"bayes", "bic"}, default="bayes"
-        ``"bayes"``: marginal likelihood under a Beta prior in each bin, and the posterior mean in each
-        bin (the method as published). ``"bic"``: ``exp(-BIC / 2)`` and the plain share of links in each bin;
-        with ``strategy="uniform"`` this is what the netcal library computes.
+        Marginal likelihood and posterior mean under a Beta prior (as published), or ``exp(-BIC / 2)`` and the
+        plain share of links in each bin (with ``strategy="uniform"``, as the netcal library).
     preserve_ranking : bool, default=False
         As in :class:`Histogram`.
 
     Attributes
     ----------
-    bin_edges_ : ndarray of shape (m + 1,)
-        Union of the edges of all binnings of non-negligible weight.
-    bin_probability_ : ndarray of shape (m,)
-        Averaged probability between neighbouring edges, in [0, 1].
-    binning_sizes_ : ndarray of shape (r,)
-        Requested number of bins of each binning; of equal binnings the smallest.
-    binning_weights_ : ndarray of shape (r,)
-        Weight of each binning; they sum to 1.
+    bin_edges_, bin_probability_ : ndarray of shape (m + 1,) and (m,)
+        Union of the edges of all binnings of non-negligible weight, and averaged probability between them.
+    binning_sizes_, binning_weights_ : ndarray of shape (r,)
+        Requested number of bins of each binning (of equal binnings the smallest), and weights, of sum 1.
 
     Notes
     -----
-    With N links (sum of weights) the binnings have ``floor(N^(1/3) / 10)`` to ``ceil(10 N^(1/3))`` bins,
-    at least 1 and at most one per five links; all different ones are equally likely beforehand. A binning of
-    B bins with N_b links, m_b of them positive, and prior ``alpha_b = N' mid_b / B``,
-    ``beta_b = N' (1 - mid_b) / B`` (N' = 2, mid_b the middle of the bin) has the score
+    With N links (sum of weights, up to 1e9) the binnings have ``floor(N^(1/3) / 10)`` to ``ceil(10 N^(1/3))``
+    bins, at least 1 and at most one per five links, with equal prior weights. With N_b links, m_b of them
+    positive, ``alpha_b = N' mid_b / B`` and ``beta_b = N' (1 - mid_b) / B`` (N' = 2, mid_b the middle of the
+    bin, which an empty bin predicts), a binning of B bins has the score
 
         prod_b Gamma(N'/B) / Gamma(N_b + N'/B) * Gamma(m_b + alpha_b) / Gamma(alpha_b)
                * Gamma(N_b - m_b + beta_b) / Gamma(beta_b)
 
-    and predicts ``(m_b + alpha_b) / (N_b + N'/B)``. The average of step functions is again a step function,
-    which is what is stored. An empty bin predicts its middle. Weights count as links, of which there may be
-    up to 1e9.
-
-    References
-    ----------
-    Naeini, Cooper, Hauskrecht: Obtaining Well Calibrated Probabilities Using Bayesian Binning, AAAI 2015.
+    and predicts ``(m_b + alpha_b) / (N_b + N'/B)``. Naeini, Cooper, Hauskrecht: Obtaining Well Calibrated
+    Probabilities Using Bayesian Binning, AAAI 2015.
 
     Examples
     --------
@@ -230,7 +186,6 @@ class BBQ(Calibrator):
     _state: ClassVar[dict[str, StateKind]] = dict.fromkeys(
         ("bin_edges_", "bin_probability_", "binning_sizes_", "binning_weights_"), 1
     )
-
     bin_edges_: FloatArray
     bin_probability_: FloatArray
     binning_sizes_: FloatArray
@@ -259,7 +214,7 @@ class BBQ(Calibrator):
         total = bin_sums(position, weight, len(values))
         links = bin_sums(position, weight * y, len(values))
 
-        # Equal scores stay in one bin, so that many sizes can give the same binning: it counts once.
+        # Many sizes can give the same binning: it counts once.
         distinct: dict[bytes, tuple[int, FloatArray]] = {}
         for size in _binning_sizes(n_links):
             cut = quantile_edges(values, total, size) if self.strategy == "quantile" else uniform_edges(size)
@@ -271,7 +226,7 @@ class BBQ(Calibrator):
 
         kept = np.flatnonzero(self.binning_weights_ > _NEGLIGIBLE)
         self.bin_edges_ = np.unique(np.concatenate([edges[i] for i in kept]))
-        # Each interval of the union lies inside one bin of every binning, that of its right (closed) end.
+        # An interval of the union lies in the bin of its right (closed) end.
         right = self.bin_edges_[1:]
         average = np.zeros(len(right))
         for i in kept:
@@ -315,9 +270,9 @@ def _binning_sizes(n: float) -> range:
 class Isotonic(Calibrator):
     """Isotonic regression of the label on the logit: the best increasing map, linear between its knots.
 
-    Needs some hundreds of links; it makes ties (order is kept, not strictly), and probabilities of exactly
-    0 and 1 at the ends are usual. Outside the range of the calibration logits the end values continue.
-    Columns 1.. of X are ignored.
+    Needs some hundreds of links. It makes ties, and probabilities of exactly 0 and 1 at the ends are usual.
+    Outside the range of the calibration logits the end values continue. Columns 1.. of X are ignored.
+    Zadrozny, Elkan: Transforming Classifier Scores into Accurate Multiclass Probability Estimates, KDD 2002.
 
     Parameters
     ----------
@@ -326,18 +281,8 @@ class Isotonic(Calibrator):
 
     Attributes
     ----------
-    logit_thresholds_ : ndarray of shape (m,)
-        Knots, increasing.
-    probability_thresholds_ : ndarray of shape (m,)
-        Probability at each knot, in [0, 1], never decreasing.
-
-    Notes
-    -----
-    Fitted by :class:`sklearn.isotonic.IsotonicRegression`; only its knots are kept.
-
-    References
-    ----------
-    Zadrozny, Elkan: Transforming Classifier Scores into Accurate Multiclass Probability Estimates, KDD 2002.
+    logit_thresholds_, probability_thresholds_ : ndarray of shape (m,)
+        Increasing knots, and the probability at each, in [0, 1], never decreasing.
 
     Examples
     --------
@@ -349,7 +294,6 @@ class Isotonic(Calibrator):
     name = "isotonic"
     description = "best increasing map of the logit"
     _state: ClassVar[dict[str, StateKind]] = {"logit_thresholds_": 1, "probability_thresholds_": 1}
-
     logit_thresholds_: FloatArray
     probability_thresholds_: FloatArray
 

@@ -48,10 +48,7 @@ class _Request(NamedTuple):
 
 
 class NetCalibrator(Calibrator):
-    """Base of :class:`EmbeddingMLP` and :class:`InNOut`: ``p = sigmoid(s / T)``, T from a small network.
-
-    A second level of inheritance, for once: both have the same ten parameters and the same ``fit``.
-    """
+    """Base of :class:`EmbeddingMLP` and :class:`InNOut`: ``p = sigmoid(s / T)``, T from a small network."""
 
     search: ClassVar[dict[str, list[Any]]] = {
         "hidden_channels": [8, 16, 32, 64],
@@ -70,7 +67,6 @@ class NetCalibrator(Calibrator):
         "loss_curve_": 1,
         "seed_": int,
     }
-
     hidden_weights_: FloatArray
     output_weights_: FloatArray
     ece_weight_: float
@@ -125,10 +121,9 @@ class NetCalibrator(Calibrator):
         Parameters
         ----------
         X, y, sample_weight : array-like
-            Calibration links; columns 1.. of X hold features of the kind ``link_features``.
         X_val, y_val : array-like, optional
-            Validation links that choose lambda and the number of epochs; without them, cross-validation
-            inside (X, y) does. InputError if only one is given, or `y_val` holds other labels than `y`.
+            Validation links that choose lambda and the number of epochs; default: cross-validation in (X, y).
+            InputError if only one is given, or `y_val` holds other labels than `y`.
         """
         with unchanged_if_refused(self):
             request = self._request(X, y, sample_weight, X_val, y_val)
@@ -213,43 +208,26 @@ def seed_from(random_state: Any) -> int:
 class EmbeddingMLP(NetCalibrator):
     """Temperature of each link from its embedding h: ``p = sigmoid(s / T)``, ``T = softplus(MLP(h))``.
 
-    The ablation of :class:`InNOut` in the paper: one network, which sees neither the sign of the logit nor
-    the embedding with the edge. Loss and training are those of :class:`InNOut`. Columns 1.. of X hold h.
+    The ablation of :class:`InNOut` in arXiv 2403.04605: one network, which sees neither the sign of the logit
+    nor the embedding with the edge. Loss, training and warnings are as there. Columns 1.. of X hold h.
 
     Parameters
     ----------
-    hidden_channels, ece_weights, n_bins, learning_rate, weight_decay, max_iter, early_stopping, patience, \
-n_folds, random_state
+    hidden_channels, ece_weights, n_bins, learning_rate, weight_decay, max_iter
+    early_stopping, patience, n_folds, random_state
         As in :class:`InNOut`.
 
     Attributes
     ----------
-    hidden_weights_ : ndarray of shape (1, H, k + 1)
-        First layer, biases in the last column.
-    output_weights_ : ndarray of shape (1, H + 1)
-        Second layer, bias last.
-    ece_weight_, n_iter_, converged_, loss_curve_, seed_
-        As in :class:`InNOut`.
-
-    Warns
-    -----
-    BaseRateWarning
-        If mean p and the share of links differ clearly after the fit: a temperature cannot repair that.
-
-    References
-    ----------
-    arXiv 2403.04605 (the paper), ablation study.
+    hidden_weights_, output_weights_, ece_weight_, n_iter_, converged_, loss_curve_, seed_
+        As in :class:`InNOut`, for a single network.
 
     Examples
     --------
     >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> h = rng.normal(size=(200, 4))
-    >>> s = 3 * h.sum(axis=1)
-    >>> y = rng.random(200) < 1 / (1 + np.exp(-s / 3))
-    >>> calibrator = EmbeddingMLP(max_iter=50, learning_rate=0.01).fit(np.column_stack((s, h)), y)
-    >>> calibrator.temperature([[0.5, 0.1, 0.1, 0.1, 0.1]]).shape
-    (1,)
+    >>> X, y = np.random.default_rng(0).normal(size=(50, 5)), [0, 1] * 25
+    >>> EmbeddingMLP(max_iter=5, early_stopping=False).fit(X, y).temperature(X).shape
+    (50,)
     """
 
     name = "embedding-mlp"
@@ -265,90 +243,63 @@ n_folds, random_state
 class InNOut(NetCalibrator):
     """In-n-Out: ``p = sigmoid(s / T)``, T from the link embedding without (h) and with (h+) the pair's edge.
 
-    For predictors whose confidence should depend on how much an edge would change the embedding. It needs
-    h - h+ in columns 1.. of X. A temperature keeps the sign of the logit: a logit of 0 stays p = 0.5, and a
-    wrong base rate cannot be repaired (``BaseRateWarning``) but by `center`.
+    For predictors whose confidence should depend on how much an edge would change the embedding. Columns 1..
+    of X hold h - h+. A logit of 0 stays p = 0.5, and only `center` can repair a wrong base rate
+    (``BaseRateWarning`` if mean p and the base rate differ clearly).
 
     Parameters
     ----------
     gamma : {"difference", "distance"}, default="difference"
         Input of the networks: h - h+, or its Euclidean norm.
     center : bool, default=False
-        Recentre the logit first: ``p = sigmoid((a s + b) / T)`` with a and b of :class:`Platt`. The
-        temperature then acts around the logit at which links and negatives balance, and base rates can be
-        repaired. Not part of the paper's method.
+        Recentre the logit first, ``p = sigmoid((a s + b) / T)`` with a and b of :class:`Platt`, which can
+        repair a wrong base rate. Not part of the paper's method.
     scaling : {"divide", "multiply-doubled"}, default="divide"
-        ``"divide"``: ``p = sigmoid(s / t)`` with ``t = softplus(MLP(gamma))``, as the paper states.
-        ``"multiply-doubled"``: ``p = sigmoid(2 s t)``, as the paper's released code computes it (a softmax
-        over ``(-s t, s t)``): untrained networks, t about 0.7, then sharpen every probability instead of
-        flattening it. Only to reproduce that code's numbers. :meth:`temperature` is ``1 / (2 t)`` there.
+        ``sigmoid(s / t)`` with ``t = softplus(MLP(gamma))`` as the paper states, or ``sigmoid(2 s t)`` as its
+        code computes (T is then 1 / (2 t), and untrained networks sharpen): only to reproduce its numbers.
     hidden_channels : int, default=16
         H, width of the hidden ReLU layer of both networks.
     ece_weights : sequence of float, default=(0.0, 1.0, 10.0)
         Candidates for lambda, the weight of the ECE term.
     n_bins : int, default=15
         Equal-width bins of the ECE term and of the ECE that chooses lambda.
-    learning_rate : float, default=1e-4
-    weight_decay : float, default=5e-8
+    learning_rate, weight_decay : float, default=1e-4 and 5e-8
     max_iter : int, default=5000
         Most epochs of full-batch Adam.
-    early_stopping : bool, default=True
-        End a network when its held-out loss has not fallen for `patience` epochs, and keep the weights of its
-        best epoch. The paper trains 5,000 epochs; ``False`` does so.
-    patience : int, default=500
+    early_stopping, patience : bool, default=True, and int, default=500
+        Stop when the held-out loss has not fallen for `patience` epochs and keep the best weights. The paper
+        trains all 5,000 epochs (``False``).
     n_folds : int, optional
-        Folds of the stratified cross-validation inside the calibration set that chooses lambda and the number
-        of epochs where no validation links are given. By default three; above 4,000 different links, where
-        the held-out ECE is steady, one held-out fifth.
+        Folds of the stratified cross-validation that chooses lambda and the number of epochs without
+        validation links. Default: three; above 4,000 different links one held-out fifth.
     random_state : int, Generator, RandomState or None, default=0
         Initial weights and folds. None draws a seed.
 
     Attributes
     ----------
-    hidden_weights_ : ndarray of shape (2, H, k + 1)
-        First layer of the network for s <= 0 and of the one for s > 0, biases in the last column.
-    output_weights_ : ndarray of shape (2, H + 1)
-        Second layer, biases in the last column.
+    hidden_weights_, output_weights_ : ndarray of shape (2, H, k + 1) and (2, H + 1)
+        Both layers of the network for s <= 0 and of the one for s > 0, biases in the last column.
     ece_weight_ : float
         The chosen lambda: smallest ECE on the validation (or pooled held-out) links.
-    n_iter_ : int
-        Epochs of the returned network.
-    converged_ : bool
-        Whether the held-out loss stopped falling before `max_iter`.
+    n_iter_, converged_ : int, bool
+        Epochs of the returned network, and whether the held-out loss stopped falling before `max_iter`.
     loss_curve_ : ndarray of shape (looks,)
         Training loss of the returned network, every ten epochs from 0 on.
-    seed_ : int
-        Seed that was used.
-    slope_, intercept_ : float
-        a and b of the recentred logit; 1 and 0 without `center`.
-
-    Warns
-    -----
-    BaseRateWarning
-        If mean p and the share of links differ clearly after the fit.
+    seed_, slope_, intercept_ : int, float, float
+        Seed that was used; a and b of the recentred logit, 1 and 0 without `center`.
 
     Notes
     -----
-    ``T = softplus(MLP_1(gamma))`` if s > 0, else ``softplus(MLP_2(gamma))``. The loss is
-    ``L = L_NLL + L_Cal + lambda L_ECE`` with ``L_NLL`` the mean negative log-likelihood (a sum in the paper,
-    which would tie lambda to the number of links), ``L_Cal = mean(-(2y - 1) p)`` and ``L_ECE`` the
-    positive-class ECE with gradient through p and the bins held fixed in each step. Networks start as
-    PyTorch's ``Linear`` does. T has a floor of 1e-4 for arithmetic. Links are sorted and equal ones merged
-    before training, so neither their order nor copies (against weights) change the result.
-
-    References
-    ----------
-    arXiv 2403.04605 (the paper).
+    arXiv 2403.04605: ``T = softplus(MLP_1(gamma))`` if s > 0, else ``softplus(MLP_2(gamma))``, at least 1e-4.
+    The loss is ``L_NLL + L_Cal + lambda L_ECE`` with ``L_NLL`` the mean negative log-likelihood (a sum in the
+    paper, which ties lambda to the number of links), ``L_Cal = mean(-(2y - 1) p)`` and ``L_ECE`` the
+    positive-class ECE, its bins held fixed in each step. Order and copies (against weights) change nothing.
 
     Examples
     --------
     >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> delta = rng.normal(size=(200, 4))
-    >>> s = rng.normal(scale=4, size=200)
-    >>> y = rng.random(200) < 1 / (1 + np.exp(-s / 3))
-    >>> calibrator = InNOut(max_iter=50, learning_rate=0.01).fit(np.column_stack((s, delta)), y)
-    >>> calibrator.predict_proba([[0.0, 0.1, 0.1, 0.1, 0.1]])
+    >>> X, y = np.random.default_rng(0).normal(size=(50, 4)), [0, 1] * 25
+    >>> InNOut(max_iter=5, early_stopping=False).fit(X, y).predict_proba([[0.0, 0.1, 0.1, 0.1]])
     array([[0.5, 0.5]])
     """
 
@@ -358,7 +309,6 @@ class InNOut(NetCalibrator):
     link_features: ClassVar[LinkFeatures] = "difference"
     _heads: ClassVar[int] = 2
     _state: ClassVar[dict[str, StateKind]] = {**NetCalibrator._state, "slope_": float, "intercept_": float}
-
     slope_: float
     intercept_: float
 
@@ -423,11 +373,10 @@ def fit_together(
     validation: Sequence[tuple[Any, Any] | None] | None = None,
     base: tuple[Any, Any] | None = None,
 ) -> list[Calibrator]:
-    """Fit clones of calibrators, each on its own links; those with networks are trained as one batch.
+    """Fit clones of calibrators, each on its own links; all their networks are trained as one batch.
 
-    For several calibration seeds of one predictor: all networks (every seed, ECE weight and fold) share the
-    cores, where single fits one after another would leave cores idle. Every result has the numbers of the
-    single fit, to the last bit.
+    Faster than single fits where cores would be idle (several calibration seeds of one predictor). Every
+    result has the numbers of the single fit, to the last bit.
 
     Parameters
     ----------
@@ -448,13 +397,9 @@ def fit_together(
     Examples
     --------
     >>> import numpy as np
-    >>> from linkcal.calibrators import EmbeddingMLP, Platt
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(2, 50, 3))
-    >>> y = (X[:, :, 0] + rng.normal(size=(2, 50)) > 0).astype(int)
-    >>> nets = [EmbeddingMLP(max_iter=20, early_stopping=False, random_state=seed) for seed in (0, 1)]
-    >>> fitted = fit_together([*nets, Platt()], [*X, X[0]], [*y, y[0]])
-    >>> alone = nets[1].fit(X[1], y[1])
+    >>> X, y = np.random.default_rng(0).normal(size=(2, 50, 3)), [[0, 1] * 25] * 2
+    >>> nets = [EmbeddingMLP(max_iter=5, early_stopping=False, random_state=seed) for seed in (0, 1)]
+    >>> fitted, alone = fit_together(nets, X, y), nets[1].fit(X[1], y[1])
     >>> bool((alone.predict_proba(X[1]) == fitted[1].predict_proba(X[1])).all())
     True
     """

@@ -33,19 +33,7 @@ def calibrator_name(calibrator: Calibrator) -> str:
     Returns
     -------
     str
-
-    Raises
-    ------
-    UnsupportedModelError
-        If the class is not linkcal's own.
-
-    Parameters
-    ----------
-    calibrator : Calibrator
-
-    Returns
-    -------
-    str
+        UnsupportedModelError if the class is not linkcal's own.
 
     Examples
     --------
@@ -71,20 +59,7 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     Returns
     -------
     Calibrator
-
-    Parameters
-    ----------
-    name : str
-    **params
-
-    Returns
-    -------
-    Calibrator
-
-    Raises
-    ------
-    InputError
-        If the name or a hyper-parameter is unknown; the message names the nearest one.
+        InputError if the name or a hyper-parameter is unknown; the message names the nearest one.
 
     Examples
     --------

@@ -37,16 +37,14 @@ class Identity(Calibrator):
         return X[:, 0].copy()
 
 
-# Gap between mean probability and share of links from which on the warning is given; the gap must also exceed
-# this many standard errors, so that small calibration sets stay silent.
+# Smallest gap between mean probability and base rate that is warned of, also in standard errors.
 _GAP, _STANDARD_ERRORS = 0.05, 4.0
 
 
 def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-    """Warn of a base-rate error that a temperature cannot repair, if there clearly is one.
+    """Warn if mean p and base rate differ by more than 0.05 and 4 standard errors of the mean of ``y - p``.
 
-    Clearly: mean p and the share of links differ by more than 0.05 and by more than four standard errors of
-    the mean of ``y - p``; with weights n is Kish's effective number of rows.
+    A temperature cannot repair that. With weights n is Kish's effective number of rows.
     """
     # Shares of the weight: squares of huge or tiny weights would leave the range of float64.
     weight = weight / weight.max()
@@ -63,11 +61,9 @@ def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) 
         )
 
 
-# The search interval of mean |s| / T. An optimum outside means that the likelihood has no maximum for finite
-# T > 0: the logit is uninformative or reversed (lower end), or separates the classes (upper end).
+# Bounds of mean |s| / T, beyond which the logit is uninformative or reversed, or separates the classes.
 _SHARPNESS_BOUNDS = (1e-4, 1e4)
-
-# Tolerance on log T; a few units in the last place.
+# Tolerance on log T.
 _TOLERANCE = 1e-14
 
 
@@ -75,34 +71,19 @@ _TOLERANCE = 1e-14
 class Temperature(Calibrator):
     """Temperature scaling, ``p = sigmoid(s / T)``.
 
-    One parameter, so it needs few links. It changes neither the order of links nor the sign of a logit, so
-    it cannot move a wrong base rate (``BaseRateWarning``). Columns 1.. of X are ignored.
+    One parameter, so it needs few links. It keeps the order of links and the sign of each logit, so it cannot
+    repair a wrong base rate. Columns 1.. of X are ignored.
+
+    Maximum likelihood (Guo, Pleiss, Sun, Weinberger, arXiv 1706.04599); T = 1 if every logit is 0. If no
+    finite T > 0 is optimal, T stands where mean |s| / T is 1e-4 or 1e4 (``BoundReachedWarning``).
+    ``BaseRateWarning`` if mean p and base rate differ clearly after the fit.
 
     Attributes
     ----------
     temperature_ : float
         T > 0 (not 1/T).
-    n_iter_ : int
-        Steps of the root search.
-    converged_ : bool
-        Whether the search reached its tolerance; True also where the optimum lies at a bound.
-
-    Warns
-    -----
-    BoundReachedWarning
-        If no finite T > 0 maximises the likelihood. T then stands where mean |s| / T is 1e-4 or 1e4.
-    BaseRateWarning
-        If mean p and the share of links differ clearly after the fit.
-
-    Notes
-    -----
-    The negative log-likelihood is convex in ``b = 1/T``. The root of its derivative,
-    ``sum_i w_i s_i (sigmoid(b s_i) - y_i)``, is bracketed and found by Brent's method in log b, in float64,
-    to 1e-14. If all logits are 0, every T is optimal and T = 1 is taken.
-
-    References
-    ----------
-    Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks, arXiv 1706.04599.
+    n_iter_, converged_ : int, bool
+        Steps of the root search, and whether it reached its tolerance (True also for an optimum at a bound).
 
     Examples
     --------
@@ -115,13 +96,12 @@ class Temperature(Calibrator):
     name = "temperature"
     description = "sigmoid(s / T), one temperature for all links"
     _state: ClassVar[dict[str, StateKind]] = {"temperature_": float, "n_iter_": int, "converged_": bool}
-
     temperature_: float
     n_iter_: int
     converged_: bool
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-        # Zero logits have no influence on T; scaling by mean |s| makes the search independent of units.
+        # Scaling by mean |s| makes the search independent of units.
         scale = float(np.average(np.abs(X[:, 0]), weights=weight))
         if scale == 0.0:
             self.temperature_, self.n_iter_, self.converged_ = 1.0, 0, True
@@ -171,30 +151,16 @@ class Platt(Calibrator):
 
     Two parameters; unlike a temperature it can move the base rate. Columns 1.. of X are ignored.
 
+    Equal to ``LogisticRegression(C=inf)``, without the smoothed targets of Platt (Advances in Large Margin
+    Classifiers, 1999). If a threshold on the logit separates the classes, the likelihood has no maximum, and
+    the slope is stopped at 1e4 per standard deviation of the logit (``BoundReachedWarning``).
+
     Attributes
     ----------
-    slope_ : float
-        a; negative if links have the lower logits. 0 if all logits are equal.
-    intercept_ : float
-        b.
-    n_iter_ : int
-        Newton steps.
-    converged_ : bool
-
-    Warns
-    -----
-    BoundReachedWarning
-        If a threshold on the logit separates the classes: the likelihood then has no maximum, and the slope
-        is stopped at 1e4 per standard deviation of the logit.
-
-    Notes
-    -----
-    Plain maximum likelihood, equal to ``sklearn.linear_model.LogisticRegression(C=inf)``; Platt's smoothed
-    targets, meant for the outputs of a classifier on its own training data, are not used.
-
-    References
-    ----------
-    Platt: Probabilistic Outputs for Support Vector Machines, in Advances in Large Margin Classifiers, 1999.
+    slope_, intercept_ : float
+        a (negative if links have the lower logits, 0 if all logits are equal) and b.
+    n_iter_, converged_ : int, bool
+        Newton steps, and whether the solver converged.
 
     Examples
     --------
@@ -211,7 +177,6 @@ class Platt(Calibrator):
         "n_iter_": int,
         "converged_": bool,
     }
-
     slope_: float
     intercept_: float
     n_iter_: int
@@ -247,29 +212,16 @@ class Beta(Calibrator):
     Platt scaling is the case a = b; here the two tails may be stretched by different amounts. The map never
     decreases. Columns 1.. of X are ignored.
 
+    The constrained maximum of the likelihood (Kull, Silva Filho, Flach, AISTATS 2017, PMLR 54:623-631);
+    saturated probabilities lose nothing. If a threshold on the logit separates the classes, links above,
+    a = b is stopped as the slope in :class:`Platt` (``BoundReachedWarning``).
+
     Attributes
     ----------
     a_, b_, c_ : float
         a, b >= 0.
-    n_iter_ : int
-        Newton steps.
-    converged_ : bool
-
-    Warns
-    -----
-    BoundReachedWarning
-        If a threshold on the logit separates the classes (links above): the likelihood has no maximum, and
-        a = b is stopped at 1e4 per standard deviation of the logit.
-
-    Notes
-    -----
-    ``log q = -softplus(-s)`` and ``-log(1 - q) = softplus(s)`` are taken from the logit, so saturated
-    probabilities lose nothing. The constrained optimum is found, not the unconstrained one with a negative
-    parameter set to zero afterwards.
-
-    References
-    ----------
-    Kull, Silva Filho, Flach: Beta calibration, AISTATS 2017, PMLR 54:623-631.
+    n_iter_, converged_ : int, bool
+        As in :class:`Platt`.
 
     Examples
     --------
@@ -285,7 +237,6 @@ class Beta(Calibrator):
         "n_iter_": int,
         "converged_": bool,
     }
-
     a_: float
     b_: float
     c_: float
@@ -294,7 +245,7 @@ class Beta(Calibrator):
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         s = X[:, 0]
-        # The map increases with s, so it can separate the classes exactly where a threshold on s can.
+        # The map increases with s: it separates the classes exactly where a threshold on s does.
         at_bound = separated(s, y) > 0
         if at_bound:
             fit = step_fit(s, y, weight, 1)

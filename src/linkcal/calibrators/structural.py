@@ -35,12 +35,10 @@ _FEATURE_SETS: dict[str, tuple[str, ...]] = {
     "attributes": ATTRIBUTE_COLUMNS,
 }
 
-# Name of the base's term, and where the base's fitted attributes are in a state.
+# Name of the base's term, and prefix of its fitted attributes in a state.
 _BASE_TERM, _PREFIX = "base", "base_."
-
 # Columns with long tails, which pass through asinh.
 _LONG_TAILS = (_BASE_TERM, "logit", "logit_change")
-
 # Names in ``contributions`` that no column may have.
 _RESERVED = ("intercept", "logit", _BASE_TERM, "limit")
 
@@ -50,105 +48,76 @@ class StructuralCalibrator(Calibrator):
     """Additive logistic model of the logit, the target link's effect, degrees and feature similarity.
 
     ``p = sigmoid(a(gamma, sign s) s + b(gamma))``: the temperature of In-n-Out becomes a free slope, by sign
-    of the logit, and an offset is added, so that the map can move base rates and cross 0.5. Unlike maps of
-    the logit alone it can rank links better than the predictor did. The fit is convex and deterministic.
+    of the logit, and an offset is added, so that the map can move base rates and cross 0.5. It can rank links
+    better than the predictor did. The fit is convex and deterministic.
 
     Parameters
     ----------
     features : {"all", "toggle", "structure", "attributes", "logit"}, default="all"
-        Columns 1.. of X that are used: all; those that need toggling; degrees and common neighbours; the
-        feature similarity of the nodes' own features; none. Also several, as ``"toggle+structure"``. Sets
-        other than "all" and "logit" need names.
+        Columns 1.. of X that are used: all; those that need toggling; degrees and common neighbours; feature
+        similarity; none. Also ``"toggle+structure"``. Sets other than "all" and "logit" need names.
     feature_names : sequence of str, optional
-        Names of columns 1.. of X (column 0 is the logit). By default those of the DataFrame that is fitted,
-        if X is one, else there are none. linkcal's own columns are ``linkcal.features.STRUCTURAL_COLUMNS``;
-        :class:`linkcal.CalibratedLinkPredictor` gives these names itself. A column named ``"logit_change"``
-        passes through asinh. Columns of other names, and columns without names, are all treated alike.
+        Names of columns 1.. of X, by default those of the fitted DataFrame, if X is one.
+        :class:`linkcal.CalibratedLinkPredictor` gives ``linkcal.features.STRUCTURAL_COLUMNS`` itself. Only
+        ``"logit_change"`` is treated differently: it passes through asinh.
     n_knots : int, default=4
         Inner knots of each curve, at quantiles.
     penalty : float, optional
-        Ridge penalty. By default chosen by 5-fold cross-validation of the negative log-likelihood inside the
-        calibration links.
+        Ridge penalty; by default the one with the lowest 5-fold held-out NLL inside the calibration links.
     monotone : bool, default=False
         Whether p may not fall with the logit while the other columns stay as they are.
 
     Attributes
     ----------
-    intercept_ : float
-        Mean logit of the calibration links before it is limited.
     base_ : StructuralCalibrator or None
-        Of the same settings, fitted on ``X_base`` and ``y_base`` if they were given.
-    terms_ : list of str
-        Names of the terms: ``base`` if there is one, ``logit``, then the columns used, by their names or as
-        ``feature_1``, ``feature_2``, ...
-    columns_ : list of int
-        Their columns in X; the base has none.
+        Fitted on ``X_base`` and ``y_base`` if they were given.
+    terms_, columns_ : list of str, list of int
+        ``base`` if there is one, ``logit``, then the columns used, by names or as ``feature_1``, ...; their
+        columns in X (the base has none).
     scale_ : ndarray of shape (c,)
         A column x enters as ``t = asinh(x / scale)``, with the median of |x|; 0 where it enters as it is.
     mean_, deviation_ : ndarray of shape (c,)
         Standardise the clipped columns in products.
-    knots_, values_ : ndarray of shape (m,)
-        Knots and values of all curves, one after the other.
-    starts_ : ndarray of shape (c + 1,)
-        Where each curve begins in them.
+    knots_, values_, starts_ : ndarray of shape (m,), (m,) and (c + 1,)
+        Knots and values of all curves, one after the other, and where each curve begins in them.
     products_ : ndarray of shape (2, c)
         Slopes of ``max(t_logit, 0) z`` and ``min(t_logit, 0) z`` for each standardised column z.
     pairs_ : ndarray of shape (c, c)
         Half of the coefficient of ``z_i z_j``, symmetric; 0 for the logit and on the diagonal.
-    penalty_ : float
-    slope_ : float
-        Slope of the final map, already in the values of the terms.
+    intercept_, penalty_, slope_ : float
+        Mean logit of the calibration links before it is limited, penalty, slope (already in the terms).
     prior_, lost_, stray_ : float
         Log odds of a link among the calibration links, and the two shares that limit logits.
-    n_iter_ : int
-        Newton steps of the final fit.
-    converged_ : bool
-        Whether these ended at the tolerance, and the search for slope and limits at a stationary point.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If `converged_` is False.
+    n_iter_, converged_ : int, bool
+        Newton steps of the final fit, and whether it and the search for slope and limits converged
+        (``ConvergenceWarning`` if not).
 
     Notes
     -----
-    The logit and the logit's change pass through asinh, because their tails are long. All columns but the
-    logit are clipped at their 0.2 and 99.8 % quantiles; the logit's curve goes on straight, so that the ends
-    of the ranking keep their order. Every column has a curve, piecewise linear with knots at quantiles (and
-    at 0 for the logit); products with both sides of the logit play the part of the paper's two networks, and
-    products of pairs of the other columns (of up to 10) let a common neighbour count less between nodes
-    of high degree. A column that is constant between its clipping points has no terms and does not count
-    among the 10. The sum of negative log-likelihoods plus ``penalty / 2`` times the squared coefficients (of
-    columns scaled to unit deviation; straight lines count 0.1, bends 1, products 3) is minimised by damped
-    Newton steps. With ``monotone=True`` the logit's curve rises between its knots and products with it are
-    built of factors that keep the sign, all with coefficients >= 0.
+    Every column has a curve, piecewise linear with knots at quantiles (and at 0 for the logit). There are
+    products of each column with both sides of the logit, and products of pairs of the other columns if at
+    most 10 vary. The logit and its change pass through asinh. All columns but the logit are clipped at their
+    0.2 and 99.8 % quantiles; the logit's curve goes on straight, so that the ends of the ranking keep their
+    order. The fit minimises the summed negative log-likelihood plus ``penalty / 2`` times the squared
+    coefficients (of columns of unit deviation; lines count 0.1, bends 1, products 3). With `monotone`
+    the coefficients of the logit's rises and products are >= 0. (Hastie, Tibshirani, 1986.)
 
-    **Slope and limits.** The fit has seen its own links, so the logits of 5 held-out folds at the chosen
-    penalty then determine a slope within 0.01 and 2 and two shares: of links that look like negatives
-    (lost), and of negatives that look like links (stray). With r = exp(logit - prior) the odds become
+    **Slope and limits.** The fit has seen its own links. The logits of 5 held-out folds at the chosen penalty
+    then determine a slope in [0.01, 2] and the shares of links that look like negatives (lost) and of
+    negatives that look like links (stray). With r = exp(logit - prior) the odds become
     ``exp(prior) ((1 - lost) r + lost) / ((1 - stray) + stray r)``. Half a link more than was seen counts for
     each share: n links without an exception do not show that none in 10 n is one, and a probability at a base
-    rate of 1 in 1,000 rests on just that. A hundredth of the slope stays beyond the limits, so that the order
-    does. The intercept then makes the mean probability the share of links.
+    rate of 1 in 1,000 rests on just that. A hundredth of the slope stays beyond the limits, which keeps the
+    order. The intercept makes the mean probability the base rate of the calibration links. At most 10,000 or
+    so links choose penalty, slope and limits. With a single link of a class the penalty is the strongest.
 
-    With a single column, or ``features="logit"``, it is a smooth one-dimensional map. With a single link of a
-    class nothing can be held out and the strongest penalty is taken, with slope 1. Beyond 10,000 links, so
-    many of them choose the penalty, the slope and the limits; all are fitted.
+    **Stacked.** Training links scored leave-one-out are many, but the model was fitted to them. Given as
+    ``X_base`` and ``y_base`` they get a model of their own, ``base_``, whose logit takes the logit's part in
+    the model of (X, y); the logit becomes one of the other columns (none with ``monotone=True``). The few
+    calibration links only have to show what differs.
 
-    **Stacked.** Training links scored leave-one-out are many, but not like the links to come: the model was
-    fitted to them. Given as ``X_base`` and ``y_base`` they get a model of their own, ``base_``, whose logit
-    becomes the first column of the model of (X, y) and has the logit's part there; the logit itself is one of
-    the other columns. So the few calibration links only have to show what differs from the many. With
-    ``monotone=True`` the logit enters by the base alone.
-
-    The form, the relative penalties and the number of knots were chosen by cross-validation inside the
-    validation links of Cora, CiteSeer, Bitcoin Alpha and Chameleon, the products of pairs also of Bitcoin OTC
-    and Twitch PT; the limits inside those of Cora, CiteSeer and both Bitcoin graphs beside fresh negatives.
-    No test link of a real graph was read.
-
-    References
-    ----------
-    arXiv 2403.04605 (In-n-Out). Hastie, Tibshirani: Generalized Additive Models, 1986.
+    The form, penalties, knots and limits were chosen inside validation links of Cora, CiteSeer, Chameleon,
+    Bitcoin Alpha, Bitcoin OTC and Twitch PT (the limits beside fresh negatives); no test link was read.
 
     Examples
     --------
@@ -178,7 +147,6 @@ class StructuralCalibrator(Calibrator):
         "n_iter_": int,
         "converged_": bool,
     }
-
     base_: Self | None
     intercept_: float
     terms_: list[str]
@@ -222,11 +190,9 @@ class StructuralCalibrator(Calibrator):
         Parameters
         ----------
         X, y, sample_weight : array-like
-            Calibration links. InputError if `feature_names` do not fit X.
         X_base, y_base : array-like, optional
-            Base links: many, but of another kind, such as training links scored leave-one-out. The logit
-            fitted on them becomes an input of the fit on (X, y). InputError if only one is given, or `y_base`
-            has not both labels of `y`.
+            Many links of another kind, as training links scored leave-one-out; the logit fitted on them
+            becomes an input. InputError if only one is given, or `y_base` lacks a label of `y`.
         """
         with unchanged_if_refused(self):
             X, y, weight = self._check_fit(X, y, sample_weight)
@@ -244,14 +210,11 @@ class StructuralCalibrator(Calibrator):
         return fresh
 
     def contributions(self, X: Any) -> dict[str, FloatArray]:
-        """Why each link of X (n, 1 + k) has its probability: terms of its calibrated logit, by name.
+        """Why each link of X (n, 1 + k) has its probability: terms (n,) of its calibrated logit, by name.
 
-        Returns
-        -------
-        dict of str to ndarray of shape (n,)
-            ``intercept`` (with the offset of ``refresh``); a term for each column used (``terms_``), of mean
-            0 over the calibration links, where a product of two columns counts half for each; and ``limit``,
-            what the limits take off at the ends of the ranking. They add up to :meth:`decision_function`.
+        They add up to :meth:`decision_function`: ``intercept`` (with the offset of ``refresh``), a term of
+        mean 0 over the calibration links for each of ``terms_``, where a product of two columns counts half
+        for each, and ``limit``, what the limits take off.
         """
         X = self._check_predict(X)
         columns = self._model().contributions(self._inputs(X))

@@ -1,6 +1,4 @@
-"""Metrics of link probabilities: arrays or tensors in, floats out.
-
-Calibration (ECE and its noise floor), proper scores, ranking. Nothing here depends on graphs or models.
+"""Metrics of link probabilities: arrays or tensors in, floats out, without graphs or models.
 
 Everywhere `y_true` (L,) holds 0 and 1; `y_prob` is (L,), (L, 1) or (L, 2) in [0, 1], where two columns are
 ``(1 - p, p)``; `score` (L,) is a logit, a probability or any increasing map of them; `sample_weight` (L,) is

@@ -1,7 +1,6 @@
 """What every metric does first: check its arguments, drop links of weight zero, sort the rest.
 
-The order depends on the rows' values alone. Floating-point sums depend on the order of their terms, so every
-metric is *exactly* the same whatever order the links come in.
+Sums depend on the order of their terms; sorted by value, they are the same in whatever order the links come.
 """
 
 from __future__ import annotations

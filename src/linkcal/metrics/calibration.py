@@ -24,9 +24,6 @@ Variant = Literal["positive", "top-label"]
 Strategy = Literal["uniform", "quantile"]
 
 
-# Bins. Which bin a link belongs to depends on the probabilities alone, never on the labels.
-
-
 class BinnedLinks(NamedTuple):
     """Links (L,) and their occupied bins (B,), in increasing order of probability.
 
@@ -48,10 +45,9 @@ class BinnedLinks(NamedTuple):
 def binned_links(
     y_true: Any, y_prob: Any, n_bins: int, variant: str, strategy: str, sample_weight: Any
 ) -> BinnedLinks:
-    """Check the arguments of a binned metric and bin the links; `happened` is void where `y_true` is None.
+    """Check and bin links, by the probabilities alone; `happened` is void where `y_true` is None.
 
-    The event is that the pair is a link (``positive``), or that the prediction, link if p > 0.5, is right
-    (``top-label``).
+    Event: the pair is a link (``positive``), or the prediction, link if p > 0.5, is right (``top-label``).
     """
     check_choice(variant, "variant", ("positive", "top-label"))
     check_choice(strategy, "strategy", ("uniform", "quantile"))
@@ -69,8 +65,7 @@ def binned_links(
 
 def uniform_edges(n_bins: int) -> FloatArray:
     """Edges (n_bins + 1,) of bins of equal width."""
-    # i / B is the float nearest to the edge, so that p = 0.6 lies ON the edge 9/15; the i * (1 / B) of
-    # linspace can be one unit in the last place off and would move such links to the next bin.
+    # i / B is the float nearest to the edge, so that p = 0.6 lies ON the edge 9/15; linspace can be off.
     return np.arange(n_bins + 1) / n_bins
 
 
@@ -85,11 +80,8 @@ def _equal_mass(
 ) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
     """Bin of each link, and bounds, for bins of about equal weight that never split identical probabilities.
 
-    A group of identical values goes to the bin in which the middle of its mass falls. Two groups that each
-    hold at least 1 / n_bins of the mass therefore never share a bin; cutting at quantiles instead gives
-    repeated edges there and merges such groups. The equal-mass bins of ``linkcal.calibrators`` go by the mass
-    BELOW a value instead: they are a fitted map, which needs edges for new values. A metric should not depend
-    on which class is called positive, and the middle of the mass treats both ends of [0, 1] alike.
+    A group of identical values goes to the bin of the middle of its mass: groups of at least 1 / n_bins of
+    the mass never share a bin. Both ends of [0, 1] are alike.
     """
     values, group = np.unique(prob, return_inverse=True)
     if values.size <= n_bins:
@@ -111,26 +103,20 @@ class ReliabilityCurve:
     ----------
     mean_prob, frequency : ndarray (B,), float64, in [0, 1]
         Weighted mean of the event's predicted probability, and weighted share of links where it happened.
-    weight : ndarray (B,), float64
-        Total weight of each bin.
-    count : ndarray (B,), int64
-        Number of links of positive weight in each bin.
+    weight, count : ndarray (B,), float64 and int64
+        Total weight of each bin, and number of its links of positive weight.
     n_effective : ndarray (B,), float64
         ``(sum w)^2 / sum w^2``: the number of equally weighted links that would be as noisy.
     lower, upper : ndarray (B,), float64
         Bounds of each bin: its edges (equal width), or its smallest and largest probability (equal mass).
-    n_bins : int
-        Requested number of bins; :attr:`n_bins_used` of them hold links.
-    variant : {"positive", "top-label"}
-    strategy : {"uniform", "quantile"}
+    n_bins, variant, strategy
+        As given; :attr:`n_bins_used` bins hold links.
 
     Examples
     --------
     >>> curve = reliability_curve([0, 1, 1, 1], [0.25, 0.25, 0.75, 0.75], n_bins=2)
     >>> curve.count.tolist(), curve.lower.tolist(), curve.upper.tolist()
     ([2, 2], [0.0, 0.5], [0.5, 1.0])
-    >>> curve.expected_calibration_error
-    0.25
     """
 
     mean_prob: FloatArray
@@ -161,21 +147,10 @@ class ReliabilityCurve:
         return float(self.weight @ gap / self.weight.sum())
 
     def null_band(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Where each bin's frequency lies with probability `level` if the probabilities are right.
+        """Bounds (B,) of each bin's frequency that hold with probability `level` if calibrated.
 
-        Parameters
-        ----------
-        level : float in (0, 1)
-
-        Returns
-        -------
-        lower, upper : ndarray (B,), float64, in [0, 1]
-
-        Notes
-        -----
-        Quantiles of a binomial with `n_effective` trials (rounded) and success probability `mean_prob`. The
-        exact law is Poisson-binomial, whose variance is smaller by that of the probabilities inside the bin:
-        the band is too wide by a few percent for 15 bins (Hoeffding 1956).
+        Quantiles of a binomial with `n_effective` trials (rounded) and chance `mean_prob`. The exact law is
+        Poisson-binomial; the band is too wide by a few percent for 15 bins (Hoeffding 1956).
         """
         tail = (1.0 - check_fraction(level, "level")) / 2.0
         trials = np.maximum(np.rint(self.n_effective), 1.0)
@@ -197,8 +172,6 @@ def reliability_curve(
 ) -> ReliabilityCurve:
     """Predicted probability against observed frequency, bin by bin.
 
-    Use it to draw a reliability diagram or to see which probabilities are wrong and in which direction.
-
     Parameters
     ----------
     y_true : array-like (L,), values 0 and 1
@@ -210,10 +183,8 @@ def reliability_curve(
         The event: "the pair is a link" with probability p, or "the prediction (link if p > 0.5) is right"
         with probability ``max(p, 1 - p)``.
     strategy : {"uniform", "quantile"}
-        Bins of equal width over [0, 1], closed on the right, with 0 in the first bin and 1 in the last; or
-        bins of about equal weight. The latter never split identical probabilities; up to `n_bins` distinct
-        ones have a bin each, and two groups of identical ones with at least ``1 / n_bins`` of the weight are
-        never merged.
+        Bins of equal width over [0, 1], closed on the right, with 0 in the first; or of about equal weight,
+        never splitting identical probabilities or merging two groups of ``1 / n_bins`` of the weight or more.
     sample_weight : array-like (L,), >= 0, optional
 
     Returns
@@ -226,8 +197,6 @@ def reliability_curve(
     >>> curve = reliability_curve([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9], n_bins=2)
     >>> curve.mean_prob.tolist(), curve.frequency.tolist()
     ([0.25, 0.8500000000000001], [0.5, 1.0])
-    >>> curve.n_bins_used
-    2
     """
     links = binned_links(y_true, y_prob, n_bins, variant, strategy, sample_weight)
     total = links.sums(links.weight)
@@ -257,26 +226,21 @@ def expected_calibration_error(
 ) -> float:
     """Measure the expected calibration error (ECE) of link probabilities.
 
-    ECE is a family, and two members can differ tenfold on the same numbers: state which one you report. The
-    default is the paper's. Compare it with :func:`linkcal.metrics.calibration_floor`: with few links even a
-    perfectly calibrated predictor has an ECE well above zero.
+    Variants can differ tenfold on the same numbers: state which one you report. With few links a perfectly
+    calibrated predictor has an ECE well above zero (:func:`calibration_floor`). Not a proper score:
+    predicting the base rate has an ECE of zero.
+
+    ``ECE = sum_b |sum_{i in b} w_i (y_i - p_i)| / sum_i w_i`` (arXiv 2403.04605, weights 1). Top-label ECE
+    replaces y by correctness and p by ``max(p, 1 - p)``, with bins over the whole of [0, 1].
 
     Parameters
     ----------
     y_true, y_prob, n_bins, variant, strategy, sample_weight
-        As in :func:`reliability_curve`. `variant` compares p with the share of links, or ``max(p, 1 - p)``
-        with the share of correct predictions.
+        As in :func:`reliability_curve`.
 
     Returns
     -------
-    float in [0, 1]
-        Smaller is better.
-
-    Notes
-    -----
-    ``ECE = sum_b |sum_{i in b} w_i (y_i - p_i)| / sum_i w_i`` (the ECE equation of arXiv 2403.04605 with
-    weights 1). The top-label variant replaces y by correctness and p by ``max(p, 1 - p)``, with bins over the
-    whole of [0, 1], as torchmetrics does. Not a proper score: predicting the base rate has an ECE of zero.
+    float in [0, 1], smaller is better
 
     Examples
     --------
@@ -303,28 +267,21 @@ def debiased_calibration_error(
 ) -> float:
     """Squared (L2) calibration error without the bias that label noise adds.
 
-    The plug-in squared error of a perfectly calibrated predictor is positive and grows as bins hold fewer
-    links. This estimate averages exactly zero there, so test sets of different size can be compared. A
-    negative value means "indistinguishable from zero".
+    It averages exactly zero for a perfectly calibrated predictor, so test sets of different size can be
+    compared. A negative value means "indistinguishable from zero".
 
     Parameters
     ----------
     y_true, y_prob, n_bins, variant, strategy
         As in :func:`reliability_curve`.
     sample_weight : array-like (L,), >= 0, optional
-        Importance of each link, which still counts as ONE observation: unlike in the other metrics, weight k
-        is not the same as k copies, because copies are not independent. The scale of the weights does not
-        matter; weight 0 leaves a link out.
+        Importance of each link, which still counts as ONE observation: unlike elsewhere, weight k is not k
+        copies, as these are not independent. The scale does not matter; weight 0 leaves a link out.
 
     Returns
     -------
     float in [-1, 1]
-        A squared error: the best value is 0.
-
-    Raises
-    ------
-    InputError
-        Also if no bin holds two links.
+        A squared error: the best value is 0. InputError also if no bin holds two links.
 
     Notes
     -----
@@ -332,13 +289,8 @@ def debiased_calibration_error(
 
         sum_b (W_b / W)  sum_{i != j in b} w_i w_j r_i r_j / sum_{i != j in b} w_i w_j,   W = sum_b W_b
 
-    With unit weights a bin's term is ``(mean y - mean p)^2 - s^2 / n`` with s^2 the sample variance of the
-    residuals. With one value of p in each bin this is ``(mean y - p)^2 - (mean y)(1 - mean y) / (n - 1)``,
-    the debiased estimator of Kumar, Liang and Ma, which over-corrects where p differs inside a bin.
-
-    References
-    ----------
-    Kumar, Liang, Ma: Verified Uncertainty Calibration, 2019, arXiv 1909.10155 (debiased estimator).
+    With unit weights and one value of p in each bin this is the debiased estimator of Kumar, Liang and Ma
+    (arXiv 1909.10155), which over-corrects where p differs inside a bin.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from linkcal.metrics.calibration import Strategy, Variant, binned_links
 
 __all__ = ["CalibrationFloor", "NullBand", "calibration_floor", "calibration_null_band"]
 
-# Random numbers per chunk: 1 MB of float64, which stays in a core's cache and bounds the memory.
+# Random numbers per chunk: 1 MB of float64 stays in a core's cache.
 _CHUNK = 1 << 17
 
 
@@ -22,14 +22,12 @@ class CalibrationFloor(NamedTuple):
 
     Parameters
     ----------
-    mean : float in [0, 1]
-    q95 : float in [0, 1]
-        An observed ECE above it is evidence of miscalibration at the 5 % level.
+    mean, q95 : float in [0, 1]
+        An observed ECE above `q95` is evidence of miscalibration at the 5 % level.
 
     Examples
     --------
-    >>> floor = calibration_floor([0.0] * 5 + [1.0] * 5)  # certain and right: no draw differs
-    >>> floor
+    >>> calibration_floor([0.0] * 5 + [1.0] * 5)  # certain and right: no draw differs
     CalibrationFloor(mean=0.0, q95=0.0)
     """
 
@@ -42,8 +40,7 @@ class NullBand(NamedTuple):
 
     Parameters
     ----------
-    mean : float in [0, 1]
-    lower, upper : float in [0, 1]
+    mean, lower, upper : float in [0, 1]
 
     Examples
     --------
@@ -110,34 +107,22 @@ def calibration_floor(
 ) -> CalibrationFloor:
     """ECE that these probabilities would have if they were perfectly calibrated.
 
-    Read every ECE beside it: an ECE above `q95` is evidence of miscalibration at the 5 % level; one near
-    `mean` is what a calibrated predictor has on as few links.
+    An ECE above `q95` is evidence of miscalibration at the 5 % level; one near `mean` is what a calibrated
+    predictor has on as few links. Each predictor has its own floor, from independent ``y_i ~ Bernoulli(p_i)``
+    (consistency resampling; Vaicenavicius et al., arXiv 1902.06977).
 
     Parameters
     ----------
     y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
     n_bins, variant, strategy, sample_weight
-        As in :func:`linkcal.metrics.reliability_curve`; give those of the ECE. A weighted link counts as one
-        observation here, not as several.
+        As in :func:`reliability_curve`; give those of the ECE. A weighted link is one observation.
     n_resamples : int
-        R, number of label vectors drawn. The standard error of `mean` is about 1 % of it for 1,000.
+        Label vectors drawn. The standard error of `mean` is about 1 % of it for 1,000.
     random_state : int, Generator or None
-        Seed; with None the result cannot be repeated.
 
     Returns
     -------
-    CalibrationFloor
-        Unpacks as ``(mean, q95)``.
-
-    Notes
-    -----
-    Mean and quantile of the ECEs of R draws ``y_i ~ Bernoulli(p_i)``. The floor is lower for sharper
-    probabilities and fewer occupied bins, so each predictor has its own.
-
-    References
-    ----------
-    Vaicenavicius et al.: Evaluating model calibration in classification, 2019, arXiv 1902.06977 (consistency
-    resampling).
+    CalibrationFloor, which unpacks as ``(mean, q95)``
 
     Examples
     --------
@@ -164,11 +149,10 @@ def calibration_null_band(
 
     Parameters
     ----------
-    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
+    y_prob, n_bins, variant, strategy, sample_weight, n_resamples, random_state
+        As in :func:`calibration_floor`.
     level : float in (0, 1)
         Probability of the band; half of the rest lies on each side.
-    n_bins, variant, strategy, sample_weight, n_resamples, random_state
-        As in :func:`calibration_floor`.
 
     Returns
     -------

@@ -33,20 +33,14 @@ class GroupCalibration:
 
     Parameters
     ----------
-    segment : tuple of str
-        ``"name=value"`` of each of the S segments.
-    count : int64 (S,)
-        Links in the segment.
-    observed, expected : float64 (S,)
-        Positives, and the sum of the probabilities.
+    segment, count, observed, expected : tuple of str, int64 and float64 (S,)
+        ``"name=value"`` of each segment, its links, its positives, and the sum of its probabilities.
     z : float64 (S,)
         ``(observed - expected) / sqrt(sum p (1 - p))``; infinite where probabilities of 0 and 1 are wrong.
-    bound : float
-        The largest ``|z|`` over all segments stays below it with probability `level` if the probabilities are
-        calibrated.
+    bound, level : float
+        The largest ``|z|`` of calibrated probabilities stays below `bound` with probability `level`.
     p_value : float
-        Chance of a largest ``|z|`` at least as large as the observed one, if they are.
-    level : float
+        Chance of a largest ``|z|`` at least as large as the observed one, if they are calibrated.
 
     Examples
     --------
@@ -86,47 +80,34 @@ def group_calibration(
 ) -> GroupCalibration:
     """Compare observed and expected positives in every segment, with one bound for all of them.
 
-    An ECE sorts links by probability alone: probabilities that are too high for hubs and too low for the rest
-    can have an ECE of 0. Name the segments in which you will use the probabilities.
+    Probabilities too high for hubs and too low for others can have an ECE of 0: name the segments you use.
 
     Parameters
     ----------
-    y_true : array-like (L,)
-        Labels, 0 and 1.
-    y_prob : array-like (L,), in [0, 1]
-        Link probability.
+    y_true, y_prob
+        As in :func:`reliability_curve`.
     groups : mapping of str to array-like (L,)
-        Groupings by name; each different value of an array is a segment. Segments may overlap. For products
-        of groupings give an array of their combinations.
-    level : float in (0, 1)
-        Of the simultaneous bound.
-    n_resamples : int
-        Label vectors drawn for the bound.
-    random_state : int, Generator or None
+        Groupings by name; each different value is a segment. Segments may overlap.
+    level, n_resamples, random_state
+        Probability of the bound; label vectors drawn for it, and seed, as in :func:`calibration_floor`.
 
     Returns
     -------
     GroupCalibration
-
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape, range or content, or there is no link or no group.
+        InputError if an argument has the wrong shape, range or content, or there is no link or no group.
 
     Notes
     -----
-    Labels are drawn as ``y_i ~ Bernoulli(p_i)``, independently; the bound is the `level` quantile of the
-    largest ``|z|`` over the segments. A segment whose probabilities are all 0 or 1 has no variance: its z is
-    0 if every label agrees, else infinite. The idea of asking for calibration in many overlapping groups is
-    multicalibration (Hebert-Johnson et al., 2018; arXiv 1711.08513).
+    The bound is the `level` quantile of the largest ``|z|`` for independent ``y_i ~ Bernoulli(p_i)``. A
+    segment whose probabilities are all 0 or 1 has z 0 if every label agrees, else infinite. Compare
+    multicalibration, arXiv 1711.08513.
 
     Examples
     --------
     >>> import numpy as np
-    >>> p = np.full(400, 0.5)
     >>> hub = np.arange(400) < 200
     >>> y = np.where(hub, np.arange(400) % 4 > 0, np.arange(400) % 4 == 0)      # 75 % and 25 %, 50 % in all
-    >>> found = group_calibration(y, p, {"hub": hub})
+    >>> found = group_calibration(y, np.full(400, 0.5), {"hub": hub})
     >>> found.segment, found.z.round(2).tolist(), found.is_consistent
     (('hub=False', 'hub=True'), [-7.07, 7.07], False)
     """

@@ -25,8 +25,7 @@ _SMALLEST_GROUP = 10
 class CalibrationPattern(IntEnum):
     """Shapes of reliability curves. The integer is what result tables store; it never changes its meaning.
 
-    Confidence is p in a positive prediction (p > 0.5) and 1 - p in a negative one; p = 0.5 is a negative
-    prediction, as in :func:`linkcal.metrics.accuracy`. See :func:`calibration_pattern` for the rules.
+    Confidence is p in a positive prediction (p > 0.5), else 1 - p. :func:`calibration_pattern` has the rules.
 
     Examples
     --------
@@ -60,14 +59,12 @@ def calibration_pattern(
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1
-    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
+    y_true, y_prob
+        As in :func:`reliability_curve`.
     floor_q95 : float in [0, 1], optional
         ``calibration_floor(y_prob, n_bins=n_bins).q95``; computed if not given.
-    n_bins : int
-        Bins of equal width.
-    random_state : int
-        Seed of the draws of the noise floor.
+    n_bins, random_state : int
+        Bins of equal width, and seed of the noise floor.
 
     Returns
     -------
@@ -77,24 +74,19 @@ def calibration_pattern(
         CALIBRATED
             The positive-class ECE is at most `floor_q95`.
         U_SHAPED
-            The share of links falls and rises again as the predicted probability grows: the occupied bins can
-            be cut into a left, a middle and a right group of neighbours, with at least 10 links each, such
-            that left and right both have a higher share of links than the middle. Each difference is tested
-            by the one-sided z test of two proportions at 5 % divided by the number of ways to cut.
-        OVER_POSITIVE_UNDER_NEGATIVE
-            Positive predictions are overconfident (``mean y < mean p`` where p > 0.5) and negative ones
-            underconfident (``mean y < mean p`` where p <= 0.5): probabilities are too high on both sides.
-        UNDER_POSITIVE_OVER_NEGATIVE
-            The reverse: probabilities are too low on both sides.
-        OVERCONFIDENT
-            At least one side is overconfident and none underconfident.
-        UNDERCONFIDENT
-            At least one side is underconfident and none overconfident.
+            The occupied bins can be cut into a left, a middle and a right group of neighbours, of at least 10
+            links each, of which the middle has a lower share of links than both others (one-sided z tests of
+            two proportions at 5 % divided by the number of ways to cut).
+        OVER_POSITIVE_UNDER_NEGATIVE, UNDER_POSITIVE_OVER_NEGATIVE
+            Probabilities are too high (too low) on both sides of 0.5: positive predictions are overconfident
+            and negative ones underconfident (or the reverse).
+        OVERCONFIDENT, UNDERCONFIDENT
+            At least one side is overconfident (underconfident) and none the reverse.
         OTHER
-            None of these: the ECE is beyond noise, but errors cancel within each side.
+            The ECE is beyond noise, but errors cancel within each side.
 
-        A side counts as over- or underconfident if ``|sum (y - p)| > 1.96 sqrt(sum p (1 - p))`` over its
-        links: beyond the two-sided 95 % band of calibrated probabilities.
+        A side (p > 0.5, or p <= 0.5) counts as over- or underconfident if ``|sum (y - p)|`` is beyond the 95
+        % band of calibrated probabilities, ``1.96 sqrt(sum p (1 - p))``.
 
     Examples
     --------
@@ -130,7 +122,7 @@ def _by_sides(positive: int, negative: int) -> CalibrationPattern:
         return CalibrationPattern.OVER_POSITIVE_UNDER_NEGATIVE
     if positive == negative:
         return CalibrationPattern.UNDER_POSITIVE_OVER_NEGATIVE
-    # Too many links among negative predictions, or too few among positive ones, is overconfidence.
+    # Overconfidence: too many links among negative predictions, or too few among positive ones.
     return CalibrationPattern.OVERCONFIDENT if negative - positive > 0 else CalibrationPattern.UNDERCONFIDENT
 
 

@@ -16,25 +16,17 @@ __all__ = ["accuracy", "brier_score", "negative_log_likelihood"]
 def negative_log_likelihood(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
     """Mean negative log-likelihood (log loss) of link probabilities, in nats.
 
-    A strictly proper score: it rewards calibration and sharpness, and punishes confident errors.
+    ``-sum_i w_i [y_i log p_i + (1 - y_i) log(1 - p_i)] / sum_i w_i``, a strictly proper score, p clipped to
+    ``[eps, 1 - eps]``, eps = 2.2e-16: p = 0 for a link, as binning and isotonic maps give, costs 36.04.
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1
-        One class is enough.
-    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
-    sample_weight : array-like (L,), >= 0, optional
+    y_true, y_prob, sample_weight
+        As in :func:`reliability_curve`.
 
     Returns
     -------
-    float in [0, 36.05]
-        Smaller is better; 0.693 for the constant 0.5.
-
-    Notes
-    -----
-    ``-sum_i w_i [y_i log p_i + (1 - y_i) log(1 - p_i)] / sum_i w_i`` by scikit-learn's ``log_loss``, with p
-    clipped to ``[eps, 1 - eps]``, eps = 2.2e-16: p = 0 for a link costs 36.04, not infinity. Isotonic
-    regression and histogram binning give such zeros and ones.
+    float in [0, 36.05], smaller is better; 0.693 for the constant 0.5
 
     Examples
     --------
@@ -47,24 +39,16 @@ def negative_log_likelihood(y_true: Any, y_prob: Any, *, sample_weight: Any = No
 
 
 def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
-    """Brier score: mean squared difference between probability and label.
-
-    A strictly proper score that, unlike the log loss, stays bounded for confident errors.
+    """Brier score, ``sum_i w_i (p_i - y_i)^2 / sum_i w_i``: a strictly proper score that stays bounded.
 
     Parameters
     ----------
     y_true, y_prob, sample_weight
-        As in :func:`negative_log_likelihood`.
+        As in :func:`reliability_curve`.
 
     Returns
     -------
-    float in [0, 1]
-        Smaller is better; 0.25 for the constant 0.5.
-
-    Notes
-    -----
-    ``sum_i w_i (p_i - y_i)^2 / sum_i w_i``, by scikit-learn's ``mean_squared_error``: its
-    ``brier_score_loss`` is the same number but refuses a single class in some releases.
+    float in [0, 1], smaller is better; 0.25 for the constant 0.5
 
     Examples
     --------
@@ -76,19 +60,16 @@ def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float
 
 
 def accuracy(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
-    """Share of links predicted right, where p > 0.5 predicts a link.
+    """Share of links predicted right, where p > 0.5 predicts a link, as ``predict`` of every calibrator.
 
     Parameters
     ----------
     y_true, y_prob, sample_weight
-        As in :func:`negative_log_likelihood`.
+        As in :func:`reliability_curve`.
 
     Returns
     -------
-    float in [0, 1]
-        Larger is better. Not a proper score: only the side of 0.5 matters. A probability of exactly 0.5
-        predicts no link, as in :func:`linkcal.metrics.calibration_pattern`, ``predict`` of every calibrator
-        and scikit-learn, where a tie goes to the first class.
+    float in [0, 1], larger is better; not a proper score, as only the side of 0.5 matters
 
     Examples
     --------

@@ -21,8 +21,6 @@ __all__ = ["average_precision", "hits_at_k", "roc_auc"]
 def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
     """Area under the ROC curve: probability that a link scores higher than a negative, ties counting half.
 
-    Does not depend on the ratio of links to negatives.
-
     Parameters
     ----------
     y_true : array-like (L,), values 0 and 1, both present
@@ -31,8 +29,7 @@ def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
 
     Returns
     -------
-    float in [0, 1]
-        Larger is better; 0.5 for a score without information.
+    float in [0, 1], larger is better; 0.5 for a score without information
 
     Examples
     --------
@@ -44,9 +41,9 @@ def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
 
 
 def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
-    """Average precision: mean over the links of the precision at their rank.
+    """Average precision, ``sum_n (R_n - R_{n-1}) P_n`` over distinct scores, without interpolation.
 
-    Depends on the ratio of links to negatives, unlike :func:`roc_auc`.
+    It depends on the ratio of links to negatives; :func:`roc_auc` does not.
 
     Parameters
     ----------
@@ -55,12 +52,7 @@ def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> 
 
     Returns
     -------
-    float in (0, 1]
-        Larger is better; the share of links for a score without information.
-
-    Notes
-    -----
-    ``sum_n (R_n - R_{n-1}) P_n`` over distinct scores, without interpolation.
+    float in (0, 1], larger is better; the base rate for a score without information
 
     Examples
     --------
@@ -74,32 +66,22 @@ def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> 
 def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> float:
     """Hits@K: share of links that score strictly above the K-th highest negative.
 
-    Ties count against the predictor, as in the Open Graph Benchmark: a constant score has 0. The value falls
-    as more negatives are sampled, so compare it only at equal numbers of them.
+    Ties count against the predictor, as in the Open Graph Benchmark (Hu et al., arXiv 2005.00687): a constant
+    score has 0. The value falls as more negatives are sampled, so compare it only at equal numbers of them.
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1, both present
-    score : array-like (L,), finite
+    y_true, score
+        As in :func:`roc_auc`.
     k : int
         K, at least 1.
     sample_weight : array-like (L,), >= 0, optional
-        Weight w counts a link or negative w times: the threshold is the highest score at which the negatives
-        of that score or more weigh K. Weight 0 leaves it out.
+        Weight w counts a link or negative w times.
 
     Returns
     -------
     float in [0, 1]
-        Larger is better. 1.0, with a warning, if there are fewer than K negatives.
-
-    Warns
-    -----
-    FewNegativesWarning
-        If there are fewer than K negatives, so that the value carries no information.
-
-    References
-    ----------
-    Hu et al.: Open Graph Benchmark, 2020, arXiv 2005.00687.
+        Larger is better. 1.0, meaningless, with a ``FewNegativesWarning`` for fewer than K negatives.
 
     Examples
     --------

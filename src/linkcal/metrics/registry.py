@@ -35,18 +35,7 @@ __all__ = [
 class ResultColumn:
     """How a value of a result table is named, compared and printed.
 
-    Parameters
-    ----------
-    name, label : str
-        Key in result tables, and heading for readers.
-    unit : {"%", "nats", "s", ""}
-        Values are fractions, which ``%`` prints times 100.
-    digits : int
-        Printed decimal places.
-    higher_is_better : bool or None
-        None where neither is.
-    description : str
-        One line for tables and help texts.
+    `unit` is "%" (values are fractions, printed times 100), "nats", "s" or ""; `digits` are decimal places.
     """
 
     name: str
@@ -70,23 +59,19 @@ class MetricSpec(ResultColumn):
     Parameters
     ----------
     name, label, unit, digits, higher_is_better, description
-        Names, unit (values are fractions, which ``%`` prints times 100) and direction in result tables.
+        As in a result table; values are fractions, which unit ``%`` prints times 100.
     function : callable
         ``function(y_true, values, *, sample_weight=None) -> float``.
     input : {"probability", "score"}
-        What `values` are: probabilities in [0, 1], or scores of any scale of which only the order counts.
-    range : tuple of float
-        Smallest and largest possible value.
-    proper : bool
-        Whether the true probabilities are, in expectation, the only best ones.
+        What `values` are: probabilities in [0, 1], or scores of which only the order counts.
+    range, proper : tuple of float, bool
+        Smallest and largest value; whether only the true probabilities are best in expectation.
 
     Examples
     --------
     >>> spec = METRICS["brier"]
     >>> spec.function([1, 0], [0.5, 0.5]), spec.higher_is_better, spec.proper
     (0.25, False, True)
-    >>> spec.label, METRICS["ece"].text(0.0312), METRICS["ece"].unit
-    ('Brier', '3.12', '%')
     """
 
     higher_is_better: bool
@@ -175,31 +160,22 @@ def evaluate_links(
 
     Parameters
     ----------
-    y_true : array-like (L,), values 0 and 1
-    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
+    y_true, y_prob
+        As in :func:`reliability_curve`.
     score : array-like (L,), finite, optional
         Logits for the ranking metrics; default: `y_prob`, where values that round to 0 or 1 are ties.
     sample_weight : array-like (L,), >= 0, optional
         ``ece_floor`` counts each link as one observation, whatever its weight.
-    n_bins : int
-        Bins of both ECEs and of the floor.
-    n_resamples : int
-    random_state : int, Generator or None
-        Draws and seed of the floor; see :func:`linkcal.metrics.calibration_floor`.
+    n_bins, n_resamples, random_state
+        Bins of the ECEs, and draws of the floor, as in :func:`calibration_floor`.
     extended : bool
-        Add the floor of the top-label ECE and the integer of the
-        :class:`linkcal.metrics.CalibrationPattern`, which ignores weights.
+        Add the floor of the top-label ECE and the integer of the :class:`CalibrationPattern` (unweighted).
 
     Returns
     -------
     dict of float
         Fractions, not percent, with the keys ``EVALUATION_KEYS`` (and ``EXTENDED_KEYS``). With a single class
-        ``auc`` and ``hits@K`` are NaN, where the single metrics raise: the rest of the row is still valid.
-
-    Warns
-    -----
-    FewNegativesWarning
-        If there are fewer than 50 (20) negatives; Hits@50 (Hits@20) is then 1.0 and meaningless.
+        ``auc`` and ``hits@K`` are NaN; with fewer than K negatives Hits@K is a meaningless 1.0, warned of.
 
     Examples
     --------
