@@ -1,10 +1,8 @@
 """A fitted link predictor on disk: weights, message-passing graph, calibrators, evidence.
 
-Weights and arrays are safetensors files, the rest is JSON; nothing is unpickled. Scores depend on the graph
-that messages pass over, so it belongs to the folder::
+Weights and arrays are safetensors files, the rest is JSON; nothing is unpickled::
 
-    artifact.json            format, versions, the graph's description, what the calibrators were fitted on,
-                             SHA-256 of every other file and of itself
+    artifact.json            format, versions, description of graph and fit, SHA-256 of every file
     graph.safetensors        message-passing edges, node features, held-out edges
     evidence.safetensors     calibration links and null pairs, for decisions and intervals
     calibrators.json         class, hyper-parameters and scalars of every calibrator
@@ -71,7 +69,6 @@ class Artifact:
     Parameters
     ----------
     model : nn.Module
-        Loaded: in evaluation mode, on the CPU.
     graph : Graph
         The message-passing graph that the calibrators were fitted with.
     calibrators : dict of str to Calibrator
@@ -83,7 +80,6 @@ class Artifact:
     held_out : Tensor [2, H], optional
         Known edges that are not in the message-passing graph: the split's validation and test links.
     evidence : Evidence, optional
-        Calibration links and null pairs.
     """
 
     model: nn.Module
@@ -114,11 +110,8 @@ def check_artifact_folder(folder: str | os.PathLike[str]) -> None:
         raise InputError(f"folder must be new, empty or an artifact, got {target} with other files")
 
 
-# Writing: every part beside the target first, then one exchange of folders.
-
-
 def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
-    """Write the artifact; `folder` is replaced as a whole, or left as it was if anything fails.
+    """Write the artifact; `folder` is replaced as a whole, or stays as it was if anything fails.
 
     Parameters
     ----------
@@ -127,10 +120,8 @@ def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
 
     Raises
     ------
-    UnsupportedModelError
-        If a calibrator is not one of linkcal's own.
-    InputError
-        If `folder` exists and is no artifact.
+    UnsupportedModelError, InputError
+        If a calibrator is not one of linkcal's own; as :func:`check_artifact_folder`.
     """
     target = Path(folder)
     check_artifact_folder(target)
@@ -244,9 +235,6 @@ def _replace_folder(new: Path, target: Path) -> None:
     shutil.rmtree(old)
 
 
-# Reading: every file must be as it was saved.
-
-
 def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Artifact:
     """Read an artifact written by :func:`save_artifact`.
 
@@ -255,8 +243,8 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     folder : path
         The artifact, or the folder of a run that holds it.
     model : nn.Module, optional
-        Needed for a model that is not one of linkcal's own: built as it was when saved; its weights are
-        replaced by the saved ones, in their dtype.
+        If it is not one of linkcal's own: built as it was when saved; it receives the saved weights and
+        dtypes.
 
     Returns
     -------
