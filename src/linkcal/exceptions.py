@@ -52,7 +52,7 @@ class InputError(LinkcalError, ValueError):
 
 
 class ShortageError(InputError):
-    """More distinct non-edges were requested than the graph has.
+    """More distinct negatives were requested than the graph has.
 
     Parameters
     ----------

@@ -1,7 +1,6 @@
 """Figures of calibration.
 
-matplotlib is imported when the first figure is drawn, and only its object-oriented interface is used: no
-global state, no window, no changed settings.
+matplotlib is imported when the first figure is drawn; no global state, window or setting is touched.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ LINE = "#9AA5B1"
 STRIP = "#8FA3B5"
 TEXT = "#1F2933"
 
-# Bars of equal-mass bins can have no width at all (a single value); this keeps them visible.
+# Keeps bars of a single value visible.
 _MIN_WIDTH = 0.012
 
 
@@ -112,9 +111,8 @@ def plot_reliability(
 ) -> ReliabilityArtists:
     """Draw mean predicted probability against observed frequency, one point for each bin.
 
-    Points below the diagonal are predictions that are too high, points above it too low. With probability
-    `level`, a calibrated predictor has its point inside the grey band, which is wide where a bin holds few
-    links; only points outside the band are evidence of miscalibration.
+    Points below the diagonal are predictions that are too high. With probability `level`, a calibrated
+    predictor has its point inside the grey band; only points outside are evidence of miscalibration.
 
     Parameters
     ----------
@@ -128,8 +126,7 @@ def plot_reliability(
         Probability of the band, for each bin.
     axis_labels : bool
     **options
-        `n_bins`, `variant`, `strategy`, `sample_weight` of :func:`linkcal.metrics.reliability_curve`, if
-        `data` is not a curve.
+        As in :func:`linkcal.metrics.reliability_curve`, if `data` is not a curve.
 
     Returns
     -------
@@ -192,7 +189,6 @@ def plot_counts(curve: ReliabilityCurve, ax: Axes) -> BarContainer:
     Returns
     -------
     BarContainer
-        One bar for each occupied bin.
     """
     centre, width = _bars(curve)
     bars = ax.bar(centre, curve.weight / curve.weight.sum(), width * 0.92, color=STRIP)
@@ -216,21 +212,18 @@ def reliability_figure(
 ) -> Figure:
     """Draw one small reliability diagram for each predictor, all on the same axes.
 
-    A strip under each diagram shows the share of links in each bin, on one scale for all. Each panel states
-    the ECE, its 95 % noise floor (:func:`linkcal.metrics.calibration_floor` with its default draws and seed)
-    and the number n of links.
+    A strip under each diagram shows the share of links in each bin. Each panel states the ECE, its 95 % noise
+    floor (:func:`linkcal.metrics.calibration_floor`) and the number n of links.
 
     Parameters
     ----------
     y_true : array-like (L,), values 0 and 1, or dict of str to such arrays
         Labels of the links, for all predictors or by the name of each.
     probabilities : dict of str to array-like (L,), in [0, 1], or to None
-        Link probabilities by name of the predictor, in the order of the panels. None gives a panel
-        "not measured"; at least one is required.
+        By name of the predictor, in the order of the panels; None (not for all) is shown as "not measured".
     path : path-like, optional
-        File to write; its suffix gives the format (png, svg, pdf). Written whole or not at all.
+        File to write, as in :func:`save_figure`.
     title : str, optional
-        Heading above all panels.
     n_bins : int
         Bins of equal width.
     level : float in (0, 1)
@@ -239,7 +232,6 @@ def reliability_figure(
     n_columns : int
         Panels in a row.
     dpi : int
-        Resolution of a raster file.
 
     Returns
     -------
@@ -283,17 +275,12 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
     path : path-like
         Its suffix gives the format (png, svg, pdf).
     dpi : int
-        Resolution of a raster file.
-
-    Raises
-    ------
-    InputError
-        If `dpi` is not a whole number above 0.
+        Resolution of a raster file, at least 1.
     """
     from matplotlib import rc_context
 
     dpi = check_positive_int(dpi, "dpi")
-    # Dates, versions and (without a salt) random names of SVG parts would differ between equal figures.
+    # Dates, versions and random names of SVG parts would differ between equal figures.
     metadata: dict[str, dict[str, Any]] = {
         ".png": {"Software": None},
         ".svg": {"Date": None, "Creator": None},
