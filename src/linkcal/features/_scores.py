@@ -1,4 +1,4 @@
-"""Scored links, the seam between graphs and calibrators: the record, the scorer, which links to fit on."""
+"""Scored links: the record, the scorer, which links to fit on."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class LinkScores:
     label : Tensor [L], optional
         1 for a link, 0 for a negative.
     structure : Tensor [L, 3], int64, optional
-        Degrees and common neighbours, see :func:`linkcal.features.pair_structure`.
+        As from :func:`linkcal.features.pair_structure`.
     attributes : Tensor [L, 2], float32, optional
-        Feature similarity of the endpoints, see :func:`linkcal.features.attribute_similarity`.
+        As from :func:`linkcal.features.attribute_similarity`.
 
     Examples
     --------
@@ -78,13 +78,7 @@ class LinkScores:
         return torch.where(toggled.in_graph, toggled.logit_present, toggled.logit_absent)
 
     def features(self, kind: str) -> Tensor:
-        """Link features [L, k] of a kind in ``FEATURE_KINDS``.
-
-        Raises
-        ------
-        InputError
-            If `kind` is unknown, or is ``"structural"`` for links without `structure` or `attributes`.
-        """
+        """Link features [L, k] of a kind in ``FEATURE_KINDS``; InputError if what it needs is missing."""
         return FEATURE_KINDS[check_choice(kind, "kind", FEATURE_KINDS)](self)
 
     def take(self, rows: Any) -> LinkScores:
@@ -99,13 +93,7 @@ class LinkScores:
         return to_float64(torch.cat([self.logit[:, None], self.features(kind)], dim=1))
 
     def to_arrays(self, kind: str = "none") -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """X (L, 1 + k) and labels y (L,), int64.
-
-        Raises
-        ------
-        InputError
-            If the links have no labels.
-        """
+        """X (L, 1 + k) as in :meth:`to_matrix` and labels y (L,), int64; InputError without labels."""
         if self.label is None:
             raise InputError("label must be given to make (X, y), got None")
         return self.to_matrix(kind), self.label.detach().cpu().numpy().astype(np.int64)
@@ -154,9 +142,9 @@ def score_links(
         The message-passing graph.
     pairs : LinkPairs or Tensor [2, L]
     target_link : {"absent", "as-given"}
-    features : {"structural", "none", "embedding", "difference"}, default="structural"
-        Link features that will be read; for other kinds than the default `structure` and `attributes` stay
-        None, which saves the search for directions of a large feature matrix.
+        Remove a target link that is an edge first (leave-one-out), or score on the graph as it is.
+    features : {"structural", "none", "embedding", "difference"}
+        Link features that will be read; `structure` and `attributes` are made for "structural" only.
     **options
         ``symmetrise=True`` averages the logits and embeddings of (u, v) and (v, u). Others are passed to
         :func:`linkcal.toggle_edges` (`method`, `decode_returns`, ...).
@@ -184,18 +172,13 @@ def score_links(
 
 
 class LinkScorer:
-    """Scores links of one model on one graph, call after call; the graph is encoded once.
+    """Scores links of one model on one graph, which it encodes once; for pairs that come in chunks.
 
-    For pairs that come in chunks. Neither the model nor the graph may change between the calls. Several
-    threads may call it; they score one after another.
+    Neither the model nor the graph may change between calls. Threads that share it score one after another.
 
     Parameters
     ----------
-    model : nn.Module
-        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
-    graph : Graph
-        The message-passing graph.
-    features, symmetrise, **toggle_options
+    model, graph, features, symmetrise, **toggle_options
         As in :func:`score_links`.
 
     Examples
@@ -273,21 +256,16 @@ FIT_ON: tuple[str, ...] = get_args(FitOn)
 
 
 def calibration_part(fit_on: str) -> Literal["val", "train"]:
-    """Part of the split that holds the calibration links of a `fit_on`.
+    """Part of the split, ``"val"`` or ``"train"``, that holds the calibration links of a `fit_on`.
 
     Parameters
     ----------
     fit_on : {"val", "stacked", "train-loo", "train"}
+        Another value is an InputError.
 
     Returns
     -------
     str
-        ``"val"`` or ``"train"``.
-
-    Raises
-    ------
-    InputError
-        If it is unknown.
 
     Examples
     --------
@@ -313,21 +291,16 @@ def calibration_links(
     model : nn.Module
     split : LinkSplit
     fit_on : {"val", "stacked", "train-loo", "train"}
-        ``"val"`` and ``"stacked"``: validation links, which are no edges of the message-passing graph (with
-        ``"stacked"`` some calibrators read training links beside them). ``"train-loo"``: training links, each
-        scored with its target link removed (leave-one-out). ``"train"``: training links on the graph as
-        given, so that the model sees the edge it scores (the protocol of arXiv 2403.04605).
+        ``"val"``, ``"stacked"``: validation links, no edges of the message-passing graph (with ``"stacked"``
+        some calibrators read training links too). ``"train-loo"``: training links, each scored with its
+        target link removed (leave-one-out). ``"train"``: training links on the graph as given, so that the
+        model sees the edge it scores (the protocol of arXiv 2403.04605).
     **options
-        As in :func:`linkcal.features.score_links`.
+        As in :func:`linkcal.features.score_links`, which also states the errors.
 
     Returns
     -------
     LinkScores
-
-    Raises
-    ------
-    InputError
-        If `fit_on` is unknown.
     """
     part = split.part(calibration_part(fit_on))
     return score_links(model, split.graph, part, target_link=scored_state(fit_on), **options)
