@@ -121,8 +121,6 @@ def encode_nodes(model: nn.Module, graph: Graph) -> Tensor:
     return z
 
 
-# Base rates.
-
 #: Share of links among the query pairs, or how to estimate it.
 BaseRate = float | Literal["density"]
 

@@ -126,9 +126,9 @@ class CalibratedLinkPredictor(nn.Module):
     Raises
     ------
     UnsupportedModelError, InputError
-        If the model lacks a method, or what it decodes to is not declared. Every method raises InputError if
-        an argument has the wrong shape, range or content, or weights or graph have changed since ``fit``, and
-        NotFittedError before ``fit``.
+        If the model lacks a method, or what it decodes to is not declared. Methods raise NotFittedError
+        before ``fit`` and InputError if an argument has the wrong shape, range or content; scoring and saving
+        also if weights or graph have changed since ``fit``.
 
     Examples
     --------

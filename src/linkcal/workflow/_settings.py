@@ -42,28 +42,23 @@ class RunConfig:
     model : str
         In ``linkcal.models.MODELS``.
     seed : int
-        The one seed; split, negatives, initialisation, training and calibration draw from streams named after
-        them.
+        The one seed; split, negatives, initialisation, training and calibration have streams of their own.
     fit_on : {"val", "stacked", "train-loo", "train"}
-        Links that the calibrators are fitted on.
+        As in :func:`linkcal.features.calibration_links`.
     preset : {"default", "paper"}
         Hyper-parameters of model and training.
     epochs, batch_size : int, optional
         In place of the preset's; `batch_size` counts training links per optimiser step.
-    val_fraction, test_fraction : float, in (0, 1)
-        Not used with an official split, no more than the next.
-    negatives_per_positive : float > 0
-        In every part of the split.
+    val_fraction, test_fraction, negatives_per_positive : float
+        As in :func:`linkcal.data.split_links`. An official split does not use them, nor `negatives`.
     base_rate : float in (0, 1) or "density", optional
-        Base rate for which probabilities and metrics are given (metrics through weights of the negatives); by
-        default that of the test links.
+        For which probabilities and metrics are given (metrics by weighting negatives); default: that of the
+        test links.
     max_network_links : int, optional
-        Most links that a calibrator with a network is fitted on, a sample of the calibration links; None
-        sets no bound.
+        Most calibration links, sampled, that a calibrator with a network is fitted on; None sets no bound.
     negatives : {"uniform", "degree", "two-hop"}
-        Kind of the negatives that calibrators are fitted on (validation links, or training links where
-        `fit_on` names them) and measured on. The model's own training negatives are always uniform. See
-        :func:`linkcal.data.split_links`. Not used with an official split either.
+        Kind of the negatives that calibrators are fitted on and measured on. The model's own training
+        negatives are always uniform.
     calibrators : tuple of str
         In ``linkcal.calibrators.CALIBRATORS``.
     hyperparameters : pairs (name, value) or mapping
@@ -165,10 +160,9 @@ def _frozen(value: Any) -> Any:
 def check_hyperparameters(
     model: str, values: Mapping[str, Any] | Iterable[tuple[str, Any]], preset: str = "default"
 ) -> Hyperparameters:
-    """Hyper-parameters of a model and of its training as sorted pairs, checked as replacements of `preset`'s.
+    """Sorted pairs of hyper-parameters of a model and its training that may replace those of `preset`.
 
-    An unknown name, a wrong type and a training setting out of range are errors. (Arguments of the model are
-    checked when it is built.)
+    Arguments of the model are checked when it is built.
     """
     pairs = dict(values)
     arguments = inspect.signature(MODELS[model].cls).parameters
@@ -188,8 +182,6 @@ def split_hyperparameters(values: Hyperparameters) -> tuple[dict[str, Any], dict
     training = {name: value for name, value in values if name in _TRAINING}
     return {name: value for name, value in values if name not in training}, training
 
-
-# Presets that are files.
 
 _FORMAT = "linkcal preset 1"
 #: Keys of a preset file with the kind of their value, and what a missing one stands for.
@@ -306,8 +298,7 @@ def preset_options(preset: str, model: str) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If the file is no preset of `model`, or there is no preset of that name. (An unknown model is left to
-        ``RunConfig``.)
+        If the file is no preset of `model`, or there is no preset of that name.
     """
     if Path(preset).suffix == ".json":
         return read_preset(preset).options_for(model)
