@@ -99,11 +99,6 @@ def most_probable_pairs(
     -------
     RankedPairs
 
-    Raises
-    ------
-    NotFittedError, UnsupportedModelError, InputError
-        If the predictor is not fitted, the decoder is of neither kind, or an argument is out of range.
-
     Notes
     -----
     The order is that of the uncalibrated `logit`, which still ranks pairs of equal probability. Calibrators

@@ -132,11 +132,6 @@ def plot_reliability(
     -------
     ReliabilityArtists
 
-    Raises
-    ------
-    InputError
-        If `data` or an option is invalid.
-
     Examples
     --------
     >>> artists = plot_reliability(([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9]), n_bins=2)
@@ -236,11 +231,6 @@ def reliability_figure(
     Returns
     -------
     matplotlib Figure
-
-    Raises
-    ------
-    InputError
-        If no predictor has probabilities, labels of one are missing, or an array or option is invalid.
     """
     measured = {name: prob for name, prob in probabilities.items() if prob is not None}
     if not measured:

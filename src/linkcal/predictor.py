@@ -72,13 +72,6 @@ class SelectedLinks:
         Null scores behind the p-values; no p-value is below ``1 / (num_null + 1)``.
     num_tested : int
         Distinct pairs tested; k are selected if k p-values are at most ``k fdr / num_tested``.
-
-    Examples
-    --------
-    >>> p_value = torch.tensor([0.01, 0.9])
-    >>> one = SelectedLinks(p_value <= 0.05, p_value, torch.zeros(2).bool(), num_null=99, num_tested=2)
-    >>> one.selected.tolist()
-    [True, False]
     """
 
     selected: Tensor

@@ -30,11 +30,6 @@ def conformal_p_values(score: Any, null_score: Any) -> FloatArray:
     ndarray of shape (n,)
         ``(1 + number of null scores >= s) / (m + 1)``, in (0, 1].
 
-    Raises
-    ------
-    InputError
-        If a score is not finite or there is no null score.
-
     Notes
     -----
     If a negative's score is exchangeable with the null scores, its p-value is at most t with probability at
@@ -68,11 +63,6 @@ def select_links(score: Any, null_score: Any, *, fdr: float = 0.1) -> NDArray[np
     -------
     ndarray of shape (n,), bool
         A selected pair's score is higher than that of any pair that is not.
-
-    Raises
-    ------
-    InputError
-        As in :func:`conformal_p_values`; if `fdr` is not in (0, 1).
 
     Notes
     -----

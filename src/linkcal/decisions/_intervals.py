@@ -55,11 +55,6 @@ def monotone_interval(
     low, high : ndarray of shape (n,)
         In [0, 1].
 
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape or content, or there is no calibration link.
-
     Notes
     -----
     Let ``r(s) = P(link | score = s)`` be non-decreasing and the labels independent given the scores. Links of

@@ -54,11 +54,6 @@ def attribute_similarity(graph: Graph, edge_label_index: Tensor) -> Tensor:
         ``n_u`` and ``n_v``, where ``n_u`` sums z over u and its neighbours but the other endpoint. 0 where a
         vector is zero, and everywhere without given features (none, or computed from the edges).
 
-    Raises
-    ------
-    InputError
-        If an index is out of range or a pair joins a node to itself.
-
     Notes
     -----
     Symmetric in an undirected graph, and the same whether or not the target link is in the graph (up to

@@ -38,11 +38,6 @@ def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
     Tensor [L, 3], float64
         In the order of ``PAIR_PATHS``, on the device of `edge_label_index`.
 
-    Raises
-    ------
-    InputError
-        If an index is out of range or a pair joins a node to itself.
-
     Notes
     -----
     With neighbourhoods N and degrees d, w over common neighbours, a over N(u) less v and b over N(v) less u::

@@ -153,11 +153,6 @@ def score_links(
     -------
     LinkScores
 
-    Raises
-    ------
-    InputError
-        If an option is unknown, an index is out of range, or a pair joins a node to itself.
-
     Examples
     --------
     >>> from linkcal.data import simulate_graph, split_links
@@ -180,15 +175,6 @@ class LinkScorer:
     ----------
     model, graph, features, symmetrise, **toggle_options
         As in :func:`score_links`.
-
-    Examples
-    --------
-    >>> from linkcal.data import simulate_graph
-    >>> from linkcal.models import make_model
-    >>> graph = simulate_graph(50, num_edges=100, num_features=5, seed=0)
-    >>> scorer = LinkScorer(make_model("gcn", 5), graph)
-    >>> [len(scorer.score(graph.pairs[:, rows])) for rows in (slice(0, 10), slice(10, 13))]
-    [10, 3]
     """
 
     def __init__(
@@ -266,11 +252,6 @@ def calibration_part(fit_on: str) -> Literal["val", "train"]:
     Returns
     -------
     str
-
-    Examples
-    --------
-    >>> calibration_part("stacked"), calibration_part("train-loo")
-    ('val', 'train')
     """
     check_choice(fit_on, "fit_on", FIT_ON)
     return "val" if fit_on in ("val", "stacked") else "train"

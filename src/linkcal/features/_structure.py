@@ -43,11 +43,6 @@ def pair_structure(graph: Graph, edge_label_index: Tensor) -> Tensor:
         Exact, in the order of ``PAIR_STRUCTURE``, on the device of `edge_label_index`. In a directed graph
         edges in any direction count; only the pair's own direction is left out.
 
-    Raises
-    ------
-    InputError
-        If an index is out of range or a pair joins a node to itself.
-
     Examples
     --------
     >>> triangle = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 0]]), num_nodes=4)

@@ -120,11 +120,6 @@ def write_report(
     Path
         `path`.
 
-    Raises
-    ------
-    InputError
-        If `metrics`, `config` or `figure_png` has the wrong content; nothing is written then.
-
     Examples
     --------
     >>> import tempfile

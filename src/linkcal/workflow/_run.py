@@ -170,20 +170,6 @@ def run_experiment(
     Returns
     -------
     RunOutcome
-
-    Raises
-    ------
-    InputError
-        If the graph cannot be split as requested, or a setting is out of range.
-
-    Warns
-    -----
-    SymmetricDecoderWarning
-        If the graph is directed: linkcal's decoders give (u, v) and (v, u) the same logit.
-    EdgeFeaturesWarning
-        If calibrators are fitted on leave-one-out scores and node features were computed from the edges.
-    FewNegativesWarning
-        Once for each K, if there are fewer than K test negatives.
     """
     place = check_device(device)
     notify = progress or (lambda _step: None)
@@ -312,11 +298,6 @@ def check_output_folder(folder: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     folder : path
-
-    Raises
-    ------
-    InputError
-        If it cannot be a folder that is written to, or its ``artifact`` is not one of linkcal's.
     """
     out = Path(folder)
     for part in (out, *out.parents):

@@ -70,11 +70,6 @@ class RunConfig:
     calibrator_params : mapping of str to mapping
         By calibrator: hyper-parameters in place of its defaults; kept as sorted pairs.
 
-    Raises
-    ------
-    InputError
-        If a value is unknown or out of range.
-
     Examples
     --------
     >>> config = RunConfig(dataset="cora", model="vgae", epochs=10)
@@ -208,11 +203,6 @@ class PresetFile:
     base : str
     origin : dict
         Where the values come from: JSON values, not interpreted.
-
-    Examples
-    --------
-    >>> PresetFile("mine", "vgae", (("lr", 0.1),)).options_for("vgae")
-    {'preset': 'default', 'hyperparameters': (('lr', 0.1),)}
     """
 
     name: str
@@ -259,11 +249,6 @@ def read_preset(path: str | os.PathLike[str]) -> PresetFile:
     Returns
     -------
     PresetFile
-
-    Raises
-    ------
-    InputError
-        If the file is missing or no such object, or a value in it is wrong.
     """
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -294,11 +279,6 @@ def preset_options(preset: str, model: str) -> dict[str, Any]:
     Returns
     -------
     dict
-
-    Raises
-    ------
-    InputError
-        If the file is no preset of `model`, or there is no preset of that name.
     """
     if Path(preset).suffix == ".json":
         return read_preset(preset).options_for(model)

@@ -70,17 +70,6 @@ def load_graph(config: RunConfig, *, data_root: str | os.PathLike[str] | None = 
     -------
     Graph or LinkSplit
         A split where there is an official one.
-
-    Raises
-    ------
-    InputError, DataNotFoundError
-        If the name is unknown, other negatives are requested of an official split, or a raw file cannot be
-        fetched.
-
-    Examples
-    --------
-    >>> load_graph(RunConfig("simulated", "gcn")).name
-    'simulated'
     """
     if config.dataset in data.OFFICIAL_SPLITS:
         for option, value, default in (
@@ -107,18 +96,6 @@ def split_graph(config: RunConfig, graph: Graph | LinkSplit) -> LinkSplit:
     Returns
     -------
     LinkSplit
-
-    Raises
-    ------
-    InputError
-        If `config` has ``forward_only`` and the graph was loaded without it, or the graph cannot be split so.
-
-    Examples
-    --------
-    >>> from linkcal.data import simulate_graph
-    >>> graph = simulate_graph(100, num_edges=200, num_features=5, seed=0)
-    >>> split_graph(RunConfig("mine", "gcn"), graph).test.num_positives == graph.num_pairs // 10
-    True
     """
     if isinstance(graph, LinkSplit):
         return graph
