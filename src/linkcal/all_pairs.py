@@ -42,10 +42,9 @@ class RankedPairs:
     edge_label_index : Tensor [2, n], int64
         Smaller index first in an undirected graph.
     logit : Tensor [n], float64
-        Uncalibrated scores, by which pairs are ordered unless reranked: falling, equal ones by (u, v). Inner
-        products are summed in float64, so they differ from the model's own logits by rounding.
+        Uncalibrated scores, falling unless reranked, ties by (u, v). Inner products are summed in float64, so
+        they differ from the model's own logits by rounding.
     probability : Tensor [n], float64
-        These logits calibrated, for the share of links `base_rate`.
     negatives_per_positive, base_rate : float
         For which the probabilities hold. Among ALL pairs links are far rarer than among the calibration
         links: use ``base_rate="density"``.
@@ -79,8 +78,8 @@ def most_probable_pairs(
     ----------
     predictor : CalibratedLinkPredictor
         Fitted, around a model whose logit is a (weighted) inner product of node embeddings, or a
-        :class:`~linkcal.models.PairPredictor`, which needs a subgraph for each pair and ranks only pairs with
-        a common neighbour.
+        :class:`~linkcal.models.PairPredictor`, which ranks only pairs with a common neighbour. Other decoders
+        raise UnsupportedModelError.
     k : int
         Fewer are returned if the graph has fewer missing pairs.
     chunk_size : int
@@ -92,8 +91,7 @@ def most_probable_pairs(
         Share of links among ALL missing pairs. Without it the probabilities hold for ``predictor.base_rate``
         and are far too high as shares among all pairs.
     rerank : int, optional
-        Re-order so many highest-scoring pairs, at least `k`, by calibrated logit and keep the first k (ties
-        stay in the model's order).
+        Re-order so many highest-scoring pairs, at least `k`, by calibrated logit and keep the first k.
 
     Returns
     -------
@@ -101,10 +99,9 @@ def most_probable_pairs(
 
     Notes
     -----
-    The order is that of the uncalibrated `logit`, which still ranks pairs of equal probability. Calibrators
-    that are not increasing in the logit (binning, or those that read link features) may order pairs
-    differently: use `rerank`; docs/decisions.md compares both orders. Memory is that of the graph, of z in
-    float64, and of a few arrays of `chunk_size`; no N x N array is made.
+    Calibrators that are not increasing in the logit (binning, or those that read link features) may order
+    pairs differently from the model: use `rerank`; docs/decisions.md compares both orders. Memory is that of
+    the graph, of z in float64, and of a few arrays of `chunk_size`; no N x N array is made.
 
     Examples
     --------

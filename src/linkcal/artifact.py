@@ -76,7 +76,6 @@ class Artifact:
     info : dict
         JSON values: ``fit_on``, ``selected``, ``negatives_per_positive`` and whatever the writer added.
     node_ids : NodeIds, optional
-        The user's names of the nodes.
     held_out : Tensor [2, H], optional
         Known edges that are not in the message-passing graph: the split's validation and test links.
     evidence : Evidence, optional
@@ -92,16 +91,11 @@ class Artifact:
 
 
 def check_artifact_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse to replace what is not an artifact.
+    """Refuse a folder that is a file, or that holds files and is no artifact.
 
     Parameters
     ----------
     folder : path
-
-    Raises
-    ------
-    InputError
-        If `folder` is a file, or holds files and is no artifact.
     """
     target = Path(folder)
     if target.exists() and not target.is_dir():
@@ -116,12 +110,9 @@ def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     artifact : Artifact
+        With calibrators of linkcal's own only.
     folder : path
-
-    Raises
-    ------
-    UnsupportedModelError, InputError
-        If a calibrator is not one of linkcal's own; as :func:`check_artifact_folder`.
+        Not there yet, empty, or an artifact.
     """
     target = Path(folder)
     check_artifact_folder(target)

@@ -60,7 +60,6 @@ class ReliabilityArtists(NamedTuple):
     ----------
     axes : matplotlib Axes
     diagonal, line : Line2D
-        The diagonal of perfect calibration, and the curve.
     inside, outside : PathCollection
         Points of the curve inside and outside the noise band.
     band : BarContainer or None
@@ -117,7 +116,6 @@ def plot_reliability(
     Parameters
     ----------
     data : ReliabilityCurve or tuple (y_true, y_prob)
-        The curve, or the links to compute it from.
     ax : matplotlib Axes, optional
         Default: those of a new figure (``artists.axes.figure``).
     band : bool
@@ -216,17 +214,13 @@ def reliability_figure(
         Labels of the links, for all predictors or by the name of each.
     probabilities : dict of str to array-like (L,), in [0, 1], or to None
         By name of the predictor, in the order of the panels; None (not for all) is shown as "not measured".
-    path : path-like, optional
-        File to write, as in :func:`save_figure`.
+    path, dpi
+        File to write, if any, as in :func:`save_figure`.
     title : str, optional
-    n_bins : int
-        Bins of equal width.
-    level : float in (0, 1)
-        Probability of the noise band, for each bin.
-    sample_weight : array-like (L,), >= 0, optional
+    n_bins, level, sample_weight
+        As in :func:`plot_reliability`; bins have equal width.
     n_columns : int
         Panels in a row.
-    dpi : int
 
     Returns
     -------

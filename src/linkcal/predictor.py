@@ -86,8 +86,8 @@ class CalibratedLinkPredictor(nn.Module):
 
     ``fit`` scores the calibration links, each without its target link, and fits a clone of the calibrator on
     them. Every later pair is scored on the same message-passing graph, again without its target link. Changed
-    weights or another graph change the score distribution, so the calibration no longer holds: both are
-    refused until ``fit`` is called again. Several threads may use a fitted predictor.
+    weights or another graph change the score distribution, so the calibration no longer holds: scoring and
+    saving refuse both until ``fit`` is called again. Several threads may use a fitted predictor.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ class CalibratedLinkPredictor(nn.Module):
     decode_returns : {"logits", "probabilities"}, optional
         What ``model.decode`` returns, unless the model's attribute of that name declares it.
     symmetrise : bool
-        In an undirected graph, average the logits of (u, v) and (v, u), without which ``fit`` refuses a model
-        for which they differ.
+        In an undirected graph, average the logits of (u, v) and (v, u); if false, ``fit`` refuses unequal
+        ones.
 
     Attributes
     ----------
@@ -119,9 +119,7 @@ class CalibratedLinkPredictor(nn.Module):
     Raises
     ------
     UnsupportedModelError, InputError
-        If the model lacks a method, or what it decodes to is not declared. Methods raise NotFittedError
-        before ``fit`` and InputError if an argument has the wrong shape, range or content; scoring and saving
-        also if weights or graph have changed since ``fit``.
+        If the model lacks a method, or what it decodes to is not declared.
 
     Examples
     --------
@@ -130,10 +128,7 @@ class CalibratedLinkPredictor(nn.Module):
     >>> from linkcal.models import make_model
     >>> split = split_links(simulate_graph(300, num_edges=900, num_features=20, seed=0), seed=0)
     >>> clp = CalibratedLinkPredictor(make_model("gcn", 20), Platt()).fit(split)
-    >>> pairs = split.test.edge_label_index
-    >>> clp.predict_proba(pairs).shape == (len(split.test),)
-    True
-    >>> clp.predict_interval(pairs, level=0.9).shape == (len(split.test), 2)
+    >>> clp.predict_proba(split.test.edge_label_index).shape == (len(split.test),)
     True
     >>> round(clp.refresh(split.test).calibration_rate, 2)
     0.5
@@ -201,6 +196,7 @@ class CalibratedLinkPredictor(nn.Module):
         Parameters
         ----------
         split : LinkSplit
+            Its calibration links must have both classes.
         fit_on : {"val", "stacked", "train-loo", "train"}
             As in :func:`linkcal.features.calibration_links`.
         base_rate : float in (0, 1) or "density", optional
@@ -208,12 +204,6 @@ class CalibratedLinkPredictor(nn.Module):
             calibration links.
         num_null : int
             Null pairs drawn for ``select``, at most; they are of the kind of the split's negatives.
-
-        Raises
-        ------
-        InputError
-            Also if the calibration links have only one class, or the model scores (u, v) and (v, u) of an
-            undirected graph differently.
         """
         if not isinstance(split, LinkSplit):
             raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
@@ -278,9 +268,8 @@ class CalibratedLinkPredictor(nn.Module):
     def scorer(self, features: str | None = None) -> LinkScorer:
         """Scorer of the message-passing graph, which it encodes once; for pairs that come in chunks.
 
-        Its scores have the fitted calibrator's link features, or the kind `features` of
-        :func:`linkcal.features.score_links`. The model must not change while it is used; threads score one
-        after another.
+        By default with the link features of the fitted calibrator. The model must not change while it is
+        used.
         """
         self._require_unchanged()
         return LinkScorer(
@@ -357,7 +346,7 @@ class CalibratedLinkPredictor(nn.Module):
         edge_label_index : Tensor [2, L], int
             Query pairs. A repeated pair is tested once; known edges are not tested.
         fdr : float in (0, 1)
-            Bound on the false discovery rate.
+            Bound on the false discovery rate; see :func:`linkcal.decisions.select_links`.
         null_pairs : Tensor [2, m], int, optional
             Pairs without a link, drawn as the negatives among the query pairs were. Default: those of
             ``evidence_``, of the kind of the calibration negatives. Uniform null pairs score lower than, say,
@@ -365,11 +354,10 @@ class CalibratedLinkPredictor(nn.Module):
 
         Notes
         -----
-        Conformal p-values and Benjamini-Hochberg (:func:`linkcal.decisions.select_links`). The bound holds
-        for any model and calibrator if the null pairs and the negatives among the query pairs are
-        exchangeable; unknown links among the null pairs only make it more conservative. No p-value is below
-        ``1 / (m + 1)``: among L query pairs with fewer than ``L / (fdr (m + 1))`` clear links nothing can be
-        selected.
+        The bound holds for any model and calibrator if the null pairs and the negatives among the query pairs
+        are exchangeable; unknown links among the null pairs only make it more conservative. No p-value is
+        below ``1 / (m + 1)``: among L query pairs with fewer than ``L / (fdr (m + 1))`` clear links nothing
+        can be selected.
         """
         pairs = self._placed(edge_label_index)
         null = self._placed(self._evidence().null_pairs if null_pairs is None else null_pairs, "null_pairs")
@@ -404,7 +392,7 @@ class CalibratedLinkPredictor(nn.Module):
         """From which probability on to call pairs links, for a wanted precision or recall.
 
         :func:`linkcal.decisions.expected_threshold` and :func:`linkcal.decisions.certified_threshold` state
-        what is guaranteed.
+        what is guaranteed. An error names what can be reached if no threshold reaches the value.
 
         Parameters
         ----------
@@ -425,12 +413,6 @@ class CalibratedLinkPredictor(nn.Module):
         LinkThreshold
             Compare ``predictor(pairs, base_rate=found.base_rate)`` with ``found.logit``: a rounded
             probability may fall on the other side of the threshold.
-
-        Raises
-        ------
-        InputError
-            Also if no threshold reaches the value (the message names what can be reached), or the calibrator
-            was fitted on most of the labelled `links`.
         """
         self._require_fitted()
         wanted = {"precision": precision, "recall": recall}

@@ -32,14 +32,12 @@ class LinkThreshold:
 
     Parameters
     ----------
-    probability : float in [0, 1]
-        The threshold on the probability at `base_rate`.
-    logit : float
-        The same on the calibrated logit; exact, where a probability near 1 is rounded.
-    precision : float
-        Share of links among the pairs at or above it: expected, or a lower bound if `confidence` is given.
-    recall : float
-        Share of all links that lie at or above it: expected, or a lower bound if `confidence` is given.
+    probability, logit : float
+        The threshold on the probability and on the calibrated logit, which is exact where a probability is
+        rounded.
+    precision, recall : float
+        Share of links among the pairs at or above it, and share of all links that lie there: expected, or a
+        lower bound if `confidence` is given.
     base_rate : float or None
         Share of links for which this holds; None if it is that of the pairs' own probabilities.
     confidence : float or None
@@ -77,11 +75,7 @@ def expected_threshold(
     Returns
     -------
     LinkThreshold
-
-    Raises
-    ------
-    InputError
-        If not exactly one of the two is given, there is no pair, or no threshold reaches the precision.
+        If no threshold reaches the precision, InputError names the highest one.
 
     Notes
     -----
@@ -150,13 +144,7 @@ def certified_threshold(
     -------
     LinkThreshold
         On the logit at `base_rate`. `precision` and `recall` are lower bounds, each by itself with
-        probability `confidence`; the wanted one is at least the wanted value.
-
-    Raises
-    ------
-    InputError
-        If not exactly one of the two is given, an argument is out of range, a class is missing, or no
-        threshold can be shown to reach the value.
+        probability `confidence`; InputError if no threshold can be shown to reach the wanted value.
 
     Notes
     -----

@@ -97,9 +97,6 @@ def write_report(
 ) -> Path:
     """Write the report of one run as a self-contained HTML page; equal arguments give equal files.
 
-    The page holds the metrics of all calibrators, the reliability figure, the base rate that the
-    probabilities are valid for, the noise floor, limits, and the configuration.
-
     Parameters
     ----------
     path : path-like

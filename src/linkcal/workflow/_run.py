@@ -128,7 +128,6 @@ class RunOutcome:
     seconds : dict of str to float
         Wall-clock time by stage.
     device : str
-        Where the model was trained.
     test_weight : ndarray (L,) or None
         Weights of the test links where results are for another base rate.
     """
@@ -154,6 +153,9 @@ def run_experiment(
     progress: Progress | None = None,
 ) -> RunOutcome:
     """Split, train, toggle, fit all calibrators, and measure them on the test links, once.
+
+    Warns of a directed graph (linkcal's decoders give both directions the same logit), of features computed
+    from edges with leave-one-out scores, and of fewer than K test negatives.
 
     Parameters
     ----------
@@ -317,7 +319,6 @@ def file_record(path: str | os.PathLike[str]) -> dict[str, str]:
     Returns
     -------
     dict of str
-        ``path`` (absolute) and ``sha256``.
     """
     with Path(path).open("rb") as file:
         return {"path": str(Path(path).resolve()), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
@@ -341,7 +342,6 @@ def write_outputs(
     Returns
     -------
     dict of str to Path
-        What was written, by name.
     """
     check_output_folder(folder)
     out = Path(folder)
@@ -434,8 +434,7 @@ def to_json(values: Any) -> str:
 
     Parameters
     ----------
-    values : object
-        Of dicts, lists, strings, numbers, bools and None.
+    values : JSON values
 
     Returns
     -------

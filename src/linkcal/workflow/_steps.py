@@ -63,6 +63,7 @@ def load_graph(config: RunConfig, *, data_root: str | os.PathLike[str] | None = 
     Parameters
     ----------
     config : RunConfig
+        Without other negatives than those of an official split.
     data_root : path, optional
         As in :func:`linkcal.data.load_dataset`.
 
@@ -92,6 +93,7 @@ def split_graph(config: RunConfig, graph: Graph | LinkSplit) -> LinkSplit:
     ----------
     config : RunConfig
     graph : Graph or LinkSplit
+        Loaded with ``forward_only`` if `config` has it.
 
     Returns
     -------
