@@ -20,10 +20,7 @@ IntArray = NDArray[np.int64]
 
 
 class Best:
-    """The k best of what was offered: largest scores first, equal ones by the smaller key.
-
-    Up to 2k candidates wait unsorted before a partial selection keeps k.
-    """
+    """The k best of what was offered: largest scores first, equal ones by the smaller key."""
 
     def __init__(self, k: int, margin: float) -> None:
         self.k, self.margin = k, margin
@@ -82,9 +79,8 @@ class Best:
 # Nodes are ordered by length: a block whose lengths multiply to less than the k-th best score so far holds
 # none of the k best (Cauchy and Schwarz) and is not computed.
 
-#: Rounding of a product of matrices against the sum over one pair, relative to the largest possible score.
+#: Rounding of a product of matrices, relative to the largest possible score, and of adding the bias.
 _ROUNDING = 1e-12
-#: Rounding of a sum with the bias, relative to the bias.
 _BIAS_ROUNDING = 1e-15
 #: The smallest finite number; scores of pairs that take no part are below it.
 _LOWEST = float(np.finfo(np.float64).min)

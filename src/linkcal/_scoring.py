@@ -53,10 +53,7 @@ def score_fit_links(
     features: str = "structural",
     symmetrise: bool = False,
 ) -> FitLinks:
-    """Score all links that a fit reads, test links not among them.
-
-    Refuses a decoder that has a direction on an undirected graph, unless `symmetrise` is true.
-    """
+    """Score all links that a fit reads, no test links; refuse unequal (u, v) and (v, u) unless averaged."""
     part = split.part(calibration_part(fit_on))
     scorer = LinkScorer(model, split.graph, features=features, symmetrise=symmetrise)
     scores = scorer.score(part, target_link=scored_state(fit_on))
@@ -153,7 +150,6 @@ class Evidence:
     Parameters
     ----------
     calibration : LinkPairs
-        The links that the calibrators were fitted on.
     null_pairs : Tensor [2, m], int64
         Of the kind of the split's negatives; no known edge and no negative of training or calibration.
     """

@@ -289,7 +289,7 @@ def _empty_panel(main: Axes, strip: Axes) -> None:
 
 
 def _panel_grid(n_panels: int, columns: int, *, titled: bool) -> tuple[Figure, list[tuple[Axes, Axes]]]:
-    """Return a figure and the axes of diagram and strip of each panel. Margins are inches, not fractions."""
+    """A figure and the axes of diagram and strip of each panel. Margins are inches, not fractions."""
     rows = math.ceil(n_panels / columns)
     left, right, top, bottom = 0.72, 0.2, 0.95 if titled else 0.6, 0.8 + _footer_height(columns)
     size = (left + right + 2.75 * columns, top + bottom + 3.2 * rows)

@@ -245,8 +245,7 @@ class CalibratedLinkPredictor(nn.Module):
     ) -> Tensor:
         """Probability [L] in [0, 1] that each pair [2, L] is a link, in the dtype of the model's logits.
 
-        A pair that is an edge of the message-passing graph is scored with that edge removed. Of a model in
-        half precision the probabilities are float32.
+        A pair that is an edge is scored with that edge removed. Models in half precision give float32.
 
         Parameters
         ----------
@@ -443,16 +442,14 @@ class CalibratedLinkPredictor(nn.Module):
     ) -> Tensor:
         """Lower and upper end [L, 2], float64, of an interval that holds each pair's probability.
 
-        :class:`linkcal.decisions.IntervalCalibrator` states what is covered and assumed.
-
         Parameters
         ----------
-        edge_label_index : Tensor [2, L], int
+        edge_label_index, base_rate
+            As in :meth:`predict_proba`; both ends move with the base rate.
         level : float in (0, 1)
             Probability, over the draw of the calibration links, that one pair's interval holds the share of
-            links among pairs of its score.
-        base_rate : float in (0, 1) or "density", optional
-            As in ``predict_proba``; both ends move with it.
+            links among pairs of its score; see :class:`linkcal.decisions.IntervalCalibrator` for what is
+            assumed.
         """
         scores = self.scorer().score(self._placed(edge_label_index))
         return self.interval_of(scores, level=level, base_rate=base_rate)
@@ -530,9 +527,8 @@ class CalibratedLinkPredictor(nn.Module):
 
         Parameters
         ----------
-        folder : path
-        model : nn.Module, optional
-            As in :func:`linkcal.artifact.load_artifact`, which also lists what is refused.
+        folder, model
+            As in :func:`linkcal.artifact.load_artifact`.
         calibrator : str, optional
             Name of one of several saved calibrators; by default the one that was selected.
         """
@@ -617,10 +613,7 @@ class CalibratedLinkPredictor(nn.Module):
         return found
 
     def _check_new(self, links: LinkPairs) -> None:
-        """Refuse labelled links if the calibrator was fitted on most of them.
-
-        On a small graph, links drawn anew repeat some of them by chance, which is no mistake.
-        """
+        """Refuse labelled links if the calibrator was fitted on most of them; a few repeat by chance."""
         if self.evidence_ is None:
             return
         used, new = (

@@ -40,8 +40,8 @@ def read_arrays(
 ) -> dict[str, NDArray[Any]]:
     """Arrays of an npz file by name, or that of an npy file under the name ``""``; nothing is unpickled.
 
-    `expected` gives, for arrays that must be there, the kinds of dtype (as ``dtype.kind``) and the number of
-    dimensions; floats among them must be finite. Whatever is missing or damaged is an InputError of one line.
+    `expected`: kinds of dtype (as ``dtype.kind``) and number of dimensions of arrays that must be there.
+    Floats among them must be finite.
     """
     path = Path(path)
     # NumPy does not close a damaged file that it opened.
@@ -86,10 +86,7 @@ def require_writable(folder: str | os.PathLike[str], name: str) -> None:
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, and rename it to `path` if the block succeeds.
-
-    A reader never sees half a file, and an error does not change the old file.
-    """
+    """Yield a temporary path beside `path`, and rename it to `path` if the block succeeds."""
     target = Path(path)
     # Writers such as matplotlib read the format from the suffix.
     temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{target.suffix}")

@@ -24,10 +24,9 @@ _WINDOWS = (0.5, 1.0, 2.0)
 
 
 def clopper_pearson(successes: Any, trials: Any, tail: float) -> tuple[FloatArray, FloatArray]:
-    """One-sided exact bounds of a binomial probability, each missed with probability at most `tail`.
+    """One-sided exact bounds of a binomial probability (Clopper and Pearson, Biometrika 26, 1934).
 
-    With no trial they are 0 and 1. Clopper, Pearson: The use of confidence or fiducial limits, Biometrika 26,
-    1934.
+    Each is missed with probability at most `tail`; with no trial they are 0 and 1.
     """
     k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     # Where a parameter would be 0 the bound is known; 1 only keeps the quantile defined.
@@ -99,9 +98,9 @@ _FOLDS = 5
 
 
 def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
-    """Scores (m,) of calibration links that their own labels had no part in.
+    """Calibration links' raw logits (m,), or cross-fitted calibrated logits if features are read.
 
-    Raw logits for calibrators of the logit alone; else cross-fitted calibrated logits (5 folds).
+    A link's own label has no part in its score, which it would pull towards itself.
     """
     array, label = to_float64(X), to_numpy(y)
     if calibrator.link_features == "none":
@@ -178,13 +177,7 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_interval(self, X: Any, *, level: float = 0.9) -> FloatArray:
-        """Ends (n, 2), in [0, 1], of the interval for each link's probability; InputError if X does not fit.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, 1 + k)
-        level : float in (0, 1)
-        """
+        """Ends (n, 2), in [0, 1], of the interval for the probability of each link X (n, 1 + k)."""
         self._require_fitted()
         return calibrated_interval(self.calibrator_, X, self.score_, self.label_, level=level)
 
@@ -223,9 +216,9 @@ def calibrated_interval(
     level: float,
     shift: float = 0.0,
 ) -> FloatArray:
-    """Ends (n, 2) of intervals from the :func:`ranking_scores` and labels of the calibration links.
+    """Ends (n, 2) of intervals, from :func:`ranking_scores` and labels, that hold the probability of X.
 
-    They hold the calibrated probability of X; `shift`, a change of the base rate, is added to all logits.
+    A change of the base rate, `shift`, is added to all logits.
     """
     level = check_fraction(level, "level")
     z = calibrator.decision_function(X)

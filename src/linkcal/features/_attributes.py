@@ -49,10 +49,10 @@ def attribute_similarity(graph: Graph, edge_label_index: Tensor) -> Tensor:
     Returns
     -------
     Tensor [L, 2], float32, in [-1, 1]
-        On the device of `edge_label_index`, named by ``linkcal.features.ATTRIBUTE_COLUMNS``: the cosine of
-        ``z_u`` and ``z_v``, the endpoints' coordinates in principal directions of the features; and that of
-        ``n_u`` and ``n_v``, where ``n_u`` sums z over u and its neighbours but the other endpoint. 0 where a
-        vector is zero, and everywhere without given features (none, or computed from the edges).
+        Named by ``ATTRIBUTE_COLUMNS``: the cosine of ``z_u`` and ``z_v``, the endpoints' coordinates in
+        principal directions of the features; and that of ``n_u`` and ``n_v``, where ``n_u`` sums z over u and
+        its neighbours but the other endpoint. 0 where a vector is zero, and everywhere without given features
+        (none, or computed from the edges).
 
     Notes
     -----
@@ -97,13 +97,13 @@ class AttributeSimilarity:
 
 
 def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
-    """Node features along the principal directions that stand out of noise, as rows of length 1.
+    """Node features [N, F] along the principal directions that stand out of noise, as rows of length 1.
 
-    Of finite `x` [N, F]: Tensor [N, k], float32, on the CPU, with k at most `most`; 0 where a node is
-    average. Features are standardised and rows scaled to one length. Of F noise features of variance v, no
-    principal variance of n nodes exceeds ``v (1 + sqrt(F / n))^2`` by much (Marchenko and Pastur, 1967).
-    Directions above it are kept, v being what they leave of the total: at least 4, and all if none stands
-    out. On large graphs they are found on a sample of the nodes, drawn with a fixed seed.
+    Tensor [N, k], float32, on the CPU, k <= `most`; 0 where a node is average. Features are standardised and
+    rows scaled to one length. Of F noise features of variance v, no principal variance of n nodes exceeds ``v
+    (1 + sqrt(F / n))^2`` by much (Marchenko and Pastur, 1967): directions above it are kept, v being what
+    they leave of the total; at least 4, and all if none stands out. Large graphs are sampled with a fixed
+    seed.
     """
     most = check_positive_int(most, "most")
     num_nodes, num_features = x.shape

@@ -44,15 +44,12 @@ class LinkScores:
         Which logit is the one to calibrate.
     label : Tensor [L], optional
         1 for a link, 0 for a negative.
-    structure : Tensor [L, 3], int64, optional
-        As from :func:`linkcal.features.pair_structure`.
-    attributes : Tensor [L, 2], float32, optional
-        As from :func:`linkcal.features.attribute_similarity`.
+    structure, attributes : Tensor [L, 3], int64, and [L, 2], float32, optional
+        Of :func:`linkcal.features.pair_structure` and :func:`linkcal.features.attribute_similarity`.
 
     Examples
     --------
     >>> from linkcal.data import simulate_graph
-    >>> from linkcal.features import score_links
     >>> from linkcal.models import make_model
     >>> graph = simulate_graph(50, num_edges=100, num_features=5, seed=0)
     >>> scores = score_links(make_model("gcn", 5, out_channels=4), graph, graph.pairs[:, :10])
@@ -130,9 +127,7 @@ def score_links(
     features: str = "structural",
     **options: Any,
 ) -> LinkScores:
-    """Score links on `graph`: logits, toggled embeddings and their place in the graph.
-
-    In evaluation mode and without gradients.
+    """Score links on `graph`: logits, toggled embeddings and their place in the graph; evaluation mode.
 
     Parameters
     ----------
@@ -141,6 +136,7 @@ def score_links(
     graph : Graph
         The message-passing graph.
     pairs : LinkPairs or Tensor [2, L]
+        Of two different nodes each.
     target_link : {"absent", "as-given"}
         Remove a target link that is an edge first (leave-one-out), or score on the graph as it is.
     features : {"structural", "none", "embedding", "difference"}
@@ -158,8 +154,7 @@ def score_links(
     >>> from linkcal.data import simulate_graph, split_links
     >>> from linkcal.models import make_model
     >>> split = split_links(simulate_graph(100, num_edges=300, num_features=5, seed=0), seed=0)
-    >>> scores = score_links(make_model("gcn", 5), split.graph, split.val)
-    >>> X, y = scores.to_arrays()
+    >>> X, y = score_links(make_model("gcn", 5), split.graph, split.val).to_arrays()
     >>> X.shape == (len(split.val), 1), y.tolist() == split.val.edge_label.tolist()
     (True, True)
     """
@@ -247,7 +242,6 @@ def calibration_part(fit_on: str) -> Literal["val", "train"]:
     Parameters
     ----------
     fit_on : {"val", "stacked", "train-loo", "train"}
-        Another value is an InputError.
 
     Returns
     -------

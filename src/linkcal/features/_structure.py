@@ -120,10 +120,8 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
     ----------
     toggled : ToggledEmbeddings
         Of L links.
-    structure : Tensor [L, 3], int64
-        Degrees d_u, d_v and common neighbours c of :func:`linkcal.features.pair_structure`.
-    attributes : Tensor [L, 2], float32
-        Feature similarity of :func:`linkcal.features.attribute_similarity`.
+    structure, attributes : Tensor [L, 3], int64, and [L, 2], float32
+        d_u, d_v, c of :func:`linkcal.features.pair_structure`; :func:`linkcal.features.attribute_similarity`.
 
     Returns
     -------

@@ -47,28 +47,24 @@ class RunConfig:
         As in :func:`linkcal.features.calibration_links`.
     preset : {"default", "paper"}
         Hyper-parameters of model and training.
-    epochs, batch_size : int, optional
+    epochs, batch_size, hyperparameters : int, optional; pairs (name, value) or mapping
         In place of the preset's; `batch_size` counts training links per optimiser step.
-    val_fraction, test_fraction, negatives_per_positive : float
-        As in :func:`linkcal.data.split_links`. An official split does not use them, nor `negatives`.
+    val_fraction, test_fraction, negatives_per_positive, negatives
+        As in :func:`linkcal.data.split_links`; not used with an official split. The model's own training
+        negatives are always uniform.
     base_rate : float in (0, 1) or "density", optional
         For which probabilities and metrics are given (metrics by weighting negatives); default: that of the
         test links.
     max_network_links : int, optional
         Most calibration links, sampled, that a calibrator with a network is fitted on; None sets no bound.
-    negatives : {"uniform", "degree", "two-hop"}
-        Kind of the negatives that calibrators are fitted on and measured on. The model's own training
-        negatives are always uniform.
     calibrators : tuple of str
         In ``linkcal.calibrators.CALIBRATORS``.
-    hyperparameters : pairs (name, value) or mapping
-        Arguments of the model and training settings in place of the preset's; kept as sorted pairs.
     forward_only : bool
         Keep only the stored edges with row < column (``load_dataset(forward_only=True)``).
     normalise_features : bool
         Make every node's features sum to one, where there are stored features and no official split.
     calibrator_params : mapping of str to mapping
-        By calibrator: hyper-parameters in place of its defaults; kept as sorted pairs.
+        By calibrator: hyper-parameters in place of its defaults.
 
     Examples
     --------
@@ -196,8 +192,9 @@ class PresetFile:
 
     Parameters
     ----------
-    name, model : str
-        `model` is the one that the preset belongs to.
+    name : str
+    model : str
+        That the preset belongs to.
     hyperparameters : tuple of (str, number, bool or None)
         Arguments of the model and training settings, in place of those of the named preset `base`.
     base : str
@@ -270,7 +267,7 @@ def read_preset(path: str | os.PathLike[str]) -> PresetFile:
 
 
 def preset_options(preset: str, model: str) -> dict[str, Any]:
-    """Arguments of a ``RunConfig`` for a preset's name, or for a file that ends in ``.json``.
+    """Arguments of a ``RunConfig`` for a preset's name, or for a ``.json`` file that belongs to `model`.
 
     Parameters
     ----------

@@ -312,9 +312,9 @@ def measure_links(
 ) -> dict[str, float]:
     """Metrics of calibrated links, as fractions; see :func:`linkcal.metrics.evaluate_links`.
 
-    `truth` (known probabilities) adds ``true_error``, the mean absolute distance. With `rate`, for which
+    Known probabilities `truth` add ``true_error``, the mean absolute distance. With `rate`, for which
     `probability` and `logit` hold, negatives are weighted. `complete` adds the other ``METRICS`` and the
-    numbers of ``positives`` and ``negatives``, without which an ECE or Hits@K says little.
+    counts ``positives`` and ``negatives``.
     """
     weight = None if rate is None else rate.weight(label)
     result = evaluate_links(label, probability, logit, sample_weight=weight, extended=complete)
