@@ -166,11 +166,10 @@ def gather_evidence(
     seed: int | None = None,
     spare_test: bool = False,
 ) -> Evidence:
-    """Calibration links of a split and a fresh draw of at most `num_null` null pairs, on the split's device.
+    """Calibration links and at most `num_null` null pairs, drawn from the stream ``"null pairs"``.
 
-    The stream ``"null pairs"`` of `seed`, by default the split's, draws them. `spare_test` leaves test pairs
-    out; otherwise they are not read, a null pair can be a test link, and a selection is a little
-    conservative.
+    `spare_test` leaves test pairs out; otherwise they are not read, a null pair can be a test link, and a
+    selection is a little conservative.
     """
     num_null = check_positive_int(num_null, "num_null", minimum=0)
     calibration = split.part(calibration_part(fit_on))

@@ -234,8 +234,8 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     folder : path
         The artifact, or the folder of a run that holds it.
     model : nn.Module, optional
-        If it is not one of linkcal's own: built as it was when saved; it receives the saved weights and
-        dtypes.
+        Needed for a model that is not one of linkcal's own, built as when saved; it receives the saved
+        weights.
 
     Returns
     -------

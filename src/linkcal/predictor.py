@@ -355,8 +355,8 @@ class CalibratedLinkPredictor(nn.Module):
         -----
         The bound holds for any model and calibrator if the null pairs and the negatives among the query pairs
         are exchangeable; unknown links among the null pairs only make it more conservative. No p-value is
-        below ``1 / (m + 1)``: among L query pairs with fewer than ``L / (fdr (m + 1))`` clear links nothing
-        can be selected.
+        below ``1 / (m + 1)``: with fewer than ``L / (fdr (m + 1))`` clear links among L pairs none can be
+        selected.
         """
         pairs = self._placed(edge_label_index)
         null = self._placed(self._evidence().null_pairs if null_pairs is None else null_pairs, "null_pairs")

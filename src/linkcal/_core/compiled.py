@@ -1,8 +1,8 @@
 """Numba's ``njit`` with a cache that sees every edit and needs no writable folder.
 
 Numba does not compile a cached function anew when a function that it calls in another file changes. So the
-cache folder is named after a hash of the source and of all compiled sources that it imports; a constant that
-a kernel uses must be defined in one of them.
+cache folder is named after a hash of all compiled sources that a source imports; a constant that a kernel
+uses must be defined in one of them.
 """
 
 from __future__ import annotations

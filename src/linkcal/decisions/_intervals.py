@@ -131,8 +131,8 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
         The fitted clone, which makes the predictions.
     score_, label_ : ndarray of shape (m,)
         Of the calibration links: raw logits, or cross-fitted calibrated logits; labels 0 or 1.
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
+    classes_, n_features_in_
+        As in scikit-learn.
 
     Notes
     -----
@@ -148,9 +148,8 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
     --------
     >>> import numpy as np
     >>> from linkcal.calibrators import Platt
-    >>> rng = np.random.default_rng(0)
-    >>> s = rng.normal(size=(2000, 1))
-    >>> y = rng.random(2000) < 1 / (1 + np.exp(-s[:, 0]))
+    >>> s = np.random.default_rng(0).normal(size=(2000, 1))
+    >>> y = np.random.default_rng(1).random(2000) < 1 / (1 + np.exp(-s[:, 0]))
     >>> low, high = IntervalCalibrator(Platt()).fit(s, y).predict_interval([[0.0]], level=0.9)[0]
     >>> bool(low < 0.5 < high < low + 0.3)
     True

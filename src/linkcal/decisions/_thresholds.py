@@ -134,11 +134,10 @@ def certified_threshold(
     decision : array-like of shape (n,)
         Calibrated logits of labelled links that nothing was fitted on, at THEIR share of links.
     y : array-like of shape (n,), values 0 and 1
-    precision, recall : float in (0, 1)
-        One of the two.
+    precision, recall, confidence : float in (0, 1)
+        One of precision and recall.
     base_rate : float in (0, 1), optional
         Share of links among future query pairs; by default the share in `y`.
-    confidence : float in (0, 1)
 
     Returns
     -------

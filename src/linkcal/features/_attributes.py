@@ -41,10 +41,8 @@ def attribute_similarity(graph: Graph, edge_label_index: Tensor) -> Tensor:
 
     Parameters
     ----------
-    graph : Graph
-        The message-passing graph, whose ``given_features`` are read.
-    edge_label_index : Tensor [2, L], int
-        Pairs of two different nodes.
+    graph, edge_label_index
+        As in :func:`pair_structure`; the graph's ``given_features`` are read.
 
     Returns
     -------

@@ -28,15 +28,13 @@ def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
 
     Parameters
     ----------
-    graph : Graph
-        The message-passing graph; directions are ignored.
-    edge_label_index : Tensor [2, L], int
-        Pairs of two different nodes.
+    graph, edge_label_index
+        As in :func:`pair_structure`; directions are ignored.
 
     Returns
     -------
     Tensor [L, 3], float64
-        In the order of ``PAIR_PATHS``, on the device of `edge_label_index`.
+        In the order of ``PAIR_PATHS``.
 
     Notes
     -----

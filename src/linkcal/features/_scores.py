@@ -110,7 +110,6 @@ FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
     "embedding": lambda scores: scores.toggled.absent,
     # gamma = h - h+ of the paper; its norm is the distance form, which calibrators derive themselves.
     "difference": lambda scores: scores.toggled.absent - scores.toggled.present,
-    # What the target link does, and how similar the ends are: linkcal.features.STRUCTURAL_COLUMNS.
     "structural": _structural,
 }
 
@@ -271,7 +270,7 @@ def calibration_links(
         target link removed (leave-one-out). ``"train"``: training links on the graph as given, so that the
         model sees the edge it scores (the protocol of arXiv 2403.04605).
     **options
-        As in :func:`linkcal.features.score_links`, which also states the errors.
+        As in :func:`linkcal.features.score_links`.
 
     Returns
     -------

@@ -116,15 +116,6 @@ def write_report(
     -------
     Path
         `path`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> metrics = {"dataset": "toy", "results": {"uncalibrated": {"ece": 0.152, "nll": 0.61}}}
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = write_report(f"{folder}/report.html", title="Toy", metrics=metrics, config={}).read_text()
-    >>> "15.20" in page
-    True
     """
     results = _check_results(metrics)
     columns, rows = build_table(results)

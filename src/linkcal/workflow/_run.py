@@ -129,7 +129,7 @@ class RunOutcome:
         Wall-clock time by stage.
     device : str
     test_weight : ndarray (L,) or None
-        Weights of the test links where results are for another base rate.
+        Of the test links, where results are for another base rate.
     """
 
     config: RunConfig
@@ -223,7 +223,7 @@ def _calibrated(
     logit = calibrator.decision_function(X)
     if rate is None:
         return calibrator.predict_proba(X)[:, 1], logit
-    # From the logit: a probability near 1 has lost the digits that the shift needs.
+    # A probability near 1 has lost the digits that the shift needs.
     logit = logit + rate.offset
     return sigmoid(logit), logit
 
@@ -337,7 +337,7 @@ def write_outputs(
     folder : path
         Made if it is not there. An earlier run in it is replaced.
     source : dict, optional
-        Where the graph came from, for ``config.json``: JSON values.
+        JSON values on where the graph came from, for ``config.json``.
 
     Returns
     -------

@@ -47,7 +47,7 @@ class RunConfig:
         As in :func:`linkcal.features.calibration_links`.
     preset : {"default", "paper"}
         Hyper-parameters of model and training.
-    epochs, batch_size, hyperparameters : int, optional; pairs (name, value) or mapping
+    epochs, batch_size : int, optional
         In place of the preset's; `batch_size` counts training links per optimiser step.
     val_fraction, test_fraction, negatives_per_positive, negatives
         As in :func:`linkcal.data.split_links`; not used with an official split. The model's own training
@@ -59,12 +59,12 @@ class RunConfig:
         Most calibration links, sampled, that a calibrator with a network is fitted on; None sets no bound.
     calibrators : tuple of str
         In ``linkcal.calibrators.CALIBRATORS``.
+    hyperparameters, calibrator_params : mapping or pairs
+        In place of the preset's, for model and training; in place of a calibrator's defaults, by calibrator.
     forward_only : bool
         Keep only the stored edges with row < column (``load_dataset(forward_only=True)``).
     normalise_features : bool
         Make every node's features sum to one, where there are stored features and no official split.
-    calibrator_params : mapping of str to mapping
-        By calibrator: hyper-parameters in place of its defaults.
 
     Examples
     --------

@@ -159,8 +159,7 @@ class TrainedModel(NamedTuple):
 def build_model(config: RunConfig, split: LinkSplit) -> tuple[GraphModel, LinkSplit, TrainingConfig]:
     """Untrained model, the split with the graph as the model reads it, and how to train it.
 
-    Later sources win: preset, its reduced settings for the data set, ``hyperparameters``, ``epochs``,
-    ``batch_size``.
+    Later sources win: preset, its settings for the data set, ``hyperparameters``, ``epochs``, ``batch_size``.
     """
     x = split.graph.x
     spec = MODELS[config.model]
@@ -249,8 +248,7 @@ def fit_calibrators(
 def network_sample(name: str, scores: LinkScores, *, max_links: int | None, seed: int) -> LinkScores:
     """Links that a calibrator is fitted on: all, or at most `max_links` for those that train a network.
 
-    A network gains nothing from the millionth link. The sample is the same for every calibrator, keeps the
-    share of positives to the nearest whole number, and is in the order of `scores`.
+    The sample is the same for every calibrator, in the order of `scores`, and keeps the share of positives.
     """
     if not CALIBRATORS[name].trains_network or max_links is None or len(scores) <= max_links:
         return scores
@@ -339,10 +337,7 @@ def measure_links(
 
 @contextmanager
 def distinct_warnings() -> Iterator[None]:
-    """Hold the block's warnings back and give each different one once, when it ends.
-
-    A filter that makes errors of them does so at once.
-    """
+    """Give each different warning of the block once, at its end; filters that make errors do so at once."""
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
