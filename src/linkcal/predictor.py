@@ -98,8 +98,7 @@ class CalibratedLinkPredictor(nn.Module):
     decode_returns : {"logits", "probabilities"}, optional
         What ``model.decode`` returns, unless the model's attribute of that name declares it.
     symmetrise : bool
-        In an undirected graph, average the logits of (u, v) and (v, u); if false, ``fit`` refuses unequal
-        ones.
+        In an undirected graph, average the logits of (u, v) and (v, u); else ``fit`` refuses unequal ones.
 
     Attributes
     ----------
@@ -267,8 +266,7 @@ class CalibratedLinkPredictor(nn.Module):
     def scorer(self, features: str | None = None) -> LinkScorer:
         """Scorer of the message-passing graph, which it encodes once; for pairs that come in chunks.
 
-        By default with the link features of the fitted calibrator. The model must not change while it is
-        used.
+        By default with the link features of the fitted calibrator. The model must not change meanwhile.
         """
         self._require_unchanged()
         return LinkScorer(
@@ -440,7 +438,7 @@ class CalibratedLinkPredictor(nn.Module):
     def predict_interval(
         self, edge_label_index: Tensor, *, level: float = 0.9, base_rate: BaseRate | None = None
     ) -> Tensor:
-        """Lower and upper end [L, 2], float64, of an interval that holds each pair's probability.
+        """Lower and upper end [L, 2], float64, of an interval around each pair's probability.
 
         Parameters
         ----------
@@ -448,8 +446,7 @@ class CalibratedLinkPredictor(nn.Module):
             As in :meth:`predict_proba`; both ends move with the base rate.
         level : float in (0, 1)
             Probability, over the draw of the calibration links, that one pair's interval holds the share of
-            links among pairs of its score; see :class:`linkcal.decisions.IntervalCalibrator` for what is
-            assumed.
+            links among pairs of its score, as :class:`linkcal.decisions.IntervalCalibrator` states.
         """
         scores = self.scorer().score(self._placed(edge_label_index))
         return self.interval_of(scores, level=level, base_rate=base_rate)

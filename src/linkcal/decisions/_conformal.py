@@ -56,8 +56,7 @@ def select_links(score: Any, null_score: Any, *, fdr: float = 0.1) -> NDArray[np
     score, null_score : array-like of shape (n,) and (m,)
         As in :func:`conformal_p_values`.
     fdr : float in (0, 1)
-        Bound on the false discovery rate: the expected share of negatives among the selected pairs (0 if
-        none).
+        Bound on the false discovery rate: the expected share of negatives among selected pairs (0 if none).
 
     Returns
     -------

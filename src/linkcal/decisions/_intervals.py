@@ -61,8 +61,7 @@ def monotone_interval(
     Pearson for that window stays below r(s) with its nominal probability; likewise above. Three windows on
     each side, of ``n^(2/3)`` times 1/2, 1 and 2 links, share the error by Bonferroni. So for every sample
     size the interval covers r(s) with probability at least `level`: for one score, not for all at once. It is
-    widened to the bounds of a window around the score, which saves most of the coverage where r is not
-    rising.
+    widened to the bounds of a window around the score, which saves most of the coverage where r falls.
 
     Examples
     --------

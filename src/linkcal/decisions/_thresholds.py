@@ -19,8 +19,7 @@ FloatArray = NDArray[np.float64]
 
 # Candidates: logits from 3 above the wanted precision's own down to 20 below it, in steps of 0.1.
 _STEPS_ABOVE, _STEPS_BELOW, _STEP = 30, 200, 0.1
-# Where a chain of tests begins, and its share of the error; those that begin higher serve overconfident
-# probabilities.
+# Where a chain of tests begins, and its share of the error; higher ones serve overconfident probabilities.
 _CHAINS = ((30, 0.8), (15, 0.1), (0, 0.1))
 # Share of the error spent on the bound of the recall; the rate of false links, which are few, gets the rest.
 _RECALL_SHARE = 0.2
@@ -147,9 +146,9 @@ def certified_threshold(
 
     Notes
     -----
-    With TPR and FPR the shares of links and negatives at or above t, the precision at base rate pi is ``pi
-    TPR / (pi TPR + (1 - pi) FPR)``. Links and negatives in `y` must be independent draws from those of future
-    query pairs; then the exact bounds of Clopper and Pearson (1934) for TPR (with a fifth of the error) and
+    With TPR and FPR the shares of links and negatives at or above t, the precision at base rate pi is
+    ``pi TPR / (pi TPR + (1 - pi) FPR)``. Links and negatives in `y` must be independent draws from those of
+    future query pairs; then the exact bounds of Clopper and Pearson (1934) for TPR (a fifth of the error) and
     FPR bound the precision at a fixed threshold. A fixed grid of logits around that of the wanted precision
     is tested from high to low until one fails (fixed-sequence testing; Angelopoulos, Bates, Candes, Jordan,
     Lei: Learn then Test, arXiv 2110.01052), in three chains that begin 0, 1.5 and 3 logits above the wanted

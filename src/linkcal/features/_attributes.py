@@ -98,10 +98,9 @@ def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
     """Node features [N, F] along the principal directions that stand out of noise, as rows of length 1.
 
     Tensor [N, k], float32, on the CPU, k <= `most`; 0 where a node is average. Features are standardised and
-    rows scaled to one length. Of F noise features of variance v, no principal variance of n nodes exceeds ``v
-    (1 + sqrt(F / n))^2`` by much (Marchenko and Pastur, 1967): directions above it are kept, v being what
-    they leave of the total; at least 4, and all if none stands out. Large graphs are sampled with a fixed
-    seed.
+    rows scaled to one length. Of F noise features of variance v, no principal variance of n nodes exceeds
+    ``v (1 + sqrt(F / n))^2`` by much (Marchenko and Pastur, 1967): directions above it are kept, v being what
+    they leave of the total; at least 4, and all if none stands out. A fixed seed samples large graphs.
     """
     most = check_positive_int(most, "most")
     num_nodes, num_features = x.shape
