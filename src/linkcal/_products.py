@@ -20,11 +20,7 @@ IntArray = NDArray[np.int64]
 
 
 class Best:
-    """The k best of what was offered: largest scores first, equal ones by the smaller key.
-
-    Up to 2k candidates wait unsorted. When they are that many, a partial selection leaves k; so a candidate
-    costs the same however many come at once.
-    """
+    """The k best of what was offered: largest scores first, equal ones by the smaller key."""
 
     def __init__(self, k: int, margin: float) -> None:
         self.k, self.margin = k, margin
@@ -47,7 +43,7 @@ class Best:
             score, key = score[better], key[better]
         self._parts.append((score, key))
         self._held += key.size
-        # The first k give a bound at once; later ones wait until selecting costs no more than they did.
+        # The first k give a bound at once; later ones wait until selecting is cheap per candidate.
         if self._held >= (self.k if self._last is None else 2 * self.k):
             self._select()
 
@@ -80,15 +76,11 @@ class Best:
         self._parts, self._held = [(score[kept], key[kept])], self.k
 
 
-# The largest inner products of node embeddings over all missing pairs, block by block.
-#
-# Nodes are ordered by their length. A block of pairs whose lengths multiply to less than the k-th best score
-# so far holds none of the k best (Cauchy and Schwarz), so most blocks are never computed where lengths
-# differ; and the first blocks, of the longest nodes, make that score large at once.
+# Nodes are ordered by length: a block whose lengths multiply to less than the k-th best score so far holds
+# none of the k best (Cauchy and Schwarz) and is not computed.
 
-#: Rounding of a product of matrices against the sum over one pair, relative to the largest possible score.
+#: Rounding of a product of matrices, relative to the largest possible score, and of adding the bias.
 _ROUNDING = 1e-12
-#: Rounding of a sum with the bias, relative to the bias.
 _BIAS_ROUNDING = 1e-15
 #: The smallest finite number; scores of pairs that take no part are below it.
 _LOWEST = float(np.finfo(np.float64).min)
@@ -108,15 +100,11 @@ def top_products(
 ) -> tuple[Tensor, Tensor]:
     """Missing pairs with the largest ``sum_k w_k z_uk z_vk + b``, exactly, best first, ties by (u, v).
 
-    Self-pairs and pairs with `known` keys, by default the edges of `graph`, are left out; `weight` [d] or [1]
-    is 1 by default; `chunk_size` scores are held at once.
+    Self-pairs and pairs with `known` keys, by default the edges of `graph`, are left out; `weight` is [d] or
+    [1]. Returns pairs [2, n], n <= k, and scores [n], float64.
 
-    A block of scores is a product of matrices, whose rounding depends on the shape of the block. So blocks
-    only nominate: every pair within rounding of the k-th best is scored again by itself, in float64, and
-    these scores alone decide. The list is therefore the same for every `chunk_size`.
-
-    Returns pairs [2, n], int64, with n = k or all missing pairs if they are fewer, and scores [n], float64.
-    InputError if `z` has not one finite row per node or its products overflow, or another argument is wrong.
+    The rounding of a matrix product depends on the block's shape. So blocks only nominate: every pair within
+    rounding of the k-th best is scored again by itself in float64, and no `chunk_size` changes the list.
     """
     k, chunk_size = check_positive_int(k, "k"), check_positive_int(chunk_size, "chunk_size")
     _check_inputs(z, graph, weight, bias)

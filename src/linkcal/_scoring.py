@@ -31,14 +31,12 @@ from linkcal.features._scores import scored_state
 from linkcal.models import unwrap_link_predictor
 from linkcal.models._view import evaluation_view
 
-# Scores that a fit reads, and what is known of pairs.
-
 #: Pairs that a fit scores in both orders, to see whether the decoder has a direction.
 _TURNED = 64
 
 
 class FitLinks(NamedTuple):
-    """Labelled scores that a fit reads: calibration links and, for some calibrators, links beside them."""
+    """Labelled scores that a fit reads: calibration links and, for some calibrators, others beside them."""
 
     scores: LinkScores
     #: Validation links, where the calibration links are others.
@@ -55,14 +53,7 @@ def score_fit_links(
     features: str = "structural",
     symmetrise: bool = False,
 ) -> FitLinks:
-    """Score all links that a fit reads, test links not among them; refuse a decoder that has a direction.
-
-    Raises
-    ------
-    InputError
-        If `fit_on` or `features` is unknown, or the logits of an undirected graph's pairs depend on the order
-        of their nodes and `symmetrise` is false.
-    """
+    """Score all links that a fit reads, no test links; refuse unequal (u, v) and (v, u) unless averaged."""
     part = split.part(calibration_part(fit_on))
     scorer = LinkScorer(model, split.graph, features=features, symmetrise=symmetrise)
     scores = scorer.score(part, target_link=scored_state(fit_on))
@@ -127,14 +118,12 @@ def encode_nodes(model: nn.Module, graph: Graph) -> Tensor:
     return z
 
 
-# Base rates.
-
 #: Share of links among the query pairs, or how to estimate it.
 BaseRate = float | Literal["density"]
 
 
 def graph_density(graph: Graph) -> float:
-    """Share of all pairs that are edges, in (0, 1); what the base rate ``"density"`` stands for."""
+    """Share of all pairs that are edges, in (0, 1); the base rate ``"density"``."""
     density = graph.num_pairs / max(graph.num_possible_pairs, 1)
     return check_fraction(density, "density of the message-passing graph")
 
@@ -150,10 +139,7 @@ def base_rate_origin(base_rate: BaseRate) -> str:
     return "density of the message-passing graph" if base_rate == "density" else "given"
 
 
-# Evidence: what decisions and intervals are based on.
-
-#: Null pairs drawn by default: no conformal p-value is below one in as many, and the relative error of a
-#: false discovery rate is about one in the root of the number above the threshold.
+#: Null pairs drawn by default; the smallest conformal p-value is about one in as many.
 NUM_NULL_PAIRS = 10_000
 
 
@@ -164,10 +150,8 @@ class Evidence:
     Parameters
     ----------
     calibration : LinkPairs
-        The links that the calibrators were fitted on.
     null_pairs : Tensor [2, m], int64
-        Of the kind of the split's negatives, among the pairs that are no known edge and no negative of
-        training or calibration.
+        Of the kind of the split's negatives; no known edge and no negative of training or calibration.
     """
 
     calibration: LinkPairs
@@ -182,19 +166,10 @@ def gather_evidence(
     seed: int | None = None,
     spare_test: bool = False,
 ) -> Evidence:
-    """Calibration links of a split and a fresh draw of null pairs, on the split's device.
+    """Calibration links and at most `num_null` null pairs, drawn from the stream ``"null pairs"``.
 
-    Parameters
-    ----------
-    split : LinkSplit
-    fit_on : {"val", "stacked", "train-loo", "train"}
-    num_null : int
-        At most so many; fewer where the graph has fewer such pairs.
-    seed : int, optional
-        Of the stream ``"null pairs"``; by default the split's seed, or 0.
-    spare_test : bool
-        Whether test pairs are left out too. Otherwise they are not read, so that a test link can be drawn,
-        with the chance of the graph's density; a selection is then a little too careful.
+    `spare_test` leaves test pairs out; otherwise they are not read, a null pair can be a test link, and a
+    selection is a little conservative.
     """
     num_null = check_positive_int(num_null, "num_null", minimum=0)
     calibration = split.part(calibration_part(fit_on))
@@ -218,8 +193,6 @@ def gather_evidence(
     return Evidence(replace(calibration, positive_rate=None, negative_rate=None), null_pairs)
 
 
-# Fingerprint: whether weights and message-passing graph are still those of the fit.
-
 #: Weights of at most so many bytes are hashed whenever a graph is encoded, which costs far more.
 _CHEAP_BYTES = 1 << 24
 
@@ -227,9 +200,9 @@ _CHEAP_BYTES = 1 << 24
 class Fingerprint:
     """Hashes of a model's weights and of its message-passing graph.
 
-    Hashing is skipped where it would cost time and the tensors' version counters show that nothing was
-    written: for the graph, and for weights of more than 16 MB. Writes through ``tensor.data`` or NumPy do not
-    raise the counters; smaller weights are compared by content every time.
+    The graph, and weights above 16 MB, are hashed again only if a tensor's version counter has changed.
+    Writes through ``tensor.data`` or NumPy do not change it; smaller weights are compared by content every
+    time.
     """
 
     def __init__(self, model: nn.Module, graph: Graph) -> None:
@@ -273,7 +246,7 @@ def _versions(tensors: dict[str, Tensor]) -> tuple[tuple[int, int], ...] | None:
 
 
 def _digest(tensors: dict[str, Tensor], *more: object) -> str:
-    found = hashlib.sha256(repr(more).encode())  # 12 ms for 16 MB, twice as fast as blake2b
+    found = hashlib.sha256(repr(more).encode())
     for name, part in sorted(tensors.items()):
         found.update(f"{name} {part.dtype} {list(part.shape)}".encode())
         for values in _strided(part.detach().cpu()):

@@ -42,21 +42,16 @@ class RankedPairs:
     edge_label_index : Tensor [2, n], int64
         Smaller index first in an undirected graph.
     logit : Tensor [n], float64
-        The model's uncalibrated scores. They make the order unless pairs were reranked: falling, equal ones
-        by (u, v). For node embeddings the product form summed in float64, which differs from the model's own
-        logit by the rounding of its dtype.
+        Uncalibrated scores, falling unless reranked, ties by (u, v). Inner products are summed in float64, so
+        they differ from the model's own logits by rounding.
     probability : Tensor [n], float64
-        These logits calibrated, for the share of links `base_rate`.
-    negatives_per_positive : float
-        Negatives per link for which the probabilities hold, ``(1 - base_rate) / base_rate``. Among ALL pairs
-        links are far rarer than among the calibration links; ask for ``base_rate="density"``.
+    negatives_per_positive, base_rate : float
+        For which the probabilities hold. Among ALL pairs links are far rarer than among the calibration
+        links: use ``base_rate="density"``.
     candidates : str
         What was ranked: ``"all missing pairs"`` or ``"missing pairs at distance 2"``.
-    base_rate : float
-        Share of links for which the probabilities hold.
     reranked : int
-        Of how many pairs that the model scores highest these are the most probable; 0 if they stand in the
-        model's order.
+        How many of the highest-scoring pairs were re-ordered by calibrated probability; 0 for none.
     """
 
     edge_label_index: Tensor
@@ -77,51 +72,36 @@ def most_probable_pairs(
     base_rate: BaseRate | None = None,
     rerank: int | None = None,
 ) -> RankedPairs:
-    """Rank all pairs that are no edge of the message-passing graph by the model's score and keep the best k.
+    """The k highest-scoring pairs that are no edge of the message-passing graph, with their probabilities.
 
     Parameters
     ----------
     predictor : CalibratedLinkPredictor
         Fitted, around a model whose logit is a (weighted) inner product of node embeddings, or a
-        :class:`~linkcal.models.PairPredictor`.
+        :class:`~linkcal.models.PairPredictor`, which ranks only pairs with a common neighbour. Other decoders
+        raise UnsupportedModelError.
     k : int
         Fewer are returned if the graph has fewer missing pairs.
     chunk_size : int
         Pairs scored at once; the result does not depend on it (for a PairPredictor and with `rerank`, up to
-        the rounding of the model's batches).
+        rounding).
     exclude : Tensor [2, K], optional
-        More known edges to leave out, for instance ``split.held_out_edges()``; the predictor's own
-        `held_out_` are left out in any case.
+        More known edges to leave out; the predictor's own `held_out_` always are.
     base_rate : float in (0, 1) or "density", optional
-        Share of links among ALL missing pairs, as in ``predictor.predict_proba``. Without it the
-        probabilities hold for ``predictor.base_rate`` and are far too high as shares among all pairs.
+        Share of links among ALL missing pairs. Without it the probabilities hold for ``predictor.base_rate``
+        and are far too high as shares among all pairs.
     rerank : int, optional
-        Re-order so many highest-scoring pairs, at least `k`, by calibrated logit and keep the k first (equal
-        ones stay in the model's order). For calibrators that read more than the score; see Notes.
+        Re-order so many highest-scoring pairs, at least `k`, by calibrated logit and keep the first k.
 
     Returns
     -------
     RankedPairs
 
-    Raises
-    ------
-    NotFittedError
-        If the predictor is not fitted.
-    UnsupportedModelError
-        If the decoder is neither kind.
-    InputError
-        If `k`, `chunk_size` or `rerank` is no whole number of at least 1, `rerank` is below `k`, `exclude`
-        names other nodes, or `base_rate` is not one.
-
     Notes
     -----
-    The order is that of the uncalibrated `logit`, which still ranks pairs to which a calibrator gives equal
-    probabilities. A calibrator that is not increasing in the logit (binning, or one that reads link features)
-    may order the probabilities differently: `rerank`. Which of the two orders finds more links depends on the
-    graph; see docs/decisions.md for measurements.
-
-    No N x N array is made: memory is that of the graph, of z in float64, and of a few arrays of `chunk_size`.
-    For a PairPredictor, which needs a subgraph for each pair, only pairs with a common neighbour compete.
+    Calibrators that are not increasing in the logit (binning, or those that read link features) may order
+    pairs differently from the model: use `rerank`; docs/decisions.md compares both orders. Memory is that of
+    the graph, of z in float64, and of a few arrays of `chunk_size`; no N x N array is made.
 
     Examples
     --------
@@ -180,10 +160,7 @@ def most_probable_pairs(
 
 
 def _with_logit(scores: LinkScores, logit: Tensor) -> LinkScores:
-    """Scores of missing pairs with the logits [n], float64, by which they were ranked.
-
-    What the target link would add stays what it was.
-    """
+    """Scores with the logits [n], float64, by which pairs were ranked; the effect of target links stays."""
     toggled = scores.toggled
     logit = logit.to(toggled.logit_absent.device)
     added = toggled.logit_present.to(logit) - toggled.logit_absent.to(logit)
@@ -204,16 +181,10 @@ def _product_form(predictor: CalibratedLinkPredictor) -> tuple[Tensor, float]:
     )
 
 
-# The best pairs with a common neighbour, for models that score each pair by itself.
-
-
 def _top_two_hop_pairs(
     graph: Graph, score: Callable[[Tensor], Tensor], k: int, chunk_size: int, known: IntArray
 ) -> tuple[Tensor, Tensor]:
-    """Pairs [2, n] with a common neighbour, none of the `known` keys, with the largest `score` [n].
-
-    For models that score each pair by itself. Pairs stand best first, equal scores in the order of (u, v).
-    """
+    """Pairs [2, n] with a common neighbour, not `known`, with the largest `score` [n], ties by (u, v)."""
     best = Best(k, 0.0)
     for keys in _two_hop_keys(graph, chunk_size):
         free = keys[~in_sorted(known, keys)]

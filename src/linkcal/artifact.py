@@ -1,10 +1,8 @@
 """A fitted link predictor on disk: weights, message-passing graph, calibrators, evidence.
 
-Weights and arrays are safetensors files, the rest is JSON; nothing is unpickled. Scores depend on the graph
-that messages pass over, so it belongs to the folder::
+Weights and arrays are safetensors files, the rest is JSON; nothing is unpickled::
 
-    artifact.json            format, versions, the graph's description, what the calibrators were fitted on,
-                             SHA-256 of every other file and of itself
+    artifact.json            format, versions, description of graph and fit, SHA-256 of every file
     graph.safetensors        message-passing edges, node features, held-out edges
     evidence.safetensors     calibration links and null pairs, for decisions and intervals
     calibrators.json         class, hyper-parameters and scalars of every calibrator
@@ -71,7 +69,6 @@ class Artifact:
     Parameters
     ----------
     model : nn.Module
-        Loaded: in evaluation mode, on the CPU.
     graph : Graph
         The message-passing graph that the calibrators were fitted with.
     calibrators : dict of str to Calibrator
@@ -79,11 +76,9 @@ class Artifact:
     info : dict
         JSON values: ``fit_on``, ``selected``, ``negatives_per_positive`` and whatever the writer added.
     node_ids : NodeIds, optional
-        The user's names of the nodes.
     held_out : Tensor [2, H], optional
         Known edges that are not in the message-passing graph: the split's validation and test links.
     evidence : Evidence, optional
-        Calibration links and null pairs.
     """
 
     model: nn.Module
@@ -96,16 +91,11 @@ class Artifact:
 
 
 def check_artifact_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse to replace what is not an artifact.
+    """Refuse a folder that is a file, or that holds files and is no artifact.
 
     Parameters
     ----------
     folder : path
-
-    Raises
-    ------
-    InputError
-        If `folder` is a file, or holds files and is no artifact.
     """
     target = Path(folder)
     if target.exists() and not target.is_dir():
@@ -114,23 +104,15 @@ def check_artifact_folder(folder: str | os.PathLike[str]) -> None:
         raise InputError(f"folder must be new, empty or an artifact, got {target} with other files")
 
 
-# Writing: every part beside the target first, then one exchange of folders.
-
-
 def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
-    """Write the artifact; `folder` is replaced as a whole, or left as it was if anything fails.
+    """Write the artifact; `folder` is replaced as a whole, or stays as it was if anything fails.
 
     Parameters
     ----------
     artifact : Artifact
+        With calibrators of linkcal's own only.
     folder : path
-
-    Raises
-    ------
-    UnsupportedModelError
-        If a calibrator is not one of linkcal's own.
-    InputError
-        If `folder` exists and is no artifact.
+        Not there yet, empty, or an artifact.
     """
     target = Path(folder)
     check_artifact_folder(target)
@@ -244,9 +226,6 @@ def _replace_folder(new: Path, target: Path) -> None:
     shutil.rmtree(old)
 
 
-# Reading: every file must be as it was saved.
-
-
 def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Artifact:
     """Read an artifact written by :func:`save_artifact`.
 
@@ -255,8 +234,8 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     folder : path
         The artifact, or the folder of a run that holds it.
     model : nn.Module, optional
-        Needed for a model that is not one of linkcal's own: built as it was when saved; its weights are
-        replaced by the saved ones, in their dtype.
+        Needed for a model that is not one of linkcal's own, built as when saved; it receives the saved
+        weights.
 
     Returns
     -------

@@ -1,6 +1,7 @@
 """Errors and warnings of linkcal; each is also the standard error that a caller would expect.
 
-An error's text is one line: the name of the argument, what was expected, what came.
+Public functions raise :class:`InputError` for an argument of the wrong shape, type, range or content; their
+docstrings add special cases only. Texts are one line: the argument's name, what was expected, what came.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class InputError(LinkcalError, ValueError):
 
 
 class ShortageError(InputError):
-    """More distinct non-edges were requested than the graph has.
+    """More distinct negatives were requested than the graph has.
 
     Parameters
     ----------

@@ -1,7 +1,6 @@
 """Figures of calibration.
 
-matplotlib is imported when the first figure is drawn, and only its object-oriented interface is used: no
-global state, no window, no changed settings.
+matplotlib is imported when the first figure is drawn; no global state, window or setting is touched.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ LINE = "#9AA5B1"
 STRIP = "#8FA3B5"
 TEXT = "#1F2933"
 
-# Bars of equal-mass bins can have no width at all (a single value); this keeps them visible.
+# Keeps bars of a single value visible.
 _MIN_WIDTH = 0.012
 
 
@@ -61,7 +60,6 @@ class ReliabilityArtists(NamedTuple):
     ----------
     axes : matplotlib Axes
     diagonal, line : Line2D
-        The diagonal of perfect calibration, and the curve.
     inside, outside : PathCollection
         Points of the curve inside and outside the noise band.
     band : BarContainer or None
@@ -112,14 +110,12 @@ def plot_reliability(
 ) -> ReliabilityArtists:
     """Draw mean predicted probability against observed frequency, one point for each bin.
 
-    Points below the diagonal are predictions that are too high, points above it too low. With probability
-    `level`, a calibrated predictor has its point inside the grey band, which is wide where a bin holds few
-    links; only points outside the band are evidence of miscalibration.
+    Points below the diagonal are predictions that are too high. With probability `level`, a calibrated
+    predictor has its point inside the grey band; only points outside are evidence of miscalibration.
 
     Parameters
     ----------
     data : ReliabilityCurve or tuple (y_true, y_prob)
-        The curve, or the links to compute it from.
     ax : matplotlib Axes, optional
         Default: those of a new figure (``artists.axes.figure``).
     band : bool
@@ -128,17 +124,11 @@ def plot_reliability(
         Probability of the band, for each bin.
     axis_labels : bool
     **options
-        `n_bins`, `variant`, `strategy`, `sample_weight` of :func:`linkcal.metrics.reliability_curve`, if
-        `data` is not a curve.
+        As in :func:`linkcal.metrics.reliability_curve`, if `data` is not a curve.
 
     Returns
     -------
     ReliabilityArtists
-
-    Raises
-    ------
-    InputError
-        If `data` or an option is invalid.
 
     Examples
     --------
@@ -192,7 +182,6 @@ def plot_counts(curve: ReliabilityCurve, ax: Axes) -> BarContainer:
     Returns
     -------
     BarContainer
-        One bar for each occupied bin.
     """
     centre, width = _bars(curve)
     bars = ax.bar(centre, curve.weight / curve.weight.sum(), width * 0.92, color=STRIP)
@@ -216,39 +205,26 @@ def reliability_figure(
 ) -> Figure:
     """Draw one small reliability diagram for each predictor, all on the same axes.
 
-    A strip under each diagram shows the share of links in each bin, on one scale for all. Each panel states
-    the ECE, its 95 % noise floor (:func:`linkcal.metrics.calibration_floor` with its default draws and seed)
-    and the number n of links.
+    A strip under each diagram shows the share of links in each bin. Each panel states the ECE, its 95 % noise
+    floor (:func:`linkcal.metrics.calibration_floor`) and the number n of links.
 
     Parameters
     ----------
     y_true : array-like (L,), values 0 and 1, or dict of str to such arrays
         Labels of the links, for all predictors or by the name of each.
     probabilities : dict of str to array-like (L,), in [0, 1], or to None
-        Link probabilities by name of the predictor, in the order of the panels. None gives a panel
-        "not measured"; at least one is required.
-    path : path-like, optional
-        File to write; its suffix gives the format (png, svg, pdf). Written whole or not at all.
+        By name of the predictor, in the order of the panels; None (not for all) is shown as "not measured".
+    path, dpi
+        File to write, if any, as in :func:`save_figure`.
     title : str, optional
-        Heading above all panels.
-    n_bins : int
-        Bins of equal width.
-    level : float in (0, 1)
-        Probability of the noise band, for each bin.
-    sample_weight : array-like (L,), >= 0, optional
+    n_bins, level, sample_weight
+        As in :func:`plot_reliability`; bins have equal width.
     n_columns : int
         Panels in a row.
-    dpi : int
-        Resolution of a raster file.
 
     Returns
     -------
     matplotlib Figure
-
-    Raises
-    ------
-    InputError
-        If no predictor has probabilities, labels of one are missing, or an array or option is invalid.
     """
     measured = {name: prob for name, prob in probabilities.items() if prob is not None}
     if not measured:
@@ -283,17 +259,12 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
     path : path-like
         Its suffix gives the format (png, svg, pdf).
     dpi : int
-        Resolution of a raster file.
-
-    Raises
-    ------
-    InputError
-        If `dpi` is not a whole number above 0.
+        Resolution of a raster file, at least 1.
     """
     from matplotlib import rc_context
 
     dpi = check_positive_int(dpi, "dpi")
-    # Dates, versions and (without a salt) random names of SVG parts would differ between equal figures.
+    # Dates, versions and random names of SVG parts would differ between equal figures.
     metadata: dict[str, dict[str, Any]] = {
         ".png": {"Software": None},
         ".svg": {"Date": None, "Creator": None},
@@ -318,7 +289,7 @@ def _empty_panel(main: Axes, strip: Axes) -> None:
 
 
 def _panel_grid(n_panels: int, columns: int, *, titled: bool) -> tuple[Figure, list[tuple[Axes, Axes]]]:
-    """Return a figure and the axes of diagram and strip of each panel. Margins are inches, not fractions."""
+    """A figure and the axes of diagram and strip of each panel. Margins are inches, not fractions."""
     rows = math.ceil(n_panels / columns)
     left, right, top, bottom = 0.72, 0.2, 0.95 if titled else 0.6, 0.8 + _footer_height(columns)
     size = (left + right + 2.75 * columns, top + bottom + 3.2 * rows)

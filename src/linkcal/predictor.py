@@ -64,23 +64,14 @@ class SelectedLinks:
 
     Parameters
     ----------
-    selected : Tensor [L], bool
+    selected, known : Tensor [L], bool
+        Known edges are not tested and not selected.
     p_value : Tensor [L], float64
         Conformal p-value; NaN for a known edge.
-    known : Tensor [L], bool
-        Whether the pair is a known edge; such pairs take no part and are not selected.
     num_null : int
-        Null scores behind the p-values; the smallest possible one is ``1 / (num_null + 1)``.
+        Null scores behind the p-values; no p-value is below ``1 / (num_null + 1)``.
     num_tested : int
-        Different pairs that took part; k of them are selected if k p-values are at most
-        ``k fdr / num_tested``.
-
-    Examples
-    --------
-    >>> p_value = torch.tensor([0.01, 0.9])
-    >>> one = SelectedLinks(p_value <= 0.05, p_value, torch.zeros(2).bool(), num_null=99, num_tested=2)
-    >>> one.selected.nonzero()[:, 0]
-    tensor([0])
+        Distinct pairs tested; k are selected if k p-values are at most ``k fdr / num_tested``.
     """
 
     selected: Tensor
@@ -94,38 +85,32 @@ class CalibratedLinkPredictor(nn.Module):
     """Calibrated probabilities from any trained link predictor.
 
     ``fit`` scores the calibration links, each without its target link, and fits a clone of the calibrator on
-    them. Afterwards every pair is scored on the message-passing graph of that split, again without its target
-    link. Other weights or another graph would change the score distribution, so that the calibration no
-    longer holds: both are refused until ``fit`` is called again. Several threads may use a fitted predictor
-    at once.
+    them. Every later pair is scored on the same message-passing graph, again without its target link. Changed
+    weights or another graph change the score distribution, so the calibration no longer holds: scoring and
+    saving refuse both until ``fit`` is called again. Several threads may use a fitted predictor.
 
     Parameters
     ----------
     model : nn.Module
-        Trained, with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``. Of a model compiled by
-        ``torch.compile`` the original is used.
+        Trained, with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``; may be compiled.
     calibrator : Calibrator
         Unfitted; it is cloned, never changed.
     decode_returns : {"logits", "probabilities"}, optional
         What ``model.decode`` returns, unless the model's attribute of that name declares it.
     symmetrise : bool
-        In an undirected graph, average the logits of (u, v) and (v, u). Without it ``fit`` refuses a model
-        for which they differ.
+        In an undirected graph, average the logits of (u, v) and (v, u); else ``fit`` refuses unequal ones.
 
     Attributes
     ----------
     calibrator_ : Calibrator
-        The fitted clone.
     graph_ : Graph
         The message-passing graph.
     node_ids_ : NodeIds or None
-        The user's names of the nodes, if it was loaded from a folder that has them.
+        The user's names of the nodes, if they were loaded.
     held_out_ : Tensor [2, H] or None
-        Known edges that are not in the message-passing graph: the validation links, and in a folder of
-        ``linkcal run`` or ``linkcal fit`` the test links too.
+        Known edges outside the message-passing graph: validation links; after loading a run also test links.
     evidence_ : Evidence or None
-        Calibration links and null pairs, for ``select``, ``threshold_for`` and ``predict_interval``; None if
-        it was loaded from a folder without them.
+        Calibration links and null pairs, for ``select``, ``threshold_for`` and ``predict_interval``.
     info_ : dict
         ``fit_on``, ``negatives_per_positive`` and counts of the calibration links. Probabilities hold for
         that ratio of negatives to links, or for ``base_rate`` if it is there.
@@ -139,17 +124,10 @@ class CalibratedLinkPredictor(nn.Module):
     --------
     >>> from linkcal import CalibratedLinkPredictor, Platt
     >>> from linkcal.data import simulate_graph, split_links
-    >>> from linkcal.models import make_model, train_link_predictor, TrainingConfig
+    >>> from linkcal.models import make_model
     >>> split = split_links(simulate_graph(300, num_edges=900, num_features=20, seed=0), seed=0)
-    >>> model = make_model("gcn", 20)
-    >>> _ = train_link_predictor(model, split, TrainingConfig(epochs=5))
-    >>> clp = CalibratedLinkPredictor(model, Platt()).fit(split)
-    >>> pairs = split.test.edge_label_index
-    >>> clp.predict_proba(pairs).shape == (len(split.test),)
-    True
-    >>> clp.predict_interval(pairs, level=0.9).shape == (len(split.test), 2)
-    True
-    >>> clp.select(pairs, fdr=0.2).selected.shape == (len(split.test),)
+    >>> clp = CalibratedLinkPredictor(make_model("gcn", 20), Platt()).fit(split)
+    >>> clp.predict_proba(split.test.edge_label_index).shape == (len(split.test),)
     True
     >>> round(clp.refresh(split.test).calibration_rate, 2)
     0.5
@@ -181,7 +159,7 @@ class CalibratedLinkPredictor(nn.Module):
         self.symmetrise = check_flag(symmetrise, "symmetrise")
 
     def __getattr__(self, name: str) -> Any:
-        # A property's NotFittedError is an AttributeError, after which Python asks here.
+        # Python calls this after a property's NotFittedError, which is an AttributeError.
         if name in ("base_rate", "calibration_rate"):
             self._require_fitted()
         return super().__getattr__(name)
@@ -192,7 +170,7 @@ class CalibratedLinkPredictor(nn.Module):
         return unwrap_link_predictor(self.predictor)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Take the message-passing graph along where the weights go (``to``, ``double``, ``cuda``, ...)."""
+        """Move the message-passing graph along with the weights (``to``, ``double``, ``cuda``, ...)."""
         fitted = hasattr(self, "graph_")
         unchanged = fitted and self._fingerprint.difference(self.predictor, self.graph_) is None
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -212,25 +190,19 @@ class CalibratedLinkPredictor(nn.Module):
         base_rate: BaseRate | None = None,
         num_null: int = NUM_NULL_PAIRS,
     ) -> Self:
-        """Fit the calibrator on links of `split`; test links are not read.
+        """Fit the calibrator on links of `split`; test links are not read. A fit that raises changes nothing.
 
         Parameters
         ----------
         split : LinkSplit
+            Its calibration links must have both classes.
         fit_on : {"val", "stacked", "train-loo", "train"}
-            See :func:`linkcal.features.calibration_links`.
+            As in :func:`linkcal.features.calibration_links`.
         base_rate : float in (0, 1) or "density", optional
-            Share of links among future query pairs: all probabilities are given for it unless a call names
-            another one. By default that of the calibration links.
+            Share of links among future query pairs, for calls that name none. Default: that of the
+            calibration links.
         num_null : int
             Null pairs drawn for ``select``, at most; they are of the kind of the split's negatives.
-
-        Raises
-        ------
-        InputError
-            If `split` is no LinkSplit, its calibration links have only one class, `base_rate` is wrong (see
-            :meth:`resolve_base_rate`), or the model scores (u, v) and (v, u) of an undirected graph
-            differently. A fit that raises changes nothing.
         """
         if not isinstance(split, LinkSplit):
             raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
@@ -270,30 +242,18 @@ class CalibratedLinkPredictor(nn.Module):
     def predict_proba(
         self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None, batch_size: int = 1 << 18
     ) -> Tensor:
-        """Probability [L] in [0, 1] that each pair [2, L] is a link.
+        """Probability [L] in [0, 1] that each pair [2, L] is a link, in the dtype of the model's logits.
 
-        A pair that is an edge of the message-passing graph is scored with that edge removed.
+        A pair that is an edge is scored with that edge removed. Models in half precision give float32.
 
         Parameters
         ----------
         edge_label_index : Tensor [2, L], int
         base_rate : float in (0, 1) or "density", optional
-            Share of links among the query pairs, by default the attribute ``base_rate``. Odds are multiplied
-            by the ratio of the prior odds, which leaves the ranking as it is.
+            Share of links among the query pairs, by default the attribute ``base_rate``. The odds are
+            multiplied by the ratio of the prior odds; the ranking stays the same.
         batch_size : int
             Pairs scored at once.
-
-        Returns
-        -------
-        Tensor [L], dtype of the model's logits (float32 for a model in half precision)
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If a pair is out of range or joins a node to itself, `base_rate` is not in (0, 1), or weights or
-            graph have changed since ``fit``.
         """
         scorer, pairs = self.scorer(), self._placed(edge_label_index)
         size = check_positive_int(batch_size, "batch_size")
@@ -306,9 +266,7 @@ class CalibratedLinkPredictor(nn.Module):
     def scorer(self, features: str | None = None) -> LinkScorer:
         """Scorer of the message-passing graph, which it encodes once; for pairs that come in chunks.
 
-        The scores have the link features of the fitted calibrator, or the named ones ("none", "embedding",
-        "difference", "structural"). The model must not change while it is used; several threads may use it,
-        and score one after another.
+        By default with the link features of the fitted calibrator. The model must not change meanwhile.
         """
         self._require_unchanged()
         return LinkScorer(
@@ -344,10 +302,7 @@ class CalibratedLinkPredictor(nn.Module):
         return torch.from_numpy(in_sorted(self._known_keys(), keys)).to(pairs.device)
 
     def node_embeddings(self) -> Tensor:
-        """Node embeddings z [N, d] on the message-passing graph, in evaluation mode.
-
-        UnsupportedModelError if the model embeds pairs, not nodes.
-        """
+        """Node embeddings z [N, d] on the message-passing graph; refused if the model embeds pairs."""
         self._require_unchanged()
         return encode_nodes(self.predictor, self.graph_)
 
@@ -370,8 +325,8 @@ class CalibratedLinkPredictor(nn.Module):
         """Share of links, in (0, 1), that `base_rate` stands for.
 
         ``"density"`` is the share of all pairs that are edges of the message-passing graph: right for pairs
-        drawn uniformly from a graph as dense as that one. InputError for another string, a number outside
-        (0, 1), or ``"density"`` while the calibration negatives were not drawn uniformly.
+        drawn uniformly from a graph as dense as that one, and an InputError unless the calibration negatives
+        were uniform.
         """
         self._require_fitted()
         return resolved_base_rate(base_rate, self.graph_, self.info_.get("negatives"))
@@ -386,26 +341,19 @@ class CalibratedLinkPredictor(nn.Module):
         Parameters
         ----------
         edge_label_index : Tensor [2, L], int
-            Query pairs. A repeated pair is tested once; known edges take no part.
+            Query pairs. A repeated pair is tested once; known edges are not tested.
         fdr : float in (0, 1)
-            Bound on the false discovery rate.
+            Bound on the false discovery rate; see :func:`linkcal.decisions.select_links`.
         null_pairs : Tensor [2, m], int, optional
-            Pairs without a link, drawn as the negatives among the query pairs were; by default those of
-            ``evidence_``, which are of the kind of the calibration negatives. For query pairs at distance 2,
-            say, calibrate with such negatives or give such null pairs: uniform ones score lower, and the rate
-            would be exceeded.
-
-        Raises
-        ------
-        NotFittedError, InputError
-            Before ``fit``; if a pair is out of range, `fdr` is not in (0, 1), or there is no null pair.
+            Pairs without a link, drawn as the negatives among the query pairs were. Default: those of
+            ``evidence_``, of the kind of the calibration negatives. Uniform null pairs score lower than, say,
+            pairs at distance 2: for such query pairs the rate would be exceeded.
 
         Notes
         -----
-        Conformal p-values and Benjamini-Hochberg (:func:`linkcal.decisions.select_links`). The bound holds
-        whatever the model and calibrator, if the negatives among the query pairs and the null pairs are
-        exchangeable; unknown links among the null pairs only make it more careful. No p-value is below
-        ``1 / (m + 1)``: among L query pairs with fewer than ``L / (fdr (m + 1))`` clear links nothing can be
+        The bound holds for any model and calibrator if the null pairs and the negatives among the query pairs
+        are exchangeable; unknown links among the null pairs only make it more conservative. No p-value is
+        below ``1 / (m + 1)``: with fewer than ``L / (fdr (m + 1))`` clear links among L pairs none can be
         selected.
         """
         pairs = self._placed(edge_label_index)
@@ -440,37 +388,28 @@ class CalibratedLinkPredictor(nn.Module):
     ) -> LinkThreshold:
         """From which probability on to call pairs links, for a wanted precision or recall.
 
+        :func:`linkcal.decisions.expected_threshold` and :func:`linkcal.decisions.certified_threshold` state
+        what is guaranteed. An error names what can be reached if no threshold reaches the value.
+
         Parameters
         ----------
         links : Tensor [2, L] or LinkPairs, optional
-            A tensor: the pairs that will be decided about, for which the value is expected. Labelled links
+            A tensor: the pairs that will be decided about; the value is expected for them. Labelled links
             that nothing was fitted on: the value is tested on their labels and holds with probability
-            `confidence`. By default the calibration links, for which it is expected.
+            `confidence`. Default: the calibration links, for which it is expected.
         precision, recall : float in (0, 1)
             One of the two. The smallest threshold with that precision, or the largest with that recall.
         base_rate : float in (0, 1) or "density", optional
-            Share of links among the pairs that will be decided about; the threshold is on the probability at
-            that base rate. By default the one given to ``fit``; without one that of labelled `links`, else
-            that of the calibration links.
+            Share of links among the pairs that will be decided about, for which the threshold holds. Default:
+            the one given to ``fit``, else that of the labelled `links`, else that of the calibration links.
         confidence : float in (0, 1)
             Used with labelled links only.
 
         Returns
         -------
         LinkThreshold
-            Compare ``predictor(pairs, base_rate=found.base_rate)`` with ``found.logit``: a probability in the
-            model's own dtype is rounded, and at the threshold it may fall on the other side.
-
-        Raises
-        ------
-        NotFittedError, InputError
-            Before ``fit``; if no threshold reaches the value (the message names what can be reached), or most
-            of the labelled `links` are ones that the calibrator was fitted on.
-
-        Notes
-        -----
-        :func:`linkcal.decisions.expected_threshold` and :func:`linkcal.decisions.certified_threshold` state
-        what is guaranteed.
+            Compare ``predictor(pairs, base_rate=found.base_rate)`` with ``found.logit``: a rounded
+            probability may fall on the other side of the threshold.
         """
         self._require_fitted()
         wanted = {"precision": precision, "recall": recall}
@@ -499,30 +438,15 @@ class CalibratedLinkPredictor(nn.Module):
     def predict_interval(
         self, edge_label_index: Tensor, *, level: float = 0.9, base_rate: BaseRate | None = None
     ) -> Tensor:
-        """Lower and upper end [L, 2] of an interval for each pair's probability.
+        """Lower and upper end [L, 2], float64, of an interval around each pair's probability.
 
         Parameters
         ----------
-        edge_label_index : Tensor [2, L], int
+        edge_label_index, base_rate
+            As in :meth:`predict_proba`; both ends move with the base rate.
         level : float in (0, 1)
-            Probability, over the draw of the calibration links, that the interval of one pair holds the share
-            of links among pairs of its score.
-        base_rate : float in (0, 1) or "density", optional
-            As in ``predict_proba``; both ends move with it.
-
-        Returns
-        -------
-        Tensor [L, 2], float64
-            On the device of the scores; the pair's own probability lies between the ends.
-
-        Raises
-        ------
-        NotFittedError, InputError
-            Before ``fit``; if a pair is out of range, `level` is not in (0, 1), or there is no evidence.
-
-        Notes
-        -----
-        :class:`linkcal.decisions.IntervalCalibrator` states what is covered and assumed.
+            Probability, over the draw of the calibration links, that one pair's interval holds the share of
+            links among pairs of its score, as :class:`linkcal.decisions.IntervalCalibrator` states.
         """
         scores = self.scorer().score(self._placed(edge_label_index))
         return self.interval_of(scores, level=level, base_rate=base_rate)
@@ -541,25 +465,17 @@ class CalibratedLinkPredictor(nn.Module):
         return torch.from_numpy(ends).to(scores.logit.device)
 
     def refresh(self, links: LinkPairs | Tensor, labels: Any = None) -> Self:
-        """Refit only the offset of the calibrated logit on newly labelled pairs.
+        """Refit only the offset of the calibrated logit on newly labelled pairs of both classes.
+
+        Probabilities then hold for the share of links among these pairs (``calibration_rate``); the ranking
+        and ``select`` stay. ``info_["refresh"]`` has ``links``, ``positives``, ``offset`` and
+        ``standard_error``.
 
         Parameters
         ----------
         links : LinkPairs or Tensor [2, L]
         labels : array-like [L], values 0 and 1
             Not with LinkPairs, which have their own.
-
-        Returns
-        -------
-        self
-            ``info_["refresh"]`` holds ``links``, ``positives``, ``offset`` and its ``standard_error``;
-            probabilities hold from now on for the share of links among these pairs (``calibration_rate``).
-            The ranking, and with it ``select``, stays; see :meth:`linkcal.calibrators.Calibrator.refresh`.
-
-        Raises
-        ------
-        NotFittedError, InputError
-            Before ``fit``; if labels are missing, wrong, or of one class.
         """
         self._require_fitted()
         if not isinstance(links, LinkPairs):
@@ -585,10 +501,7 @@ class CalibratedLinkPredictor(nn.Module):
     # The folder on disk.
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write model weights, message-passing graph and calibrator to `folder`; see :mod:`linkcal.artifact`.
-
-        InputError if weights or graph have changed since ``fit``, or `folder` holds other files.
-        """
+        """Write weights, message-passing graph and calibrator to `folder`; see :mod:`linkcal.artifact`."""
         self._require_unchanged()
         name = calibrator_name(self.calibrator_)
         own = {"selected": name, "decode_returns": self.decode_returns, "symmetrise": self.symmetrise}
@@ -607,26 +520,14 @@ class CalibratedLinkPredictor(nn.Module):
     def load(
         cls, folder: str | os.PathLike[str], model: nn.Module | None = None, *, calibrator: str | None = None
     ) -> Self:
-        """Read what :meth:`save`, ``linkcal run`` or ``linkcal fit`` wrote.
+        """Read what :meth:`save`, ``linkcal run`` or ``linkcal fit`` wrote: fitted, in evaluation mode.
 
         Parameters
         ----------
-        folder : path
-        model : nn.Module, optional
-            For a model that is not one of linkcal's own: built as it was when saved; its weights are replaced
-            by the saved ones.
+        folder, model
+            As in :func:`linkcal.artifact.load_artifact`.
         calibrator : str, optional
             Name of one of several saved calibrators; by default the one that was selected.
-
-        Returns
-        -------
-        CalibratedLinkPredictor
-            Fitted, in evaluation mode.
-
-        Raises
-        ------
-        ArtifactError, InputError
-            If a file is missing, altered or of another version; if no calibrator has that name.
         """
         artifact = load_artifact(folder, model)
         info = dict(artifact.info)
@@ -709,10 +610,7 @@ class CalibratedLinkPredictor(nn.Module):
         return found
 
     def _check_new(self, links: LinkPairs) -> None:
-        """Refuse labelled links that are those of the calibration, as far as these are known.
-
-        Links drawn anew on a small graph repeat some of them by chance, which is no mistake.
-        """
+        """Refuse labelled links if the calibrator was fitted on most of them; a few repeat by chance."""
         if self.evidence_ is None:
             return
         used, new = (

@@ -1,10 +1,8 @@
 """Numba's ``njit`` with a cache that sees every edit and needs no writable folder.
 
-Numba compiles a cached function anew when its own file changes, but not when a function that it calls in
-another file does. Here the cache folder is named after a hash of the source and of all compiled sources that
-it imports, so an edit of any of them starts from an empty folder. A constant that a kernel uses must
-therefore be defined in a compiled source and imported from there. If no folder is writable (a read-only
-installation without a home), functions are compiled in memory.
+Numba does not compile a cached function anew when a function that it calls in another file changes. So the
+cache folder is named after a hash of all compiled sources that a source imports; a constant that a kernel
+uses must be defined in one of them.
 """
 
 from __future__ import annotations

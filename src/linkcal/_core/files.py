@@ -26,11 +26,7 @@ def one_line(text: object) -> str:
 
 @contextmanager
 def damage_named(path: Path, name: str, expected: str) -> Iterator[None]:
-    """Turn whatever stops the reading of a file into one line that names the file.
-
-    numpy, zipfile, zlib, pandas and Arrow report flipped bytes by a dozen unrelated errors, among them
-    RuntimeError, IndexError and MemoryError.
-    """
+    """Turn whatever stops the reading of a file into one line that names the file."""
     try:
         yield
     except InputError:
@@ -44,22 +40,11 @@ def read_arrays(
 ) -> dict[str, NDArray[Any]]:
     """Arrays of an npz file by name, or that of an npy file under the name ``""``; nothing is unpickled.
 
-    Parameters
-    ----------
-    path : path
-    name : str
-        What the file is, for messages.
-    expected : dict of str to (str, int), optional
-        Arrays that must be in the file: kinds of dtype (``"iu"`` integers, ``"f"`` floats, ``"U"`` strings,
-        as ``dtype.kind``) and number of dimensions. Floats among them must be finite.
-
-    Raises
-    ------
-    InputError
-        If the file is missing or damaged, holds pickled objects, or lacks an expected array: one line.
+    `expected`: kinds of dtype (as ``dtype.kind``) and number of dimensions of arrays that must be there.
+    Floats among them must be finite.
     """
     path = Path(path)
-    # numpy leaves a damaged file open if it opened it itself.
+    # NumPy does not close a damaged file that it opened.
     with damage_named(path, name, "an npz file of plain arrays"), path.open("rb") as raw:
         loaded = np.load(raw, allow_pickle=False)
         arrays = (
@@ -101,19 +86,7 @@ def require_writable(folder: str | os.PathLike[str], name: str) -> None:
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, and rename it to `path` if the block succeeds.
-
-    A reader never sees half a file, and an error leaves the old file in place.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with written_whole(Path(folder) / "a.txt") as temporary:
-    ...         _ = temporary.write_text("whole")
-    ...     (Path(folder) / "a.txt").read_text()
-    'whole'
-    """
+    """Yield a temporary path beside `path`, and rename it to `path` if the block succeeds."""
     target = Path(path)
     # Writers such as matplotlib read the format from the suffix.
     temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{target.suffix}")

@@ -9,8 +9,7 @@ from scipy.special import logit as _scipy_logit
 
 FloatArray = NDArray[np.float64]
 
-#: Smallest distance of a clipped probability from 0 and 1: float64's machine epsilon, as in
-#: ``sklearn.metrics.log_loss``. Its logit is about 36.
+#: Smallest distance of a clipped probability from 0 and 1, as in ``sklearn.metrics.log_loss``.
 PROBABILITY_EPS = float(np.finfo(np.float64).eps)
 
 
@@ -30,8 +29,5 @@ def logit(p: FloatArray) -> FloatArray:
 
 
 def bernoulli_nll(s: FloatArray, y: FloatArray) -> FloatArray:
-    """Negative log-likelihood of labels `y` in {0, 1} under ``sigmoid(s)``, per element.
-
-    ``-y log sigmoid(s) - (1 - y) log sigmoid(-s)``; no clipping, the gradient never vanishes.
-    """
+    """``-y log sigmoid(s) - (1 - y) log sigmoid(-s)`` of labels `y` in {0, 1}, per element, unclipped."""
     return np.asarray(-y * log_expit(s) - (1.0 - y) * log_expit(-s), dtype=np.float64)

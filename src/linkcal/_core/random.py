@@ -1,8 +1,7 @@
 """One seed per run, split into named streams.
 
-Each purpose (split, negatives, initialisation, training, calibration, ...) draws from its own stream, so that
-adding a calibrator or an epoch does not move the split. A stream's seed depends only on the run's seed
-and the stream's name.
+A stream's seed depends only on the run's seed and the stream's name, so that adding a calibrator or an epoch
+does not move the split.
 """
 
 from __future__ import annotations
@@ -15,15 +14,7 @@ import numpy as np
 
 
 def stream_seed(seed: int, name: str) -> int:
-    """Seed of the stream `name` of the run `seed`, in ``[0, 2**63)``.
-
-    Examples
-    --------
-    >>> stream_seed(0, "split") == stream_seed(0, "split")
-    True
-    >>> stream_seed(0, "split") == stream_seed(0, "negatives")
-    False
-    """
+    """Seed of the stream `name` of the run `seed`, in ``[0, 2**63)``."""
     # crc32 is stable over processes and versions; Python's own hash of a string is salted.
     sequence = np.random.SeedSequence([seed, crc32(name.encode())])
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
@@ -38,8 +29,7 @@ def numpy_stream(seed: int, name: str) -> np.random.Generator:
 def torch_streams_forked(seed: int, name: str) -> Iterator[None]:
     """Run a block under torch's global generators seeded by a named stream, then restore them.
 
-    Dropout, ``randn_like`` and PyG's initialisers read only the global generators; the caller's state is
-    put back afterwards.
+    Dropout, ``randn_like`` and PyG's initialisers read only the global generators.
     """
     import torch
 

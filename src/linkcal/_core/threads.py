@@ -40,9 +40,8 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 def blas_threads(count: int) -> Iterator[None]:
     """Run NumPy's and SciPy's linear algebra with at most `count` threads for a block.
 
-    One thread where numbers must not depend on the machine's cores: BLAS cuts sums over the threads it has,
-    so that a product of the same matrices differs in its last bits. The limit is the process's: when blocks
-    overlap, the last one to end restores what the first one found.
+    With one thread numbers do not depend on the machine's cores, over which BLAS cuts its sums. The limit is
+    the process's: when blocks overlap, the last one to end restores what the first one found.
     """
     from threadpoolctl import threadpool_limits
 
@@ -64,8 +63,7 @@ def blas_threads(count: int) -> Iterator[None]:
 def numba_threads(count: int) -> Iterator[None]:
     """Run compiled parallel code with at most `count` threads for a block; one thread at a time may be in it.
 
-    torch and Numba may run on one OpenMP runtime, whose thread count a parallel function sets and leaves so:
-    torch's count is put back as well as Numba's.
+    torch and Numba may share an OpenMP runtime, so torch's thread count is restored as well as Numba's.
     """
     import numba  # slow to import, and not needed where only torch's threads are set
 
@@ -82,11 +80,10 @@ def numba_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Run torch with `count` threads for a block, and put its setting back.
+    """Run torch with `count` threads for a block, and put its setting back; faster for tiny tensors.
 
-    For loops over tiny tensors: handing out work that takes microseconds costs more than it saves, and many
-    times more when the cores are shared with other programs. Part of torch's count belongs to the thread and
-    part to the process, so that each thread sets it, to what the first of overlapping blocks found.
+    Part of torch's count belongs to the thread and part to the process, so each thread sets it, to what the
+    first of overlapping blocks found.
     """
     import torch
 

@@ -1,7 +1,4 @@
-"""Checks of what users pass in. Every public entry calls these once; private functions trust their callers.
-
-Every message reads: name, what was expected, what came.
-"""
+"""Checks of what users pass in, called once by public entries; private functions trust their callers."""
 
 from __future__ import annotations
 
@@ -25,15 +22,12 @@ FloatArray = NDArray[np.float64]
 
 
 def is_tensor(values: Any) -> TypeGuard[Tensor]:
-    """Whether `values` is a torch tensor. Torch is not imported for it: without torch there is no tensor."""
+    """Whether `values` is a torch tensor; torch is not imported for it."""
     return isinstance(values, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def to_numpy(values: Any) -> NDArray[Any]:
-    """Array from a tensor (any device), array, series or list; never a view that is written to.
-
-    NumPy knows no bfloat16: its values come as float32, which holds each of them exactly.
-    """
+    """Array from a tensor (any device), array, series or list; bfloat16 becomes float32, exactly."""
     if is_tensor(values):
         values = values.detach().cpu()
         is_bfloat16 = values.dtype == sys.modules["torch"].bfloat16
@@ -171,10 +165,7 @@ def _as_float(values: Any, name: str) -> FloatArray:
 
 
 def check_scores(score: Any, name: str = "score") -> FloatArray:
-    """Return finite scores (logits or any order-equivalent value) as float64 of shape (n,).
-
-    (n, 1) is accepted and flattened.
-    """
+    """Return finite scores of shape (n,) or (n, 1) as float64 of shape (n,)."""
     array = _as_float(score, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -185,10 +176,7 @@ def check_scores(score: Any, name: str = "score") -> FloatArray:
 
 
 def check_probabilities(y_prob: Any, name: str = "y_prob") -> FloatArray:
-    """Return link probabilities as float64 of shape (n,), from (n,), (n, 1) or (n, 2).
-
-    Two columns are ``(1 - p, p)`` and each row must sum to 1 within 1e-6.
-    """
+    """Return link probabilities of shape (n,), (n, 1) or (n, 2) with rows ``(1 - p, p)`` as float64 (n,)."""
     array = _as_float(y_prob, name)
     if array.ndim == 2 and array.shape[1] == 2:
         check_finite(array, name)

@@ -1,4 +1,4 @@
-"""What a fitted predictor does beyond a probability: select, find thresholds, give intervals, refresh."""
+"""What a fitted predictor does beyond a probability: select pairs, find thresholds, give intervals."""
 
 from __future__ import annotations
 

@@ -15,34 +15,26 @@ FloatArray = NDArray[np.float64]
 
 
 def conformal_p_values(score: Any, null_score: Any) -> FloatArray:
-    """Rank of each pair's score among the scores of known negatives.
+    """Conformal p-value of each pair: the rank of its score among the scores of known negatives.
 
     Parameters
     ----------
     score : array-like of shape (n,)
-        Calibrated or raw logits (any score that is higher for links) of the query pairs; n may be 0.
+        Logits of the query pairs, calibrated or raw (any score that is higher for links).
     null_score : array-like of shape (m,)
-        Scores of negatives drawn as the negatives among the query pairs are. Nothing may have been fitted on
-        them: neither the predictor nor the calibrator.
+        Scores of m >= 1 negatives, drawn as the negatives among the query pairs are. Neither the predictor
+        nor the calibrator may have been fitted on them.
 
     Returns
     -------
     ndarray of shape (n,)
         ``(1 + number of null scores >= s) / (m + 1)``, in (0, 1].
 
-    Raises
-    ------
-    InputError
-        If a score is not finite or there is no null score.
-
     Notes
     -----
     If a negative's score is exchangeable with the null scores, its p-value is at most t with probability at
-    most t, whatever the predictor. With m null scores no p-value is below ``1 / (m + 1)``.
-
-    References
-    ----------
-    Marandon: Conformal link prediction for false discovery rate control, arXiv 2306.14693.
+    most t, for any predictor (Marandon: Conformal link prediction for false discovery rate control, arXiv
+    2306.14693). No p-value is below ``1 / (m + 1)``.
 
     Examples
     --------
@@ -61,32 +53,21 @@ def select_links(score: Any, null_score: Any, *, fdr: float = 0.1) -> NDArray[np
 
     Parameters
     ----------
-    score : array-like of shape (n,)
-    null_score : array-like of shape (m,)
+    score, null_score : array-like of shape (n,) and (m,)
         As in :func:`conformal_p_values`.
     fdr : float in (0, 1)
-        Bound on the false discovery rate: the expected share of negatives among the selected pairs (0 where
-        nothing is selected).
+        Bound on the false discovery rate: the expected share of negatives among selected pairs (0 if none).
 
     Returns
     -------
     ndarray of shape (n,), bool
         A selected pair's score is higher than that of any pair that is not.
 
-    Raises
-    ------
-    InputError
-        If a score is not finite, there is no null score, or `fdr` is not in (0, 1).
-
     Notes
     -----
     Benjamini-Hochberg on the conformal p-values. Their dependence through the shared null scores is positive,
-    and the rate stays below `fdr` times the share of negatives among the query pairs.
-
-    References
-    ----------
-    Marandon: Conformal link prediction for false discovery rate control, arXiv 2306.14693. Bates, Candes,
-    Lei, Romano, Sesia: Testing for outliers with conformal p-values, arXiv 2104.08279.
+    so the rate stays below `fdr` times the share of negatives among the query pairs (Bates, Candes, Lei,
+    Romano, Sesia: Testing for outliers with conformal p-values, arXiv 2104.08279).
 
     Examples
     --------

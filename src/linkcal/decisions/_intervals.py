@@ -18,20 +18,15 @@ from linkcal.exceptions import InputError, NotFittedError
 
 FloatArray = NDArray[np.float64]
 
-# Lengths of the windows in units of n^(2/3), the rate at which the width of a window and the slope of the
-# curve across it cost the same. Chosen on simulated curves, before any graph was looked at.
+# Lengths of the windows in units of n^(2/3), the rate at which a window's width and the slope of the curve
+# across it cost the same.
 _WINDOWS = (0.5, 1.0, 2.0)
 
 
 def clopper_pearson(successes: Any, trials: Any, tail: float) -> tuple[FloatArray, FloatArray]:
-    """One-sided exact bounds of a binomial probability, each missed with probability at most `tail`.
+    """One-sided exact bounds of a binomial probability (Clopper and Pearson, Biometrika 26, 1934).
 
-    Of whole numbers `successes` among `trials` (arrays of one shape; with no trial the bounds are 0 and 1).
-    Clopper, Pearson: The use of confidence or fiducial limits, Biometrika 26, 1934.
-
-    >>> lower, upper = clopper_pearson([0, 29], [29, 29], 0.05)
-    >>> lower.round(3).tolist(), upper.round(3).tolist()
-    ([0.0, 0.902], [0.098, 1.0])
+    Each is missed with probability at most `tail`; with no trial they are 0 and 1.
     """
     k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     # Where a parameter would be 0 the bound is known; 1 only keeps the quantile defined.
@@ -48,7 +43,7 @@ def monotone_interval(
     Parameters
     ----------
     score : array-like of shape (m,)
-        Of the calibration links.
+        Of m >= 1 calibration links.
     label : array-like of shape (m,), values 0 and 1
     query : array-like of shape (n,)
         Scores at which the probability is wanted.
@@ -59,21 +54,14 @@ def monotone_interval(
     low, high : ndarray of shape (n,)
         In [0, 1].
 
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape or content, or there is no calibration link.
-
     Notes
     -----
     Let ``r(s) = P(link | score = s)`` be non-decreasing and the labels independent given the scores. Links of
-    a window that ends at s have probabilities of at most r(s), so the links counted in it are stochastically
-    fewer than a binomial number with r(s), and the exact lower bound of Clopper and Pearson stays below r(s)
-    with its nominal probability; likewise above. Three windows on each side, of ``n^(2/3)`` times 1/2, 1 and
-    2 links, share the error by Bonferroni. So for every sample size the interval of each query score covers
-    r(s) with probability at least `level`: for one score, not for all at once. It is widened to the bounds of
-    a window around the score, which changes little where r rises and saves most of the coverage where it does
-    not.
+    a window that ends at s have probabilities of at most r(s), so the exact lower bound of Clopper and
+    Pearson for that window stays below r(s) with its nominal probability; likewise above. Three windows on
+    each side, of ``n^(2/3)`` times 1/2, 1 and 2 links, share the error by Bonferroni. So for every sample
+    size the interval covers r(s) with probability at least `level`: for one score, not for all at once. It is
+    widened to the bounds of a window around the score, which saves most of the coverage where r falls.
 
     Examples
     --------
@@ -109,11 +97,9 @@ _FOLDS = 5
 
 
 def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
-    """Scores of calibration links that their own labels had no part in, (m,).
+    """Calibration links' raw logits (m,), or cross-fitted calibrated logits if features are read.
 
-    The raw logit for calibrators of the logit alone. For those that read link features the calibrated logit,
-    from clones fitted on the other four of five folds: a link's own label would otherwise pull its score
-    towards itself.
+    A link's own label has no part in its score, which it would pull towards itself.
     """
     array, label = to_float64(X), to_numpy(y)
     if calibrator.link_features == "none":
@@ -131,7 +117,7 @@ def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
 
 @final
 class IntervalCalibrator(ClassifierMixin, BaseEstimator):
-    """A calibrator that also says how well each probability is known.
+    """A calibrator with an interval for each probability.
 
     Parameters
     ----------
@@ -141,13 +127,11 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     calibrator_ : Calibrator
-        The fitted clone; ``predict_proba`` and ``decision_function`` are its own.
-    score_ : ndarray of shape (m,)
-        Of the calibration links: raw logits, or cross-fitted calibrated logits.
-    label_ : ndarray of shape (m,)
-        0 or 1.
-    classes_ : ndarray of shape (2,)
-    n_features_in_ : int
+        The fitted clone, which makes the predictions.
+    score_, label_ : ndarray of shape (m,)
+        Of the calibration links: raw logits, or cross-fitted calibrated logits; labels 0 or 1.
+    classes_, n_features_in_
+        As in scikit-learn.
 
     Notes
     -----
@@ -155,17 +139,16 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
     SCORE (its raw logit, or its calibrated logit where the calibrator reads features), with probability at
     least `level` over the draw of the calibration links; see :func:`monotone_interval`. It is no interval for
     the label, nor for the probability given other features than the score. Intervals are widened to hold the
-    calibrator's own probability. Links have no weights here. After ``calibrator_.refresh`` half of the error
-    pays for the interval of the offset (normal, by its standard error). With feature calibrators the scores
-    come from cross-fitting, whose coverage is measured, not proved (docs/decisions.md).
+    calibrator's own probability. Links have no weights. After ``calibrator_.refresh`` half of the error is
+    spent on the interval of the offset (normal, by its standard error). For feature calibrators the coverage
+    is measured, not proved (docs/decisions.md).
 
     Examples
     --------
     >>> import numpy as np
     >>> from linkcal.calibrators import Platt
-    >>> rng = np.random.default_rng(0)
-    >>> s = rng.normal(size=(2000, 1))
-    >>> y = rng.random(2000) < 1 / (1 + np.exp(-s[:, 0]))
+    >>> s = np.random.default_rng(0).normal(size=(2000, 1))
+    >>> y = np.random.default_rng(1).random(2000) < 1 / (1 + np.exp(-s[:, 0]))
     >>> low, high = IntervalCalibrator(Platt()).fit(s, y).predict_interval([[0.0]], level=0.9)[0]
     >>> bool(low < 0.5 < high < low + 0.3)
     True
@@ -181,22 +164,7 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
         self.calibrator = calibrator
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit the calibrator and keep its calibration links.
-
-        Parameters
-        ----------
-        X : array-like of shape (m, 1 + k)
-        y : array-like of shape (m,)
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            As the calibrator, or if `calibrator` is none. A fit that raises changes nothing.
-        """
+        """Fit the calibrator on X (m, 1 + k) and y (m,); a fit that raises changes nothing."""
         if not isinstance(self.calibrator, Calibrator):
             raise InputError(f"calibrator must be a Calibrator, got {type(self.calibrator).__name__}")
         with unchanged_if_refused(self):
@@ -207,25 +175,7 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_interval(self, X: Any, *, level: float = 0.9) -> FloatArray:
-        """Ends of the interval for each link's probability.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, 1 + k)
-        level : float in (0, 1)
-
-        Returns
-        -------
-        ndarray of shape (n, 2)
-            Lower and upper end, in [0, 1]; the calibrated probability lies between them.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If X does not fit or `level` is not in (0, 1).
-        """
+        """Ends (n, 2), in [0, 1], of the interval for the probability of each link X (n, 1 + k)."""
         self._require_fitted()
         return calibrated_interval(self.calibrator_, X, self.score_, self.label_, level=level)
 
@@ -264,10 +214,9 @@ def calibrated_interval(
     level: float,
     shift: float = 0.0,
 ) -> FloatArray:
-    """Ends (n, 2) of the intervals of a fitted calibrator's probabilities, which lie between them.
+    """Ends (n, 2) of intervals, from :func:`ranking_scores` and labels, that hold the probability of X.
 
-    For X (n, 1 + k), from the :func:`ranking_scores` and labels of the calibration links; `shift`, a change
-    of the base rate, is added to all logits.
+    A change of the base rate, `shift`, is added to all logits.
     """
     level = check_fraction(level, "level")
     z = calibrator.decision_function(X)

@@ -19,11 +19,9 @@ FloatArray = NDArray[np.float64]
 
 # Candidates: logits from 3 above the wanted precision's own down to 20 below it, in steps of 0.1.
 _STEPS_ABOVE, _STEPS_BELOW, _STEP = 30, 200, 0.1
-# Where a chain of tests begins, and its share of the error: at the wanted precision, where calibrated
-# probabilities have a margin and many pairs lie above; above it, for overconfident ones.
+# Where a chain of tests begins, and its share of the error; higher ones serve overconfident probabilities.
 _CHAINS = ((30, 0.8), (15, 0.1), (0, 0.1))
-# Share of the error spent on the bound of the recall. False links above a threshold are few, so their rate is
-# known worse, and it gets the rest.
+# Share of the error spent on the bound of the recall; the rate of false links, which are few, gets the rest.
 _RECALL_SHARE = 0.2
 
 
@@ -33,17 +31,14 @@ class LinkThreshold:
 
     Parameters
     ----------
-    probability : float in [0, 1]
-        The threshold on the probability at `base_rate`.
-    logit : float
-        The same on the calibrated logit at `base_rate`; exact, where a probability near 1 is rounded.
-    precision : float
-        Share of links among the pairs at or above it: expected, or a lower bound if there is a `confidence`.
-    recall : float
-        Share of all links that lie at or above it: expected, or a lower bound if there is a `confidence`.
+    probability, logit : float
+        The threshold on the probability and on the calibrated logit, which is exact where a probability is
+        rounded.
+    precision, recall : float
+        Share of links among the pairs at or above it, and share of all links that lie there: expected, or a
+        lower bound if `confidence` is given.
     base_rate : float or None
-        Share of links among the pairs for which this holds; None if it is that of the pairs' own
-        probabilities.
+        Share of links for which this holds; None if it is that of the pairs' own probabilities.
     confidence : float or None
         Probability, over the draw of the labelled links, with which the wanted value is reached; None for
         expected values, which are as good as the calibration.
@@ -66,25 +61,20 @@ class LinkThreshold:
 def expected_threshold(
     decision: Any, *, precision: float | None = None, recall: float | None = None, sample_weight: Any = None
 ) -> LinkThreshold:
-    """Threshold by the probabilities themselves: the pairs above it hold `precision` links on average.
+    """Threshold from which on pairs have the wanted precision or recall by their own probabilities.
 
     Parameters
     ----------
     decision : array-like of shape (n,)
-        Calibrated logits of the pairs, at the share of links that they have.
+        Calibrated logits of n >= 1 pairs, at the share of links that they have.
     precision, recall : float in (0, 1)
-        One of the two. The smallest threshold with that expected precision, or the largest with that expected
-        recall.
+        One of the two. The smallest threshold with that expected precision, or the largest with that recall.
     sample_weight : array-like of shape (n,), optional
 
     Returns
     -------
     LinkThreshold
-
-    Raises
-    ------
-    InputError
-        If not exactly one of the two is given, there is no pair, or no threshold reaches the precision.
+        If no threshold reaches the precision, InputError names the highest one.
 
     Notes
     -----
@@ -143,44 +133,32 @@ def certified_threshold(
     decision : array-like of shape (n,)
         Calibrated logits of labelled links that nothing was fitted on, at THEIR share of links.
     y : array-like of shape (n,), values 0 and 1
-    precision, recall : float in (0, 1)
-        One of the two.
+    precision, recall, confidence : float in (0, 1)
+        One of precision and recall.
     base_rate : float in (0, 1), optional
         Share of links among future query pairs; by default the share in `y`.
-    confidence : float in (0, 1)
 
     Returns
     -------
     LinkThreshold
         On the logit at `base_rate`. `precision` and `recall` are lower bounds, each by itself with
-        probability `confidence`; the wanted one is at least the wanted value.
-
-    Raises
-    ------
-    InputError
-        If not exactly one of the two is given, an argument is out of range, a class is missing, or no
-        threshold can be shown to reach the value.
+        probability `confidence`; InputError if no threshold can be shown to reach the wanted value.
 
     Notes
     -----
     With TPR and FPR the shares of links and negatives at or above t, the precision at base rate pi is
-    ``pi TPR / (pi TPR + (1 - pi) FPR)``. Links and negatives among `y` must be independent draws from those
-    of future query pairs; then the exact bounds of Clopper and Pearson for TPR (with a fifth of the error)
-    and FPR (with the rest) bound the precision at a threshold that was fixed beforehand. Thresholds are
-    fixed: a grid of logits around that of the wanted precision, tested from high to low until one fails
-    (fixed-sequence testing), in three chains that begin 0, 1.5 and 3 logits above the wanted precision's own
-    and have 80, 10 and 10 % of the error. The smallest threshold that passed is returned. Its precision is
+    ``pi TPR / (pi TPR + (1 - pi) FPR)``. Links and negatives in `y` must be independent draws from those of
+    future query pairs; then the exact bounds of Clopper and Pearson (1934) for TPR (a fifth of the error) and
+    FPR bound the precision at a fixed threshold. A fixed grid of logits around that of the wanted precision
+    is tested from high to low until one fails (fixed-sequence testing; Angelopoulos, Bates, Candes, Jordan,
+    Lei: Learn then Test, arXiv 2110.01052), in three chains that begin 0, 1.5 and 3 logits above the wanted
+    precision's own, with 80, 10 and 10 % of the error. The precision of the smallest threshold that passed is
     too low with probability at most ``1 - confidence``, for every sample size and whether or not the logits
-    are calibrated: that is proved for the wanted value. For the bound given with the threshold, which is a
-    little higher, it is measured on simulated draws, not proved.
+    are calibrated. That is proved for the wanted value; for the slightly higher bound in the result it is
+    measured on simulated draws.
 
     For a recall the threshold is an order statistic of the links' logits: the share of links above the r-th
-    smallest of m is Beta(m - r + 1, r) distributed.
-
-    References
-    ----------
-    Angelopoulos, Bates, Candes, Jordan, Lei: Learn then Test, arXiv 2110.01052. Clopper, Pearson, 1934.
-    Wilks: Determination of sample sizes for setting tolerance limits, 1941.
+    smallest of m is Beta(m - r + 1, r) distributed (Wilks: Sample sizes for setting tolerance limits, 1941).
 
     Examples
     --------
@@ -211,7 +189,7 @@ def certified_threshold(
         float(sigmoid(np.array(threshold))),
         threshold,
         float(lower[0]),
-        # The share of the error that the precision leaves would prove less than was asked for.
+        # `found` has a fifth of the error only, `proved` all of it.
         max(float(found[0]), proved),
         rate,
         1.0 - error,

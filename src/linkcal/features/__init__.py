@@ -1,4 +1,4 @@
-"""Scored links: the seam between graphs and calibrators."""
+"""Scored links: what calibrators read of a graph and a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How alike two nodes are in the features that the graph came with, each pair's target link left out."""
+"""Similarity of two nodes' features as the graph came with them, each pair's target link left out."""
 
 from __future__ import annotations
 
@@ -23,16 +23,13 @@ from linkcal.features._structure import neighbour_lists
 #: Principal directions that are kept, at most and (of as many features) at least.
 MOST_DIRECTIONS, FEWEST_DIRECTIONS = 128, 4
 
-# Nodes that directions are found on: enough for 128 of them, and at most so many numbers, 400 MB in float64
-# and as much again while they are scaled, where there are many features.
+# Nodes that directions are found on, and numbers in their features: at most 400 MB in float64.
 _SAMPLED_NODES, _FEWEST_SAMPLED, _SAMPLED_NUMBERS = 20_000, 1_000, 50_000_000
 
-# Coordinates, of which noise has variance 1, below this are rounding: a node whose missing features were
-# filled with their means is average, although float32 means are a little off.
+# Standardised coordinates below this are rounding: a node filled with float32 means is average.
 _AVERAGE = 1e-4
 
-# Of so many unit vectors summed in float32, a sum no longer than this share of their number is what rounding
-# left of 0. Unlike 0 it would point somewhere, and elsewhere once an target link was added and taken away.
+# A float32 sum of unit vectors no longer than this share of their number is what rounding left of 0.
 _CANCELLED = 1e-6
 
 # Numbers of a block of feature rows or of pairs; bounds the memory that is held for a moment.
@@ -44,35 +41,22 @@ def attribute_similarity(graph: Graph, edge_label_index: Tensor) -> Tensor:
 
     Parameters
     ----------
-    graph : Graph
-        The message-passing graph. Its node features as given are read (``graph.given_features``).
-    edge_label_index : Tensor [2, L], int
-        Pairs of two different nodes.
+    graph, edge_label_index
+        As in :func:`pair_structure`; the graph's ``given_features`` are read.
 
     Returns
     -------
     Tensor [L, 2], float32, in [-1, 1]
-        On the device of `edge_label_index`, named by ``linkcal.features.ATTRIBUTE_COLUMNS``:
-
-        - ``attribute_cosine``: of ``z_u`` and ``z_v``, the endpoints' coordinates of
-          :func:`attribute_directions`;
-        - ``neighbourhood_cosine``: of ``n_u`` and ``n_v``, where ``n_u`` sums z over u and its neighbours but
-          the other endpoint.
-
-        0 where one of the two vectors is zero, and everywhere for a graph whose features were not given
-        (there are none, or they were computed from the edges).
-
-    Raises
-    ------
-    InputError
-        If an index is out of range or a pair joins a node to itself.
+        Named by ``ATTRIBUTE_COLUMNS``: the cosine of ``z_u`` and ``z_v``, the endpoints' coordinates in
+        principal directions of the features; and that of ``n_u`` and ``n_v``, where ``n_u`` sums z over u and
+        its neighbours but the other endpoint. 0 where a vector is zero, and everywhere without given features
+        (none, or computed from the edges).
 
     Notes
     -----
     Symmetric in an undirected graph, and the same whether or not the target link is in the graph (up to
-    float32 rounding): there no endpoint is in the other's sum. In a directed graph neighbours in any
-    direction count, and an endpoint stays in the sum if the reverse edge, which is another pair, joins the
-    two; so (u, v) and (v, u) differ where just one of them is an edge.
+    float32 rounding). In a directed graph neighbours in any direction count, and an endpoint stays in the sum
+    if the reverse edge joins the two; so (u, v) and (v, u) differ where just one of them is an edge.
 
     Examples
     --------
@@ -111,18 +95,12 @@ class AttributeSimilarity:
 
 
 def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
-    """Node features along the principal directions that stand out of noise, as rows of length 1.
+    """Node features [N, F] along the principal directions that stand out of noise, as rows of length 1.
 
-    Of finite `x` [N, F]: Tensor [N, k], float32, on the CPU, with k at most `most`; 0 where a node is average
-    in every direction (up to rounding). The same `x` gives the same numbers.
-
-    Features are standardised, so that their units do not matter and rare words count more than common ones;
-    rows are then brought to one length, so that no odd node makes a direction of its own. Of F features that
-    are noise of variance v, none of n nodes' principal variances exceeds ``v (1 + sqrt(F / n))^2`` by much
-    (Marchenko and Pastur, 1967). The directions above it are kept, v being what they leave of the total,
-    found by turns: at least 4, and all of them if none stands out, when features are unrelated and each one
-    counts. Beyond 20,000 nodes (fewer where there are more than 2,500 features), directions are found on a
-    sample drawn with a fixed seed.
+    Tensor [N, k], float32, on the CPU, k <= `most`; 0 where a node is average. Features are standardised and
+    rows scaled to one length. Of F noise features of variance v, no principal variance of n nodes exceeds
+    ``v (1 + sqrt(F / n))^2`` by much (Marchenko and Pastur, 1967): directions above it are kept, v being what
+    they leave of the total; at least 4, and all if none stands out. A fixed seed samples large graphs.
     """
     most = check_positive_int(most, "most")
     num_nodes, num_features = x.shape
@@ -139,7 +117,6 @@ def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
     out = np.zeros((num_nodes, axes.shape[1]), dtype=np.float32)
     size = max(1, _BLOCK // max(1, num_features))
     for start in range(0, num_nodes if axes.size else 0, size):
-        # The length of a row before it is turned does not matter to its direction.
         out[start : start + size] = _unit_rows(
             scaling.transform(rows[start : start + size].astype(np.float64)) @ axes
         )
@@ -183,7 +160,7 @@ def _standing_out(variance: NDArray[np.float64], num_features: int, num_rows: in
     return count
 
 
-# Scorers of one graph come and go (one for each part of a split), and its directions take a second to find.
+# Several scorers read one graph, whose directions are slow to find.
 _KNOWN: WeakKeyDictionary[Graph, tuple[tuple[int, int], tuple[Tensor, Tensor, Tensor]]] = WeakKeyDictionary()
 
 

@@ -24,25 +24,17 @@ Array = Any  # NumPy arrays; Numba specialises the code on them
 def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
     """Adamic-Adar, resource allocation and degree-normalised paths of length three, without the target link.
 
-    The formulas that any link predictor has to beat. Paths of length three also carry bipartite graphs, where
-    two nodes of a link have no common neighbour.
+    Baselines for any link predictor; paths of length three also work on bipartite graphs.
 
     Parameters
     ----------
-    graph : Graph
-        The message-passing graph; directions are ignored.
-    edge_label_index : Tensor [2, L], int
-        Pairs of two different nodes.
+    graph, edge_label_index
+        As in :func:`pair_structure`; directions are ignored.
 
     Returns
     -------
     Tensor [L, 3], float64
-        In the order of ``PAIR_PATHS``, on the device of `edge_label_index`.
-
-    Raises
-    ------
-    InputError
-        If an index is out of range or a pair joins a node to itself.
+        In the order of ``PAIR_PATHS``.
 
     Notes
     -----
@@ -52,10 +44,8 @@ def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
         resource_allocation   = sum_w 1 / d_w                 (Zhou, Lue and Zhang, 2009)
         paths_of_length_three = sum_ab A_ab / sqrt(d_a d_b)   (Kovacs et al., 2019)
 
-    A target link makes neither end a common neighbour, and the degrees of a and b do not count it. Walks
-    through it (a = v or b = u) are subtracted in closed form. One pass over the two-step neighbourhood serves
-    all pairs of a node; of each pair the node with the cheaper neighbourhood is walked, so that a hub is not
-    walked for its leaves.
+    The degrees of a and b do not count the target link; walks through it are subtracted in closed form. Of
+    each pair the node with the cheaper two-step neighbourhood is walked, once for all its pairs.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Scored links, the seam between graphs and calibrators: the record, the scorer, which links to fit on."""
+"""Scored links: the record, the scorer, which links to fit on."""
 
 from __future__ import annotations
 
@@ -44,15 +44,12 @@ class LinkScores:
         Which logit is the one to calibrate.
     label : Tensor [L], optional
         1 for a link, 0 for a negative.
-    structure : Tensor [L, 3], int64, optional
-        Degrees and common neighbours, see :func:`linkcal.features.pair_structure`.
-    attributes : Tensor [L, 2], float32, optional
-        Feature similarity of the endpoints, see :func:`linkcal.features.attribute_similarity`.
+    structure, attributes : Tensor [L, 3], int64, and [L, 2], float32, optional
+        Of :func:`linkcal.features.pair_structure` and :func:`linkcal.features.attribute_similarity`.
 
     Examples
     --------
     >>> from linkcal.data import simulate_graph
-    >>> from linkcal.features import score_links
     >>> from linkcal.models import make_model
     >>> graph = simulate_graph(50, num_edges=100, num_features=5, seed=0)
     >>> scores = score_links(make_model("gcn", 5, out_channels=4), graph, graph.pairs[:, :10])
@@ -78,13 +75,7 @@ class LinkScores:
         return torch.where(toggled.in_graph, toggled.logit_present, toggled.logit_absent)
 
     def features(self, kind: str) -> Tensor:
-        """Link features [L, k] of a kind in ``FEATURE_KINDS``.
-
-        Raises
-        ------
-        InputError
-            If `kind` is unknown, or is ``"structural"`` for links without `structure` or `attributes`.
-        """
+        """Link features [L, k] of a kind in ``FEATURE_KINDS``; InputError if what it needs is missing."""
         return FEATURE_KINDS[check_choice(kind, "kind", FEATURE_KINDS)](self)
 
     def take(self, rows: Any) -> LinkScores:
@@ -99,13 +90,7 @@ class LinkScores:
         return to_float64(torch.cat([self.logit[:, None], self.features(kind)], dim=1))
 
     def to_arrays(self, kind: str = "none") -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """X (L, 1 + k) and labels y (L,), int64.
-
-        Raises
-        ------
-        InputError
-            If the links have no labels.
-        """
+        """X (L, 1 + k) as in :meth:`to_matrix` and labels y (L,), int64; InputError without labels."""
         if self.label is None:
             raise InputError("label must be given to make (X, y), got None")
         return self.to_matrix(kind), self.label.detach().cpu().numpy().astype(np.int64)
@@ -125,7 +110,6 @@ FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
     "embedding": lambda scores: scores.toggled.absent,
     # gamma = h - h+ of the paper; its norm is the distance form, which calibrators derive themselves.
     "difference": lambda scores: scores.toggled.absent - scores.toggled.present,
-    # What the target link does, and how similar the ends are: linkcal.features.STRUCTURAL_COLUMNS.
     "structural": _structural,
 }
 
@@ -142,9 +126,7 @@ def score_links(
     features: str = "structural",
     **options: Any,
 ) -> LinkScores:
-    """Score links on `graph`: logits, toggled embeddings and their place in the graph.
-
-    In evaluation mode and without gradients.
+    """Score links on `graph`: logits, toggled embeddings and their place in the graph; evaluation mode.
 
     Parameters
     ----------
@@ -153,10 +135,11 @@ def score_links(
     graph : Graph
         The message-passing graph.
     pairs : LinkPairs or Tensor [2, L]
+        Of two different nodes each.
     target_link : {"absent", "as-given"}
-    features : {"structural", "none", "embedding", "difference"}, default="structural"
-        Link features that will be read; for other kinds than the default `structure` and `attributes` stay
-        None, which saves the search for directions of a large feature matrix.
+        Remove a target link that is an edge first (leave-one-out), or score on the graph as it is.
+    features : {"structural", "none", "embedding", "difference"}
+        Link features that will be read; `structure` and `attributes` are made for "structural" only.
     **options
         ``symmetrise=True`` averages the logits and embeddings of (u, v) and (v, u). Others are passed to
         :func:`linkcal.toggle_edges` (`method`, `decode_returns`, ...).
@@ -165,18 +148,12 @@ def score_links(
     -------
     LinkScores
 
-    Raises
-    ------
-    InputError
-        If an option is unknown, an index is out of range, or a pair joins a node to itself.
-
     Examples
     --------
     >>> from linkcal.data import simulate_graph, split_links
     >>> from linkcal.models import make_model
     >>> split = split_links(simulate_graph(100, num_edges=300, num_features=5, seed=0), seed=0)
-    >>> scores = score_links(make_model("gcn", 5), split.graph, split.val)
-    >>> X, y = scores.to_arrays()
+    >>> X, y = score_links(make_model("gcn", 5), split.graph, split.val).to_arrays()
     >>> X.shape == (len(split.val), 1), y.tolist() == split.val.edge_label.tolist()
     (True, True)
     """
@@ -184,28 +161,14 @@ def score_links(
 
 
 class LinkScorer:
-    """Scores links of one model on one graph, call after call; the graph is encoded once.
+    """Scores links of one model on one graph, which it encodes once; for pairs that come in chunks.
 
-    For pairs that come in chunks. Neither the model nor the graph may change between the calls. Several
-    threads may call it; they score one after another.
+    Neither the model nor the graph may change between calls. Threads that share it score one after another.
 
     Parameters
     ----------
-    model : nn.Module
-        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
-    graph : Graph
-        The message-passing graph.
-    features, symmetrise, **toggle_options
+    model, graph, features, symmetrise, **toggle_options
         As in :func:`score_links`.
-
-    Examples
-    --------
-    >>> from linkcal.data import simulate_graph
-    >>> from linkcal.models import make_model
-    >>> graph = simulate_graph(50, num_edges=100, num_features=5, seed=0)
-    >>> scorer = LinkScorer(make_model("gcn", 5), graph)
-    >>> [len(scorer.score(graph.pairs[:, rows])) for rows in (slice(0, 10), slice(10, 13))]
-    [10, 3]
     """
 
     def __init__(
@@ -273,7 +236,7 @@ FIT_ON: tuple[str, ...] = get_args(FitOn)
 
 
 def calibration_part(fit_on: str) -> Literal["val", "train"]:
-    """Part of the split that holds the calibration links of a `fit_on`.
+    """Part of the split, ``"val"`` or ``"train"``, that holds the calibration links of a `fit_on`.
 
     Parameters
     ----------
@@ -282,17 +245,6 @@ def calibration_part(fit_on: str) -> Literal["val", "train"]:
     Returns
     -------
     str
-        ``"val"`` or ``"train"``.
-
-    Raises
-    ------
-    InputError
-        If it is unknown.
-
-    Examples
-    --------
-    >>> calibration_part("stacked"), calibration_part("train-loo")
-    ('val', 'train')
     """
     check_choice(fit_on, "fit_on", FIT_ON)
     return "val" if fit_on in ("val", "stacked") else "train"
@@ -313,21 +265,16 @@ def calibration_links(
     model : nn.Module
     split : LinkSplit
     fit_on : {"val", "stacked", "train-loo", "train"}
-        ``"val"`` and ``"stacked"``: validation links, which are no edges of the message-passing graph (with
-        ``"stacked"`` some calibrators read training links beside them). ``"train-loo"``: training links, each
-        scored with its target link removed (leave-one-out). ``"train"``: training links on the graph as
-        given, so that the model sees the edge it scores (the protocol of arXiv 2403.04605).
+        ``"val"``, ``"stacked"``: validation links, no edges of the message-passing graph (with ``"stacked"``
+        some calibrators read training links too). ``"train-loo"``: training links, each scored with its
+        target link removed (leave-one-out). ``"train"``: training links on the graph as given, so that the
+        model sees the edge it scores (the protocol of arXiv 2403.04605).
     **options
         As in :func:`linkcal.features.score_links`.
 
     Returns
     -------
     LinkScores
-
-    Raises
-    ------
-    InputError
-        If `fit_on` is unknown.
     """
     part = split.part(calibration_part(fit_on))
     return score_links(model, split.graph, part, target_link=scored_state(fit_on), **options)

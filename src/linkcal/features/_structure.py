@@ -16,8 +16,6 @@ from linkcal.data import Graph
 from linkcal.data.graph import neighbour_rows, place_in_row, row_starts
 from linkcal.toggle import ToggledEmbeddings
 
-# Degrees and common neighbours of pairs, with each pair's target link left out.
-
 #: Names of the columns of :func:`pair_structure`.
 PAIR_STRUCTURE = ("degree_u", "degree_v", "common_neighbours")
 
@@ -42,20 +40,8 @@ def pair_structure(graph: Graph, edge_label_index: Tensor) -> Tensor:
     Returns
     -------
     Tensor [L, 3], int64
-        In the order of ``PAIR_STRUCTURE``, on the device of `edge_label_index`. In a directed graph the
-        degree counts edges in both directions and a common neighbour is joined to both nodes in any
-        direction; only the pair's own direction is left out.
-
-    Raises
-    ------
-    InputError
-        If an index is out of range or a pair joins a node to itself.
-
-    Notes
-    -----
-    Exact. The two sorted neighbour lists are merged, or the longer one is searched for the members of a much
-    shorter one: at most ``O(d_u + d_v)`` steps a pair, in parallel over pairs. The target link makes neither
-    endpoint a common neighbour, so only the degrees have to be corrected.
+        Exact, in the order of ``PAIR_STRUCTURE``, on the device of `edge_label_index`. In a directed graph
+        edges in any direction count; only the pair's own direction is left out.
 
     Examples
     --------
@@ -123,10 +109,7 @@ def _count_common(indptr: Array, neighbours: Array, first: Array, second: Array,
         out[pair] = _common(indptr, neighbours, first[pair], second[pair])
 
 
-# Nine numbers that say how a link sits in its graph: what its target link does, and what surrounds it.
-
-# Keeps logarithms finite where the target link changes nothing; below float32's resolution of a unit-sized
-# embedding.
+# Keeps logarithms finite where the target link changes nothing.
 _EPS = 1e-6
 
 
@@ -137,34 +120,28 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
     ----------
     toggled : ToggledEmbeddings
         Of L links.
-    structure : Tensor [L, 3], int64
-        Degrees d_u, d_v and common neighbours c without the target link
-        (:func:`linkcal.features.pair_structure`).
-    attributes : Tensor [L, 2], float32
-        Feature similarity of the endpoints' features (:func:`linkcal.features.attribute_similarity`).
+    structure, attributes : Tensor [L, 3], int64, and [L, 2], float32
+        d_u, d_v, c of :func:`linkcal.features.pair_structure`; :func:`linkcal.features.attribute_similarity`.
 
     Returns
     -------
     Tensor [L, 9]
         Named by ``STRUCTURAL_COLUMNS``, in the dtype of the logits; finite where the squares of the
-        embeddings' entries are finite in their dtype (float32: entries up to 1e18), whatever the degrees in
-        float32 and float64:
-
-        - ``logit_change``: ``s+ - s``, the logit with the target link less the one without;
-        - ``log_distance``: ``log(||h+ - h|| + eps)``;
-        - ``log_relative_distance``: ``log(||h+ - h|| / (||h|| + eps) + eps)``;
-        - ``cosine``: of h+ and h; 0 where one of them is zero;
-        - ``log_degree_sum``: ``log(1 + d_u) + log(1 + d_v)``;
-        - ``log_degree_difference``: ``|log(1 + d_u) - log(1 + d_v)|``;
-        - ``log_common_neighbours``: ``log(1 + c)``;
-        - ``attribute_cosine``, ``neighbourhood_cosine``: `attributes`.
-
-        eps is 1e-6.
+        embeddings' entries are.
 
     Notes
     -----
-    The distance is gamma of arXiv 2403.04605. In an undirected graph all are the same for (u, v) and
-    (v, u).
+    With s, h without the target link, s+, h+ with it, and eps = 1e-6; ``log_distance`` is the log of gamma of
+    arXiv 2403.04605. In an undirected graph all are the same for (u, v) and (v, u)::
+
+        logit_change           s+ - s
+        log_distance           log(||h+ - h|| + eps)
+        log_relative_distance  log(||h+ - h|| / (||h|| + eps) + eps)
+        cosine                 of h+ and h; 0 where one of them is zero
+        log_degree_sum         log(1 + d_u) + log(1 + d_v)
+        log_degree_difference  |log(1 + d_u) - log(1 + d_v)|
+        log_common_neighbours  log(1 + c)
+        attribute_cosine, neighbourhood_cosine: `attributes`
     """
     absent, present = toggled.absent, toggled.present
     size = torch.linalg.vector_norm(absent, dim=1)

@@ -95,22 +95,17 @@ def write_report(
     config: Mapping[str, Any],
     figure_png: bytes | str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Write the report of one run.
-
-    The page holds the table of all calibrators by all metrics, the reliability figure, what the calibrators
-    were fitted on, the base rate that the probabilities are valid for, the noise floor, limits, and the
-    configuration. Equal arguments give equal files.
+    """Write the report of one run as a self-contained HTML page; equal arguments give equal files.
 
     Parameters
     ----------
     path : path-like
-        File to write; its folder must exist. Written whole or not at all.
+        File to write, whole or not at all; its folder must exist.
     title : str
     metrics : dict
-        The content of ``metrics.json``: ``results`` (name of a calibrator -> metric -> fraction, None or NaN
-        where a metric does not exist) and, as far as known, `dataset`, `model`, `seed`, `fit_on`,
-        `selected` (the calibrator that scores later pairs), `negatives` (the kind of negatives),
-        `negatives_per_positive`, `base_rate` (if probabilities were moved to one) and `counts` (the keys of
+        The content of ``metrics.json``: ``results`` (calibrator -> metric -> fraction, None or NaN if
+        undefined) and, as far as known, `dataset`, `model`, `seed`, `fit_on`, `selected`, `negatives`,
+        `negatives_per_positive`, `base_rate` (if probabilities were moved to one) and `counts` (as
         ``LinkSplit.counts()``).
     config : dict
         JSON values, printed as they are.
@@ -121,20 +116,6 @@ def write_report(
     -------
     Path
         `path`.
-
-    Raises
-    ------
-    InputError
-        If `metrics`, `config` or `figure_png` is not what it should be; nothing is written then.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> metrics = {"dataset": "toy", "results": {"uncalibrated": {"ece": 0.152, "nll": 0.61}}}
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = write_report(f"{folder}/report.html", title="Toy", metrics=metrics, config={}).read_text()
-    >>> "15.20" in page, "http" in page.replace("http-equiv", "")
-    (True, False)
     """
     results = _check_results(metrics)
     columns, rows = build_table(results)

@@ -54,8 +54,7 @@ from linkcal.workflow._steps import (
     warn_of_limits,
 )
 
-#: Calibrators that compete to be the default. The two with networks are left out: a fit takes seconds instead
-#: of milliseconds, and a temperature cannot move a base rate, so they seldom win.
+#: Calibrators that compete to be the default; the two with networks are slow to fit and seldom win.
 CANDIDATES = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq", "in-n-out-plus")
 
 _FOLDS = 5
@@ -68,11 +67,10 @@ def select_calibrator(
     *,
     seed: int,
 ) -> str:
-    """Name of the calibrator with the smallest held-out negative log-likelihood.
+    """Name of the calibrator with the smallest held-out negative log-likelihood; ties go to the first.
 
-    That of `validation`, links that nothing was fitted on; without them, by stratified 5-fold
-    cross-validation on the calibration links `scores`. Ties go to the first; if no candidate was fitted, the
-    first calibrator.
+    Measured on `validation`, links that nothing was fitted on, or else by stratified 5-fold cross-validation
+    on the calibration links `scores`. Without any of ``CANDIDATES``, the first calibrator.
     """
     candidates = [name for name in fitted if name in CANDIDATES] or list(fitted)[:1]
     rarest = int(scores.label.sum().item()) if scores.label is not None else 0
@@ -104,7 +102,7 @@ def _cross_validated_loss(calibrator: Calibrator, scores: LinkScores, seed: int)
     total = 0.0
     for train, held_out in StratifiedKFold(folds, shuffle=True, random_state=state).split(y, y):
         with warnings.catch_warnings():
-            # The fit on all links has given the same warnings.
+            # The fit on all links gave the same warnings.
             warnings.simplefilter("ignore", LinkcalWarning)
             part = calibrator.refitted(*scores.take(train).to_arrays(calibrator.link_features))
         total += _loss(part, scores.take(held_out)) * len(held_out)
@@ -121,7 +119,6 @@ class RunOutcome:
     metrics : dict
         The content of ``metrics.json``.
     artifact : Artifact
-        Model, message-passing graph and fitted calibrators.
     trained : TrainedModel
     toggle_method : str
         How the test links were toggled.
@@ -131,9 +128,8 @@ class RunOutcome:
     seconds : dict of str to float
         Wall-clock time by stage.
     device : str
-        Where the model was trained.
     test_weight : ndarray (L,) or None
-        Weights of the test links where results are for another base rate.
+        Of the test links, where results are for another base rate.
     """
 
     config: RunConfig
@@ -158,6 +154,9 @@ def run_experiment(
 ) -> RunOutcome:
     """Split, train, toggle, fit all calibrators, and measure them on the test links, once.
 
+    Warns of a directed graph (linkcal's decoders give both directions the same logit), of features computed
+    from edges with leave-one-out scores, and of fewer than K test negatives.
+
     Parameters
     ----------
     config : RunConfig
@@ -173,20 +172,6 @@ def run_experiment(
     Returns
     -------
     RunOutcome
-
-    Raises
-    ------
-    InputError
-        If the graph cannot be split as requested, or a setting is out of range.
-
-    Warns
-    -----
-    SymmetricDecoderWarning
-        If the graph is directed: linkcal's decoders give (u, v) and (v, u) the same logit.
-    EdgeFeaturesWarning
-        If calibrators are fitted on leave-one-out scores and node features were computed from the edges.
-    FewNegativesWarning
-        Once for each K, whatever the number of calibrators, if there are fewer than K test negatives.
     """
     place = check_device(device)
     notify = progress or (lambda _step: None)
@@ -238,7 +223,7 @@ def _calibrated(
     logit = calibrator.decision_function(X)
     if rate is None:
         return calibrator.predict_proba(X)[:, 1], logit
-    # From the logit: a probability near 1 has lost the digits that the shift needs.
+    # A probability near 1 has lost the digits that the shift needs.
     logit = logit + rate.offset
     return sigmoid(logit), logit
 
@@ -300,8 +285,6 @@ class _Clock:
         self._last = now
 
 
-# The folder: metrics, what is needed to repeat the run, figure, page, fitted artifact.
-
 #: Sub-folder of a run that holds the fitted artifact.
 ARTIFACT_FOLDER = "artifact"
 
@@ -317,12 +300,6 @@ def check_output_folder(folder: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     folder : path
-
-    Raises
-    ------
-    InputError
-        If it, or a folder above it, is a file or cannot be written to, or its ``artifact`` is not one of
-        linkcal's.
     """
     out = Path(folder)
     for part in (out, *out.parents):
@@ -342,7 +319,6 @@ def file_record(path: str | os.PathLike[str]) -> dict[str, str]:
     Returns
     -------
     dict of str
-        ``path`` (absolute) and ``sha256``.
     """
     with Path(path).open("rb") as file:
         return {"path": str(Path(path).resolve()), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
@@ -361,12 +337,11 @@ def write_outputs(
     folder : path
         Made if it is not there. An earlier run in it is replaced.
     source : dict, optional
-        Where the graph came from, for ``config.json``: JSON values.
+        JSON values on where the graph came from, for ``config.json``.
 
     Returns
     -------
     dict of str to Path
-        What was written, by name.
     """
     check_output_folder(folder)
     out = Path(folder)
@@ -420,12 +395,11 @@ def _config_record(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """Versions, git commit, platform and thread counts of this process.
+    """Versions, git commit, platform and thread counts of this process, as JSON values.
 
     Returns
     -------
     dict
-        JSON values.
     """
     return {
         "python": platform.python_version(),
@@ -460,8 +434,7 @@ def to_json(values: Any) -> str:
 
     Parameters
     ----------
-    values : object
-        Of dicts, lists, strings, numbers, bools and None.
+    values : JSON values
 
     Returns
     -------

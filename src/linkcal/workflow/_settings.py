@@ -42,43 +42,29 @@ class RunConfig:
     model : str
         In ``linkcal.models.MODELS``.
     seed : int
-        The one seed; split, negatives, initialisation, training and calibration draw from streams named after
-        them.
+        The one seed; split, negatives, initialisation, training and calibration have streams of their own.
     fit_on : {"val", "stacked", "train-loo", "train"}
-        Links that the calibrators are fitted on.
+        As in :func:`linkcal.features.calibration_links`.
     preset : {"default", "paper"}
         Hyper-parameters of model and training.
     epochs, batch_size : int, optional
         In place of the preset's; `batch_size` counts training links per optimiser step.
-    val_fraction, test_fraction : float, in (0, 1)
-        Not used with an official split, no more than the next.
-    negatives_per_positive : float > 0
-        In every part of the split.
+    val_fraction, test_fraction, negatives_per_positive, negatives
+        As in :func:`linkcal.data.split_links`; not used with an official split. The model's own training
+        negatives are always uniform.
     base_rate : float in (0, 1) or "density", optional
-        Base rate for which probabilities and metrics are given (metrics through weights of the negatives); by
-        default that of the test links.
+        For which probabilities and metrics are given (metrics by weighting negatives); default: that of the
+        test links.
     max_network_links : int, optional
-        Most links that a calibrator with a network is fitted on, a sample of the calibration links; None
-        sets no bound.
-    negatives : {"uniform", "degree", "two-hop"}
-        Kind of the negatives that calibrators are fitted on (validation links, or training links where
-        `fit_on` names them) and measured on. The model's own training negatives are always uniform. See
-        :func:`linkcal.data.split_links`. Not used with an official split either.
+        Most calibration links, sampled, that a calibrator with a network is fitted on; None sets no bound.
     calibrators : tuple of str
         In ``linkcal.calibrators.CALIBRATORS``.
-    hyperparameters : pairs (name, value) or mapping
-        Arguments of the model and training settings in place of the preset's; kept as sorted pairs.
+    hyperparameters, calibrator_params : mapping or pairs
+        In place of the preset's, for model and training; in place of a calibrator's defaults, by calibrator.
     forward_only : bool
         Keep only the stored edges with row < column (``load_dataset(forward_only=True)``).
     normalise_features : bool
         Make every node's features sum to one, where there are stored features and no official split.
-    calibrator_params : mapping of str to mapping
-        By calibrator: hyper-parameters in place of its defaults; kept as sorted pairs.
-
-    Raises
-    ------
-    InputError
-        If a value is unknown or out of range.
 
     Examples
     --------
@@ -165,10 +151,9 @@ def _frozen(value: Any) -> Any:
 def check_hyperparameters(
     model: str, values: Mapping[str, Any] | Iterable[tuple[str, Any]], preset: str = "default"
 ) -> Hyperparameters:
-    """Hyper-parameters of a model and of its training as sorted pairs, checked as replacements of `preset`'s.
+    """Sorted pairs of hyper-parameters of a model and its training that may replace those of `preset`.
 
-    An unknown name, a wrong type and a training setting out of range are errors. (Arguments of the model are
-    checked when it is built.)
+    Arguments of the model are checked when it is built.
     """
     pairs = dict(values)
     arguments = inspect.signature(MODELS[model].cls).parameters
@@ -189,8 +174,6 @@ def split_hyperparameters(values: Hyperparameters) -> tuple[dict[str, Any], dict
     return {name: value for name, value in values if name not in training}, training
 
 
-# Presets that are files.
-
 _FORMAT = "linkcal preset 1"
 #: Keys of a preset file with the kind of their value, and what a missing one stands for.
 _KEYS: dict[str, tuple[type, Any]] = {
@@ -209,18 +192,14 @@ class PresetFile:
 
     Parameters
     ----------
-    name, model : str
-        `model` is the one that the preset belongs to.
+    name : str
+    model : str
+        That the preset belongs to.
     hyperparameters : tuple of (str, number, bool or None)
         Arguments of the model and training settings, in place of those of the named preset `base`.
     base : str
     origin : dict
         Where the values come from: JSON values, not interpreted.
-
-    Examples
-    --------
-    >>> PresetFile("mine", "vgae", (("lr", 0.1),)).options_for("vgae")
-    {'preset': 'default', 'hyperparameters': (('lr', 0.1),)}
     """
 
     name: str
@@ -267,11 +246,6 @@ def read_preset(path: str | os.PathLike[str]) -> PresetFile:
     Returns
     -------
     PresetFile
-
-    Raises
-    ------
-    InputError
-        If the file is missing or no such object, or a value in it is wrong.
     """
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -293,7 +267,7 @@ def read_preset(path: str | os.PathLike[str]) -> PresetFile:
 
 
 def preset_options(preset: str, model: str) -> dict[str, Any]:
-    """Arguments of a ``RunConfig`` for a preset's name, or for a file that ends in ``.json``.
+    """Arguments of a ``RunConfig`` for a preset's name, or for a ``.json`` file that belongs to `model`.
 
     Parameters
     ----------
@@ -302,12 +276,6 @@ def preset_options(preset: str, model: str) -> dict[str, Any]:
     Returns
     -------
     dict
-
-    Raises
-    ------
-    InputError
-        If the file is no preset of `model`, or there is no preset of that name. (An unknown model is left to
-        ``RunConfig``.)
     """
     if Path(preset).suffix == ".json":
         return read_preset(preset).options_for(model)

@@ -1,4 +1,4 @@
-"""The steps load, split, train, score, fit and measure: of `linkcal run`, and of one cell of a sweep."""
+"""The steps of a run, and of one cell of a sweep: load, split, train, score, fit, measure."""
 
 from __future__ import annotations
 
@@ -57,15 +57,13 @@ class Step:
 Progress = Callable[[Step], None]
 
 
-# Load and split.
-
-
 def load_graph(config: RunConfig, *, data_root: str | os.PathLike[str] | None = None) -> Graph | LinkSplit:
     """Load the named data set of a run as its settings want it.
 
     Parameters
     ----------
     config : RunConfig
+        Without other negatives than those of an official split.
     data_root : path, optional
         As in :func:`linkcal.data.load_dataset`.
 
@@ -73,18 +71,6 @@ def load_graph(config: RunConfig, *, data_root: str | os.PathLike[str] | None = 
     -------
     Graph or LinkSplit
         A split where there is an official one.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown, or other negatives are requested of an official split.
-    DataNotFoundError
-        If a raw file is missing and cannot be fetched.
-
-    Examples
-    --------
-    >>> load_graph(RunConfig("simulated", "gcn")).name
-    'simulated'
     """
     if config.dataset in data.OFFICIAL_SPLITS:
         for option, value, default in (
@@ -107,23 +93,11 @@ def split_graph(config: RunConfig, graph: Graph | LinkSplit) -> LinkSplit:
     ----------
     config : RunConfig
     graph : Graph or LinkSplit
+        Loaded with ``forward_only`` if `config` has it.
 
     Returns
     -------
     LinkSplit
-
-    Raises
-    ------
-    InputError
-        If the settings keep only edges stored with row < column and the graph has all of them, or if the
-        graph cannot be split in this way.
-
-    Examples
-    --------
-    >>> from linkcal.data import simulate_graph
-    >>> graph = simulate_graph(100, num_edges=200, num_features=5, seed=0)
-    >>> split_graph(RunConfig("mine", "gcn"), graph).test.num_positives == graph.num_pairs // 10
-    True
     """
     if isinstance(graph, LinkSplit):
         return graph
@@ -169,9 +143,6 @@ def warn_of_limits(config: RunConfig, split: LinkSplit) -> None:
         )
 
 
-# Train and score.
-
-
 class TrainedModel(NamedTuple):
     """A training's outcome; the split's graph is the message-passing graph as the model reads it."""
 
@@ -188,8 +159,7 @@ class TrainedModel(NamedTuple):
 def build_model(config: RunConfig, split: LinkSplit) -> tuple[GraphModel, LinkSplit, TrainingConfig]:
     """Untrained model, the split with the graph as the model reads it, and how to train it.
 
-    Later sources win: the preset, its reduced settings for the data set, ``hyperparameters``, ``epochs`` and
-    ``batch_size``.
+    Later sources win: preset, its settings for the data set, ``hyperparameters``, ``epochs``, ``batch_size``.
     """
     x = split.graph.x
     spec = MODELS[config.model]
@@ -232,20 +202,13 @@ def true_probability(split: LinkSplit) -> FloatArray | None:
     return split.test.to("cpu").label_probability(edge_probability).numpy().astype(np.float64)
 
 
-# Fit.
-
-
 def fit_parts(fit_on: str) -> tuple[str, ...]:
     """Parts of the split whose scores :func:`fit_links` needs."""
     return ("val",) if fit_on == "val" else ("train", "val")
 
 
 def fit_links(scores: Mapping[str, LinkScores], fit_on: str) -> FitLinks:
-    """Links that a fit reads, from the scores of the parts of a split, target links absent.
-
-    The calibration links (``"train"``: with the target link in the graph), validation links where these are
-    others, and the base links of ``"stacked"``.
-    """
+    """Links that a fit reads, from the scores of the parts of a split, target links absent."""
     calibration = scores[calibration_part(fit_on)]
     if fit_on == "train":
         calibration = replace(calibration, target_link="as-given")
@@ -256,11 +219,10 @@ def fit_links(scores: Mapping[str, LinkScores], fit_on: str) -> FitLinks:
 def fit_calibrators(
     config: RunConfig, name: str, links: Sequence[FitLinks], calibration_seeds: Sequence[int] = (0,)
 ) -> list[Calibrator]:
-    """Fit a calibrator once for each calibration seed, each with the numbers of a fit of its own.
+    """Fit a calibrator on the `links` of each calibration seed, with the numbers of separate fits.
 
-    `links` are those of each seed; all have the same validation and base links. Calibration seed 0 is the
-    run's own stream ``"calibration"``, k > 0 the stream ``"calibration-k"``. Networks are trained as one
-    batch.
+    Calibration seed 0 is the run's own stream ``"calibration"``, k > 0 the stream ``"calibration-k"``. All
+    have the same validation and base links; networks are trained as one batch.
     """
     params = dict(dict(config.calibrator_params).get(name, ()))
     blank = [make_calibrator(name, **params) for _ in calibration_seeds]
@@ -284,12 +246,9 @@ def fit_calibrators(
 
 
 def network_sample(name: str, scores: LinkScores, *, max_links: int | None, seed: int) -> LinkScores:
-    """Links that a calibrator is fitted on: all of them, or a sample for those that train a network.
+    """Links that a calibrator is fitted on: all, or at most `max_links` for those that train a network.
 
-    A network is trained for thousands of passes over its links (0.03 s a pass on 200,000), while its few
-    hundred weights gain nothing from the millionth link. The sample follows the stream ``"network-links"``,
-    is the same for every calibrator, keeps the share of positives to the nearest whole number, and is in the
-    order of `scores`.
+    The sample is the same for every calibrator, in the order of `scores`, and keeps the share of positives.
     """
     if not CALIBRATORS[name].trains_network or max_links is None or len(scores) <= max_links:
         return scores
@@ -300,9 +259,6 @@ def network_sample(name: str, scores: LinkScores, *, max_links: int | None, seed
     wanted = round(max_links * links.size / len(scores))
     wanted = min(max(wanted, min(links.size, 1)), max_links - min(others.size, 1))
     return scores.take(np.sort(np.concatenate([links[:wanted], others[: max_links - wanted]])))
-
-
-# Measure.
 
 
 @dataclass(frozen=True)
@@ -354,26 +310,9 @@ def measure_links(
 ) -> dict[str, float]:
     """Metrics of calibrated links, as fractions; see :func:`linkcal.metrics.evaluate_links`.
 
-    Parameters
-    ----------
-    label : ndarray (L,), values 0 and 1
-    probability : ndarray (L,), in [0, 1]
-    logit : ndarray (L,)
-        For the ranking metrics.
-    truth : ndarray (L,), optional
-        Known probabilities: adds ``true_error``, the mean absolute distance.
-    rate : TargetRate, optional
-        Base rate that `probability` and `logit` hold for; the negatives are weighted accordingly.
-    complete : bool
-        Add the other metrics of ``METRICS`` and, since an ECE says nothing without the number of links and
-        their ratio and Hits@K is 1 with fewer than K negatives, ``positives`` and ``negatives``.
-
-    Examples
-    --------
-    >>> y = np.repeat([1.0, 0.0], 60)
-    >>> result = measure_links(y, np.full(120, 0.5), np.zeros(120), complete=True)
-    >>> result["ece"], result["positives"], result["negatives"]
-    (0.0, 60.0, 60.0)
+    Known probabilities `truth` add ``true_error``, the mean absolute distance. With `rate`, for which
+    `probability` and `logit` hold, negatives are weighted. `complete` adds the other ``METRICS`` and the
+    counts ``positives`` and ``negatives``.
     """
     weight = None if rate is None else rate.weight(label)
     result = evaluate_links(label, probability, logit, sample_weight=weight, extended=complete)
@@ -398,10 +337,7 @@ def measure_links(
 
 @contextmanager
 def distinct_warnings() -> Iterator[None]:
-    """Hold the block's warnings back and give each different one once, when it ends.
-
-    A filter that makes errors of them does so at once.
-    """
+    """Give each different warning of the block once, at its end; filters that make errors do so at once."""
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
