@@ -1,5 +1,7 @@
 """The evaluation view shares tensors with the model and nothing else."""
 
+import threading
+
 import torch
 from torch import nn
 
@@ -39,3 +41,52 @@ def test_hooks_on_the_view_are_not_on_the_model():
     evaluation_view(model)[0].register_forward_hook(lambda *_: seen.append(1))
     model(torch.ones(1, 3))
     assert seen == []
+
+
+class Closures(nn.Module):
+    """Reaches its own parts through a lambda, a bound method, a list, a default and a hook."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.drop = nn.BatchNorm1d(3), nn.Dropout(0.5)
+        self.by_lambda = lambda x: self.norm(x)
+        self.by_method = self.drop.forward
+        self.by_list = [self.drop]
+        self.by_default = lambda x, part=self.norm: part(x)
+        self.lin = nn.Linear(3, 3)
+        self.lin.register_forward_hook(lambda _module, _inputs, output: self.drop(output))
+
+    def forward(self, x):
+        return self.by_default(self.lin(self.by_list[0](self.by_method(self.by_lambda(x)))))
+
+
+def test_functions_that_reach_the_model_reach_the_view():
+    torch.manual_seed(0)
+    model, x = Closures(), torch.randn(20, 3)
+    model(x)  # running statistics of its own
+    expected = model.eval()(x)
+    before = {name: part.clone() for name, part in model.state_dict().items()}
+    found = evaluation_view(model.train())(x)
+    assert torch.equal(found, expected)
+    assert all(torch.equal(part, before[name]) for name, part in model.state_dict().items())
+    assert model.by_method.__self__ is model.drop
+
+
+def test_attributes_that_cannot_be_copied_are_shared():
+    model = nn.Linear(3, 2)
+    model.lock = threading.Lock()
+    model.seen = (model(torch.ones(1, 3)),)  # not a leaf: deepcopy refuses it
+    view = evaluation_view(model)
+    assert view.lock is model.lock
+    assert view.seen[0] is model.seen[0]
+
+
+def test_what_a_view_keeps_is_not_on_the_model():
+    class Counts(nn.Module):
+        def forward(self, x):
+            self.calls = getattr(self, "calls", 0) + 1
+            return x
+
+    model = Counts()
+    evaluation_view(model)(torch.ones(1))
+    assert not hasattr(model, "calls")
