@@ -23,7 +23,7 @@ IntArray = NDArray[np.int64]
 #: Cora's mean number of edges and of words per node (5,278 edges, 49,216 words, 2,708 nodes).
 _EDGES_PER_NODE = 5278 / 2708
 _WORDS_PER_NODE = 18
-#: Share of a node's words that come from its block's own word distribution rather than the common one.
+#: Fraction of a node's words that come from its block's own word distribution rather than the common one.
 _TOPIC_SHARE = 0.8
 
 
@@ -77,14 +77,13 @@ def simulate_graph(
     num_nodes : int
         N.
     num_edges : int, optional
-        Expected number of edges before repeats collapse (3 % fewer remain by default). Default: Cora's 1.95
-        per node.
+        Expected edges before repeats collapse (3 % fewer remain by default). Default: Cora's 1.95 per node.
     num_blocks : int
         K; each node's block is uniform.
     num_features : int
-        F, the size of the vocabulary; 0 for a graph without features. Features are dense float32.
+        F, the size of the vocabulary; 0 for a graph without features.
     mixing : float in [0, 1]
-        Expected share of edges inside blocks. Cora's label homophily is 0.81. Must be 1 for one block.
+        Expected fraction of edges inside blocks (Cora: 0.81). Must be 1 for one block.
     degree_exponent : float > 2
         Exponent of the power law of node weights; smaller means heavier hubs.
     seed : int
@@ -102,15 +101,11 @@ def simulate_graph(
 
     Notes
     -----
-    A Poisson multigraph is drawn with rate ``lambda_uv = theta_u theta_v omega[b_u, b_v]`` per unordered
-    pair: for each block pair a Poisson number of edges, endpoints drawn in proportion to theta. Independent
-    Poisson counts per pair result (thinning), so collapsing repeats leaves independent Bernoulli edges with
-    probability ``1 - exp(-lambda_uv)``, exactly, in time linear in the number of edges. Self-pairs are
-    dropped. The model is that of Karrer and Newman (arXiv 1008.3926). Weights are evenly spaced quantiles of
-    the power law, in random order, so that the expected degrees are the same for every seed.
-
-    On the defaults (80/10/10 split, one negative per positive) the true probabilities reach an AUC of 0.90 on
-    the test pairs, a VGAE trained without knowing them 0.79.
+    Poisson numbers of edges per block pair with endpoints in proportion to theta are independent Poisson
+    counts per pair, of rate ``lambda_uv = theta_u theta_v omega[b_u, b_v]`` (Karrer and Newman, arXiv
+    1008.3926). Collapsing repeats leaves independent edges of probability ``1 - exp(-lambda_uv)``, exactly.
+    Self-pairs are dropped. Weights are evenly spaced quantiles of the power law: expected degrees are the
+    same for every seed.
 
     Examples
     --------

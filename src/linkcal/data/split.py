@@ -38,14 +38,13 @@ class LinkPairs:
     edge_label : Tensor [L], float32
         1 for a link, 0 for a negative.
     positive_rate, negative_rate : float, optional
-        Shares of all edges and of all non-edges of the full graph that were drawn into this set. They turn a
-        pair's edge probability into its probability of being positive HERE (:meth:`label_probability`).
+        Fractions of all edges and of all non-edges of the full graph that were drawn into this set, for
+        :meth:`label_probability`.
 
     Raises
     ------
     InputError
-        If `edge_label_index` is no integer [2, L] tensor of numbers >= 0, or `edge_label` is not one 0 or 1
-        for each pair.
+        If an argument has the wrong shape, range or content.
 
     Examples
     --------
@@ -96,8 +95,8 @@ class LinkPairs:
     def label_probability(self, edge_probability: Tensor) -> Tensor:
         """Probability [L] that each pair is positive given that it was drawn into this set.
 
-        With edge probability q, an edge drawn with rate a and a non-edge with rate b:
-        ``q a / (q a + (1 - q) b)`` (Bayes). InputError if the rates are not known.
+        ``q a / (q a + (1 - q) b)`` with edge probability q and the rates a of edges, b of non-edges (Bayes);
+        InputError if the rates are not known.
         """
         if self.positive_rate is None or self.negative_rate is None:
             raise InputError("positive_rate and negative_rate must be known for label_probability, got None")
@@ -134,8 +133,8 @@ class LinkSplit:
     Raises
     ------
     InputError
-        If a validation or test link is an edge of `graph` or a pair stands twice in the three parts together,
-        in either direction where the graph is undirected: the number and an example.
+        If a validation or test link is an edge of `graph`, or a pair stands twice in the three parts together
+        (in either direction where the graph is undirected).
 
     Examples
     --------
@@ -143,8 +142,6 @@ class LinkSplit:
     >>> split = split_links(simulate_graph(100, num_edges=300, num_features=5, seed=0), seed=0)
     >>> bool(split.graph.has_pairs(split.held_out_edges()).any())  # none is a message-passing edge
     False
-    >>> split.part("val").num_positives == split.counts()["val_positives"]
-    True
     """
 
     graph: Graph
@@ -225,24 +222,22 @@ def split_links(
     Parameters
     ----------
     graph : Graph
-        The full graph. If it has a ``feature_builder``, node features are computed from the training edges
-        alone and stand in the message-passing graph's ``x``.
+        The full graph. Its ``feature_builder``, if any, computes features from the training edges alone.
     val_fraction, test_fraction : float in (0, 1)
-        Shares of the edges, rounded down (as PyG's ``RandomLinkSplit`` does); their sum is below 1.
+        Fractions of the edges, rounded down (as PyG's ``RandomLinkSplit`` does); their sum is below 1.
     negatives_per_positive : float > 0
         Negatives per link in every part, rounded to the nearest whole number.
     negatives : {"uniform", "degree", "two-hop"}
-        Kind of the negatives of every part, see :func:`~linkcal.data.sample_negatives`; degrees and common
-        neighbours are those of the FULL graph. Training draws negatives of its own, uniform, in each epoch.
+        Kind of the negatives, as in :func:`~linkcal.data.sample_negatives`; degrees and common neighbours
+        are those of the FULL graph. Training draws its own uniform negatives in each epoch.
     seed : int
-        Edges are drawn from the stream ``"split"``, negatives from ``"negatives"``.
 
     Returns
     -------
     LinkSplit
         ``graph`` holds the training edges only. In every part positives stand first, then negatives, both in
-        random order. Pairs of an undirected graph are written smaller index first; a directed graph keeps the
-        direction. ``negative_rate`` is known for uniform negatives only, which are all drawn at one rate.
+        random order; undirected pairs have the smaller index first. ``negative_rate`` is known for uniform
+        negatives only.
 
     Raises
     ------
@@ -255,13 +250,12 @@ def split_links(
     -----
     EdgeFeaturesWarning
         If the features were computed from the edges of the full graph (``model.prepare`` of PEG does that):
-        they know the links that are held out here.
+        they carry the links that are held out here.
 
     Notes
     -----
-    Positives are a partition of the edges and negatives are one sample without replacement from the non-edges
-    of the FULL graph, cut into three. So no pair (unordered, in an undirected graph) stands in two parts, as
-    happens to negatives that are sampled for each part alone (PyG issue 10706).
+    Negatives are one sample without replacement from the non-edges of the FULL graph, cut into three: no pair
+    stands in two parts, as happens to negatives that are sampled for each part alone (PyG issue 10706).
 
     Examples
     --------
