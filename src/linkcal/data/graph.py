@@ -117,7 +117,6 @@ class Graph:
 
     Examples
     --------
-    >>> import torch
     >>> graph = Graph.from_edges(torch.tensor([[0, 0, 1, 0, 1, 2, 3], [0, 1, 0, 1, 2, 1, 3]]), num_nodes=5)
     >>> graph.num_pairs, graph.num_self_loops, graph.num_possible_pairs
     (2, 2, 10)
@@ -152,12 +151,8 @@ class Graph:
         """Make a simple graph from any edge list [2, E'] (self-loops, repeats, one or both directions).
 
         ``num_duplicates`` counts repeated columns, not reversed edges. `forward_only` first drops the columns
-        with row > column, which loses edges of a list with one direction only.
-
-        Raises
-        ------
-        InputError
-            If an argument has the wrong shape, range or content, or both `x` and `feature_builder` are given.
+        with row > column, which loses edges of a list with one direction only. InputError if an argument has
+        the wrong shape, range or content, or both `x` and `feature_builder` are given.
         """
         num_nodes = check_positive_int(num_nodes, "num_nodes")
         if num_nodes > _MAX_NODES:

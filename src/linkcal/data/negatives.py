@@ -76,7 +76,6 @@ def sample_negatives(
 
     Examples
     --------
-    >>> import numpy as np, torch
     >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
     >>> sorted(map(tuple, sample_negatives(path, 2, np.random.default_rng(0), kind="two-hop").T.tolist()))
     [(0, 2), (1, 3)]
@@ -115,7 +114,9 @@ def _require(num: int, available: int, which: str) -> None:
 class NegativeSampler:
     """Draw distinct non-edges of one graph again and again, for instance once per training epoch.
 
-    The edges are sorted once, in the constructor; each call then costs O(L log E).
+    The edges are sorted once, in the constructor; each call then costs O(L log E). On the message-passing
+    graph of a split it may draw a validation or test link: training must not know those links, so it must not
+    avoid them either.
 
     Parameters
     ----------
@@ -124,14 +125,8 @@ class NegativeSampler:
     exclude : Tensor [2, K], optional
         As in :func:`sample_negatives`.
 
-    Notes
-    -----
-    On the message-passing graph of a split it may draw a validation or test link: training must not know
-    those links, so it must not avoid them either.
-
     Examples
     --------
-    >>> import numpy as np, torch
     >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
     >>> sampler = NegativeSampler(path)
     >>> sorted(map(tuple, sampler.sample(sampler.num_available, np.random.default_rng(0)).T.tolist()))

@@ -35,7 +35,8 @@ def structural_node_features(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Eight structural features of each node, standardised over the nodes.
 
     Use message-passing edges only: features of all edges would show the model the validation and test links.
-    ``split_links`` does so for a graph with this ``feature_builder``.
+    ``split_links`` does so for a graph with this ``feature_builder``. Toggling a pair's edge later leaves
+    these features as they were.
 
     Parameters
     ----------
@@ -48,18 +49,12 @@ def structural_node_features(edge_index: Tensor, num_nodes: int) -> Tensor:
     -------
     Tensor [N, 8], float32
         Columns as in ``STRUCTURAL_FEATURES`` with mean 0 and standard deviation 1 (all 0 where constant);
-        ``log`` is ``log(1 + value)``, for PageRank ``log(N * pagerank)``.
-
-    Notes
-    -----
-    Clustering is ``2 t / (d (d - 1))`` with t triangles and degree d, 0 for d < 2. The core number is the
-    largest k for which the node lies in a subgraph of minimum degree k (Batagelj and Zaversnik, arXiv
-    cs/0310049). PageRank has damping 0.85. Neighbour degrees of an isolated node are 0.
-    Toggling a pair's edge later leaves these features as they were on the message-passing graph.
+        ``log`` is ``log(1 + value)``, for PageRank (damping 0.85) ``log(N * pagerank)``. Clustering is
+        ``2 t / (d (d - 1))`` with t triangles and degree d, 0 for d < 2; the core number that of Batagelj and
+        Zaversnik (arXiv cs/0310049). Neighbour degrees of an isolated node are 0.
 
     Examples
     --------
-    >>> import torch
     >>> x = structural_node_features(torch.tensor([[0, 1, 2, 2], [1, 2, 0, 3]]), num_nodes=5)
     >>> x.shape, x[:, 0].argmax().item()  # node 2 has the highest degree
     (torch.Size([5, 8]), 2)

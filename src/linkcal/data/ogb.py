@@ -56,6 +56,8 @@ def load_official_split(
 ) -> LinkSplit:
     """Load an ogb link data set with its official train, validation and test links.
 
+    Hu et al., "Open Graph Benchmark", NeurIPS 2020, arXiv 2005.00687.
+
     Parameters
     ----------
     name : {"ogbl-ddi", "ogbl-collab"}
@@ -77,10 +79,6 @@ def load_official_split(
         If the name is unknown, or a file is not the published one or holds anything but arrays.
     DataNotFoundError
         If ogb (extra ``ogb``) is not installed, or a raw file is missing and cannot be fetched.
-
-    References
-    ----------
-    Hu et al., "Open Graph Benchmark", NeurIPS 2020, arXiv 2005.00687.
 
     Examples
     --------

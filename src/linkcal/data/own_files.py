@@ -113,6 +113,8 @@ def read_edges(
 ) -> NamedGraph:
     r"""Read a graph from an edge list and, optionally, a file of node features.
 
+    InputError if a file, a column, a value or a row of features is missing or wrong: one line that names it.
+
     Parameters
     ----------
     path : path
@@ -128,11 +130,6 @@ def read_edges(
     Returns
     -------
     NamedGraph
-
-    Raises
-    ------
-    InputError
-        If a file, a column, a value or a row of features is missing or wrong: one line that names it.
 
     Warns
     -----
@@ -171,6 +168,8 @@ def read_edges(
 def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
     r"""Read one feature row for each known node.
 
+    InputError if rows and nodes do not match one to one, or a value is missing, not finite or no number.
+
     Parameters
     ----------
     path : path
@@ -184,11 +183,6 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
     -------
     Tensor [N, F], float32
         Row i belongs to index i.
-
-    Raises
-    ------
-    InputError
-        If rows and nodes do not match one to one, or a value is missing, not finite or no number.
 
     Examples
     --------

@@ -38,28 +38,21 @@ def laplacian_eigenmaps(edge_index: Tensor, num_nodes: int, num_dims: int) -> Te
     edge_index : Tensor [2, E], int
         Message-passing edges: of a split, the training edges alone.
     num_nodes, num_dims : int
-        N and p.
+        N and p, at least 1; anything else is an InputError.
 
     Returns
     -------
     Tensor [N, p], float32, on the device of `edge_index`
         Equal graphs give equal positions (before SciPy 1.17 not where ARPACK restarts, as for a star).
 
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape, range or content.
-
     Notes
     -----
     With adjacency A and degrees D of a component, the columns solve ``(D - A) y = lambda D y`` for the
     smallest ``lambda > 0``: ``y = D^(-1/2) v`` from the largest eigenvalues of ``D^(-1/2) A D^(-1/2)``. The
-    sign of each column makes its sum of cubes positive (Belkin and Niyogi, Neural Computation 15(6), 2003,
-    section 2).
+    sign makes each column's sum of cubes positive (Belkin and Niyogi, Neural Computation 15(6), 2003).
 
     Examples
     --------
-    >>> import torch
     >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
     >>> z = laplacian_eigenmaps(path, num_nodes=4, num_dims=1)
     >>> [round(abs(value), 3) for value in z.flatten().tolist()]

@@ -72,6 +72,8 @@ def simulate_graph(
 ) -> Graph:
     """Draw a Cora-like graph with known edge probabilities, of any size.
 
+    InputError if an argument is out of range.
+
     Parameters
     ----------
     num_nodes : int
@@ -94,11 +96,6 @@ def simulate_graph(
     Graph
         Undirected, with ``x`` [N, F] (0/1) and ``truth``, a :class:`BlockModelTruth`.
 
-    Raises
-    ------
-    InputError
-        If an argument is out of range.
-
     Notes
     -----
     Poisson numbers of edges per block pair with endpoints in proportion to theta are independent Poisson
@@ -109,7 +106,6 @@ def simulate_graph(
 
     Examples
     --------
-    >>> import torch
     >>> graph = simulate_graph(50, num_edges=100, num_features=0, seed=3)
     >>> probability = graph.truth.edge_probability(graph.pairs)
     >>> bool(((probability > 0) & (probability < 1)).all())

@@ -31,6 +31,8 @@ _PARTS = ("test", "val", "train")
 class LinkPairs:
     """Candidate links with labels.
 
+    InputError if an argument has the wrong shape, range or content.
+
     Parameters
     ----------
     edge_label_index : Tensor [2, L], int64 (int32 is converted)
@@ -40,11 +42,6 @@ class LinkPairs:
     positive_rate, negative_rate : float, optional
         Fractions of all edges and of all non-edges of the full graph that were drawn into this set, for
         :meth:`label_probability`.
-
-    Raises
-    ------
-    InputError
-        If an argument has the wrong shape, range or content.
 
     Examples
     --------
@@ -259,7 +256,6 @@ def split_links(
 
     Examples
     --------
-    >>> import torch
     >>> ring = Graph.from_edges(torch.stack([torch.arange(20), (torch.arange(20) + 1) % 20]), num_nodes=20)
     >>> split = split_links(ring, seed=0)
     >>> split.graph.num_pairs, len(split.train), len(split.val), len(split.test)

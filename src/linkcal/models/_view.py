@@ -10,8 +10,8 @@ from torch import Tensor, nn
 def evaluation_view(model: nn.Module) -> nn.Module:
     """Copy of the module tree in evaluation mode that shares every tensor with `model`.
 
-    Switching the mode of the model itself, or adding hooks to it, would be seen by everybody who uses it at
-    the same time. The copy costs no memory and follows later changes of the weights.
+    The mode and hooks of the model itself are seen by its other users; the copy follows changes of the
+    weights.
     """
     shared = {
         id(value): value

@@ -1,7 +1,6 @@
 """Anyone's ``encode`` / ``decode`` module as a link predictor whose outputs are checked logits.
 
-What ``decode`` returns is declared (argument or attribute ``decode_returns``) and never guessed from values:
-small logits lie in [0, 1] too.
+What ``decode`` returns is declared and never guessed from values: small logits lie in [0, 1] too.
 """
 
 from __future__ import annotations
@@ -34,18 +33,16 @@ _METHODS = {"encode": "encode(x, edge_index)", "decode": "decode(z, edge_label_i
 class AdaptedLinkPredictor(nn.Module):
     """A module from elsewhere behind linkcal's interface, made by :func:`as_link_predictor`.
 
+    Probabilities p become ``log(p / (1 - p))``, clipped to ``[eps, 1 - eps]`` with the machine epsilon of
+    their dtype (float32: logits within +-15.9; float64: +-36). PyG's inner-product autoencoders give their
+    true logits instead, which do not saturate.
+
     Parameters
     ----------
     module : nn.Module
         Kept unchanged as attribute `module`.
     module_returns : {"logits", "probabilities"}
         What its ``decode`` returns.
-
-    Notes
-    -----
-    Probabilities p become ``log(p / (1 - p))`` after clipping to ``[eps, 1 - eps]`` with the machine epsilon
-    of their dtype (float32: logits within +-15.9; float64: within +-36), so they are always finite. PyG's
-    inner-product autoencoders give their true logits instead, which do not saturate.
 
     Examples
     --------
@@ -121,7 +118,7 @@ class AdaptedLinkPredictor(nn.Module):
 def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = None) -> nn.Module:
     """Return `model` behind linkcal's interface (``decode`` gives logits), checked.
 
-    A :class:`LinkPredictor`, a :class:`PairPredictor` or an already adapted model is returned as it is.
+    Linkcal's own and already adapted models are returned as they are.
 
     Parameters
     ----------
@@ -234,7 +231,7 @@ def link_embedding_of(model: nn.Module, z: Tensor, edge_label_index: Tensor) -> 
 
 
 def unwrap_link_predictor(model: nn.Module) -> nn.Module:
-    """Return the module that does the work: the adapted one, or `model` itself.
+    """Return the adapted module, or `model` itself.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ _WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 def save_model(model: GraphModel, folder: str | os.PathLike[str]) -> None:
     """Write ``model.safetensors`` and ``model.json`` into `folder`, which is made if it is not there.
 
-    The JSON file, written last, holds the weights' SHA-256, so that a mixture of two savings does not load.
+    The JSON file holds the weights' SHA-256, so that files of two savings do not load together.
 
     Parameters
     ----------
@@ -81,6 +81,8 @@ def save_model(model: GraphModel, folder: str | os.PathLike[str]) -> None:
 def load_model(folder: str | os.PathLike[str]) -> GraphModel:
     """Load a model written by :func:`save_model`, on the CPU and in evaluation mode.
 
+    ArtifactError if a file is missing, truncated or altered, of another version, or names an unknown model.
+
     Parameters
     ----------
     folder : path
@@ -89,11 +91,6 @@ def load_model(folder: str | os.PathLike[str]) -> GraphModel:
     -------
     LinkPredictor or PairPredictor
         Bit-equal weights, in the dtype in which they were saved.
-
-    Raises
-    ------
-    ArtifactError
-        If a file is missing, truncated or altered, of another version, or names an unknown model.
 
     Examples
     --------

@@ -42,8 +42,7 @@ class Preset:
         Arguments of the model's constructor.
     training : TrainingConfig
     reduced : mapping of str to mapping
-        By data set: arguments and training settings that replace these there, so that a training ends within
-        minutes. They save time and were not chosen for quality.
+        By data set: arguments and settings that replace these to save time, not chosen for quality.
 
     Examples
     --------
@@ -103,8 +102,7 @@ def _spec(cls: type[GraphModel], description: str, *, default: Preset, paper: Pr
     return ModelSpec(cls, description, {"default": default, "paper": paper})
 
 
-# Narrow layers, smaller subgraphs of dense graphs and fewer epochs keep a training within minutes of one
-# core. Where features are few, more of them are hidden.
+# Narrow layers, smaller subgraphs and fewer epochs keep a training within minutes of one core.
 _SEAL_REDUCED: dict[str, dict[str, Any]] = {
     "citeseer": {"hidden_channels": 32, "feature_dropout": 0.3},
     "bitcoin-alpha": {"hidden_channels": 32, "feature_dropout": 0.8, "max_neighbors": 20, "epochs": 15},
@@ -144,7 +142,7 @@ MODELS: dict[str, ModelSpec] = {
     "peg": _spec(
         PEG,
         "GCN damped by positional distance, linear layer on the endpoints' product",
-        # Weight decay pulls the product decoder into its saddle at zero (AUC 67 on one of two seeds).
+        # Weight decay pulls the product decoder into its saddle at zero.
         default=Preset({"hidden_channels": 20}, TrainingConfig(epochs=200, patience=50)),
         paper=_paper(20, 16, 2, 0.01, 400),
     ),
@@ -184,8 +182,7 @@ def make_model(
     ----------
     name : str
     in_channels, num_nodes : int
-        F, the number of node features; for a graph without features, with `num_nodes`, the width of the
-        learned node embedding.
+        As in :class:`GraphModel`.
     preset : str
         In ``MODELS[name].presets``.
     seed : int

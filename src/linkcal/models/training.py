@@ -37,7 +37,7 @@ class TrainingConfig:
     eval_every : int
         Epochs between two measurements of the validation AUC.
     batch_size : int, optional
-        Training positives per optimiser step, each step encoding the graph anew; None uses them all at once.
+        Training positives per optimiser step, each encoding the graph anew; None uses them all at once.
     keep_best : bool
         Keep the weights of the best validation AUC; False keeps the last epoch's and needs ``patience=None``.
 
@@ -107,9 +107,8 @@ class TrainingResult:
 
     Examples
     --------
-    >>> curve = ((5, 0.71), (10, 0.75))
-    >>> TrainingResult(10, 0.75, curve, 10, stopped_early=False, final_loss=0.6, seconds=1.0).best_epoch
-    10
+    >>> TrainingResult(5, 0.71, ((5, 0.71),), 5, stopped_early=False, final_loss=0.6, seconds=1.0).best_epoch
+    5
     """
 
     best_epoch: int
@@ -136,8 +135,7 @@ def train_link_predictor(
     Parameters
     ----------
     model : nn.Module
-        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``. Afterwards it is on
-        `device` and in evaluation mode.
+        As in :func:`as_link_predictor`. Afterwards it is on `device` and in evaluation mode.
     split : LinkSplit
         Its test pairs are never read; its validation pairs choose the epoch.
     config : TrainingConfig, optional
@@ -146,7 +144,7 @@ def train_link_predictor(
     device : torch.device or str
         ``"auto"``: CUDA if there is one.
     decode_returns : {"logits", "probabilities"}, optional
-        What ``model.decode`` returns; None reads the model's attribute.
+        As in :func:`as_link_predictor`.
     progress : callable, optional
         Called with an :class:`EpochReport` after each epoch.
 
@@ -157,8 +155,9 @@ def train_link_predictor(
     Raises
     ------
     InputError
-        If there is no training link, or validation links have one class; ShortageError if the graph is
-        complete, so that there are no negatives; TrainingDivergedError if the loss or a logit is not finite.
+        If there is no training link, or validation links have one class.
+    ShortageError, TrainingDivergedError
+        If the graph is complete, so that there are no negatives; if the loss or a logit is not finite.
     UnsupportedModelError
         If the model lacks ``encode`` or ``decode``.
 
