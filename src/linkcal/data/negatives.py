@@ -40,9 +40,7 @@ def sample_negatives(
     kind: NegativeKind = "uniform",
     exclude: Tensor | None = None,
 ) -> Tensor:
-    """Draw `num` distinct non-edges of `graph`.
-
-    For repeated uniform draws from one graph keep a :class:`NegativeSampler`, which sorts the edges once.
+    """Draw `num` distinct non-edges of `graph`; see :class:`NegativeSampler` for repeated uniform draws.
 
     Parameters
     ----------
@@ -65,8 +63,6 @@ def sample_negatives(
 
     Raises
     ------
-    InputError
-        If `kind` is unknown.
     ShortageError
         If there are fewer than `num` such pairs.
 
@@ -112,23 +108,20 @@ def _require(num: int, available: int, which: str) -> None:
 
 
 class NegativeSampler:
-    """Draw distinct non-edges of one graph again and again, for instance once per training epoch.
+    """Draw distinct non-edges of one graph again and again; the edges are sorted only once.
 
-    The edges are sorted once, in the constructor; each call then costs O(L log E). On the message-passing
-    graph of a split it may draw a validation or test link: training must not know those links, so it must not
-    avoid them either.
+    On the message-passing graph of a split it may draw a validation or test link: training must not know
+    those links, so it must not avoid them either.
 
     Parameters
     ----------
     graph : Graph
-        Its edges, reversed edges (undirected) and self-pairs are never drawn.
     exclude : Tensor [2, K], optional
         As in :func:`sample_negatives`.
 
     Examples
     --------
-    >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
-    >>> sampler = NegativeSampler(path)
+    >>> sampler = NegativeSampler(Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4))
     >>> sorted(map(tuple, sampler.sample(sampler.num_available, np.random.default_rng(0)).T.tolist()))
     [(0, 2), (0, 3), (1, 3)]
     """

@@ -54,15 +54,13 @@ _DAMAGED = (
 def load_official_split(
     name: str, *, data_root: str | os.PathLike[str] | None = None, seed: int = 0
 ) -> LinkSplit:
-    """Load an ogb link data set with its official train, validation and test links.
-
-    Hu et al., "Open Graph Benchmark", NeurIPS 2020, arXiv 2005.00687.
+    """Load an ogb link data set with its official split (Hu et al., arXiv 2005.00687).
 
     Parameters
     ----------
     name : {"ogbl-ddi", "ogbl-collab"}
     data_root : path, optional
-        Folder of the raw files in ogb's layout; else as in :func:`linkcal.data.load_dataset`.
+        Folder of the raw files in ogb's layout; else as in :func:`linkcal.data.load_dataset`, errors too.
     seed : int
         For the training negatives, as many as links: the official training part has none.
 
@@ -72,13 +70,6 @@ def load_official_split(
         Official validation and test links and negatives. A pair of several parts stays in the first only, and
         negatives that are edges are dropped; ``counts_full`` has the number of each. The ratio of negatives
         to links differs from part to part.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown, or a file is not the published one or holds anything but arrays.
-    DataNotFoundError
-        If ogb (extra ``ogb``) is not installed, or a raw file is missing and cannot be fetched.
 
     Examples
     --------

@@ -45,15 +45,14 @@ def from_pyg(
     directed : bool
         Whether (u, v) and (v, u) are different links. If not, ``train.edge_index`` must hold both directions.
     symmetric : bool
-        Whether a directed graph may have the reverse of each of its edges. Most likely it is an undirected
-        graph split without ``is_undirected=True``, whose held-out links have their reverse in the
-        message-passing graph.
+        Whether a directed graph may have the reverse of each edge. Most likely it is undirected and was split
+        without ``is_undirected=True``: held-out links then have their reverse in the message-passing graph.
     positive_label : int
         Value of ``edge_label`` of a link (0: negative; others are refused). PyG shifts labels by one where
         ``edge_label`` existed before: pass 2 then.
     repeated_negatives : {"drop", "error"}
-        PyG may draw a negative of an undirected graph twice, in both directions, even in two parts.
-        ``"drop"`` keeps it once (test before validation before training) and warns with the count.
+        PyG may draw a negative of an undirected graph in both directions, even in two parts. ``"drop"`` keeps
+        it once (test before validation before training) and warns with the count.
     name : str
 
     Returns
@@ -72,8 +71,7 @@ def from_pyg(
     --------
     >>> from linkcal.data import simulate_graph, split_links
     >>> split = split_links(simulate_graph(60, num_features=4))
-    >>> again = from_pyg(*to_pyg(split))
-    >>> bool((again.test.edge_label_index == split.test.edge_label_index).all())
+    >>> bool((from_pyg(*to_pyg(split)).test.edge_label_index == split.test.edge_label_index).all())
     True
     """
     check_choice(repeated_negatives, "repeated_negatives", ("drop", "error"))

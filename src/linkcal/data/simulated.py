@@ -33,18 +33,17 @@ class BlockModelTruth:
 
     Parameters
     ----------
-    theta : Tensor [N], float64
-        Node weights; a node's expected degree is proportional to its weight (within a block).
-    block : Tensor [N], int64
+    theta, block : Tensor [N], float64 and int64
+        Node weights, to which expected degrees are proportional within a block; blocks.
     omega : Tensor [K, K], float64
         Symmetric rates between blocks.
 
     Examples
     --------
-    >>> one = torch.ones(3, dtype=torch.float64)
-    >>> truth = BlockModelTruth(one, torch.tensor([0, 0, 1]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double())
-    >>> truth.edge_probability(torch.tensor([[0, 0], [1, 2]])).numpy().round(4)  # 1 - exp(-1), and 0
-    array([0.6321, 0.    ])
+    >>> one = torch.ones(2, dtype=torch.float64)
+    >>> truth = BlockModelTruth(one, torch.tensor([0, 0]), torch.ones(1, 1).double())
+    >>> truth.edge_probability(torch.tensor([[0], [1]])).numpy().round(4)  # 1 - exp(-1)
+    array([0.6321])
     """
 
     theta: Tensor
@@ -72,24 +71,17 @@ def simulate_graph(
 ) -> Graph:
     """Draw a Cora-like graph with known edge probabilities, of any size.
 
-    InputError if an argument is out of range.
-
     Parameters
     ----------
-    num_nodes : int
-        N.
+    num_nodes, num_blocks, num_features : int
+        N; K, each node's block being uniform; F, the size of the vocabulary (0: no features).
     num_edges : int, optional
         Expected edges before repeats collapse (3 % fewer remain by default). Default: Cora's 1.95 per node.
-    num_blocks : int
-        K; each node's block is uniform.
-    num_features : int
-        F, the size of the vocabulary; 0 for a graph without features.
     mixing : float in [0, 1]
         Expected fraction of edges inside blocks (Cora: 0.81). Must be 1 for one block.
     degree_exponent : float > 2
         Exponent of the power law of node weights; smaller means heavier hubs.
     seed : int
-        Structure and features are drawn from separate named streams.
 
     Returns
     -------
@@ -101,8 +93,7 @@ def simulate_graph(
     Poisson numbers of edges per block pair with endpoints in proportion to theta are independent Poisson
     counts per pair, of rate ``lambda_uv = theta_u theta_v omega[b_u, b_v]`` (Karrer and Newman, arXiv
     1008.3926). Collapsing repeats leaves independent edges of probability ``1 - exp(-lambda_uv)``, exactly.
-    Self-pairs are dropped. Weights are evenly spaced quantiles of the power law: expected degrees are the
-    same for every seed.
+    Weights are evenly spaced quantiles of the power law: expected degrees are the same for every seed.
 
     Examples
     --------

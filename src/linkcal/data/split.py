@@ -29,9 +29,7 @@ _PARTS = ("test", "val", "train")
 
 @dataclass(frozen=True, eq=False)
 class LinkPairs:
-    """Candidate links with labels.
-
-    InputError if an argument has the wrong shape, range or content.
+    """Candidate links with labels; InputError if an argument has the wrong shape, range or content.
 
     Parameters
     ----------
@@ -114,24 +112,18 @@ class LinkSplit:
     """Message-passing graph and labelled pairs of one run.
 
     `graph` holds the TRAINING edges only; every score, also of validation and test pairs, is computed on it.
-    Training positives are edges of it and no negative is an edge of the full graph.
+    Training positives are edges of it and no negative is an edge of the full graph. InputError if a
+    validation or test link is an edge of `graph`, or a pair stands twice in the three parts together (in
+    either direction where the graph is undirected).
 
     Parameters
     ----------
     graph : Graph
     train, val, test : LinkPairs
-    seed : int, optional
-        Seed the split was drawn with; None for a split from elsewhere.
+    seed, negatives : int and str, optional
+        Seed of the split and kind of its negatives; None for a split from elsewhere.
     counts_full : dict
         Counts of the graph before the split.
-    negatives : str, optional
-        Kind of the negatives, in ``linkcal.data.NEGATIVE_KINDS``; None for a split from elsewhere.
-
-    Raises
-    ------
-    InputError
-        If a validation or test link is an edge of `graph`, or a pair stands twice in the three parts together
-        (in either direction where the graph is undirected).
 
     Examples
     --------
@@ -225,8 +217,8 @@ def split_links(
     negatives_per_positive : float > 0
         Negatives per link in every part, rounded to the nearest whole number.
     negatives : {"uniform", "degree", "two-hop"}
-        Kind of the negatives, as in :func:`~linkcal.data.sample_negatives`; degrees and common neighbours
-        are those of the FULL graph. Training draws its own uniform negatives in each epoch.
+        As in :func:`~linkcal.data.sample_negatives`; degrees and common neighbours are those of the FULL
+        graph. Training draws its own uniform negatives in each epoch.
     seed : int
 
     Returns
@@ -238,10 +230,8 @@ def split_links(
 
     Raises
     ------
-    InputError
-        If `graph` is no :class:`Graph`, or a part would have no positive or no negative.
-    ShortageError
-        If the graph has fewer non-edges of that kind than the three parts need together.
+    InputError, ShortageError
+        If a part would have no positive or no negative; if there are too few non-edges of that kind.
 
     Warns
     -----

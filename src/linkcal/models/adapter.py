@@ -213,8 +213,7 @@ def link_embedding_of(model: nn.Module, z: Tensor, edge_label_index: Tensor) -> 
 
     Examples
     --------
-    >>> z = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    >>> link_embedding_of(nn.Identity(), z, torch.tensor([[0], [1]]))
+    >>> link_embedding_of(nn.Identity(), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0], [1]]))
     tensor([[3., 8.]])
     """
     own = getattr(model, "link_embedding", None)
@@ -243,9 +242,8 @@ def unwrap_link_predictor(model: nn.Module) -> nn.Module:
 
     Examples
     --------
-    >>> model = GAE(nn.Identity())
-    >>> unwrap_link_predictor(as_link_predictor(model)) is model
-    True
+    >>> type(unwrap_link_predictor(as_link_predictor(GAE(nn.Identity())))).__name__
+    'GAE'
     """
     return model.module if isinstance(model, AdaptedLinkPredictor) else model
 

@@ -144,18 +144,14 @@ class GIN(GNN):
 class VGAE(GNN):
     """Variational graph auto-encoder, inner-product decoder: ``logit_uv = <z_u, z_v>``.
 
-    ``z = mu`` in evaluation mode, so scores are repeatable; ``z = mu + sigma * noise`` in training mode.
+    ``z = mu`` in evaluation mode, so scores are repeatable; ``z = mu + sigma * noise`` in training mode,
+    which adds ``KL(q(z) || N(0, I)) / N``, the mean over nodes of ``-1/2 sum_k (1 + 2 log sigma_k - mu_k^2 -
+    sigma_k^2)`` again over N, to the loss (Kipf and Welling, arXiv 1611.07308). log sigma is at most 10.
 
     Parameters
     ----------
     in_channels, hidden_channels, out_channels, num_layers, dropout, num_nodes
         As in :class:`~linkcal.models.gnn.GNN`; the last layer has two heads, `conv_mu` and `conv_logstd`.
-
-    Notes
-    -----
-    Training adds ``KL(q(z) || N(0, I)) / N``, the mean over nodes of ``-1/2 sum_k (1 + 2 log sigma_k - mu_k^2
-    - sigma_k^2)``, again over N, as in the original (Kipf and Welling, arXiv 1611.07308). log sigma is at
-    most 10.
 
     Examples
     --------

@@ -34,21 +34,19 @@ _SEARCH: dict[str, list[Any]] = {
 
 @dataclass(frozen=True)
 class Preset:
-    """Hyper-parameters that belong together.
+    """Arguments of a model's constructor and of its training that belong together.
 
     Parameters
     ----------
     model : dict
-        Arguments of the model's constructor.
     training : TrainingConfig
     reduced : mapping of str to mapping
         By data set: arguments and settings that replace these to save time, not chosen for quality.
 
     Examples
     --------
-    >>> preset = Preset({"num_hops": 2}, TrainingConfig(epochs=30), {"large": {"epochs": 5}})
-    >>> preset.on("large").training.epochs, preset.on("cora").training.epochs
-    (5, 30)
+    >>> Preset({}, TrainingConfig(epochs=30), {"large": {"epochs": 5}}).on("large").training.epochs
+    5
     """
 
     model: dict[str, Any]
@@ -79,8 +77,7 @@ class ModelSpec:
 
     Examples
     --------
-    >>> spec = MODELS["peg"]
-    >>> sorted(spec.presets), spec.search["num_layers"]
+    >>> sorted(MODELS["peg"].presets), MODELS["peg"].search["num_layers"]
     (['default', 'paper'], [1, 2, 3])
     """
 
@@ -176,17 +173,15 @@ def make_model(
     seed: int = 0,
     **overrides: Any,
 ) -> GraphModel:
-    """Untrained model of a name in ``MODELS``, with seeded weights.
+    """Untrained model of a name in ``MODELS``, with seeded weights; torch's global generators stay.
 
     Parameters
     ----------
-    name : str
+    name, preset : str
+        In ``MODELS`` and in ``MODELS[name].presets``.
     in_channels, num_nodes : int
         As in :class:`GraphModel`.
-    preset : str
-        In ``MODELS[name].presets``.
     seed : int
-        Of the weights; torch's global generators stay as they were.
     **overrides
         Constructor arguments that replace the preset's (`dropout`, ...); an unknown one is an InputError.
 
@@ -213,10 +208,8 @@ def make_training_config(name: str, *, preset: str = "default", **overrides: Any
 
     Parameters
     ----------
-    name, preset : str
-        In ``MODELS`` and in ``MODELS[name].presets``.
-    **overrides
-        Fields that replace the preset's (`epochs`, `lr`, ...); an unknown one is an InputError.
+    name, preset, **overrides
+        As in :func:`make_model`, but fields of :class:`TrainingConfig` (`epochs`, `lr`, ...) are replaced.
 
     Returns
     -------

@@ -59,40 +59,35 @@ class SEAL(PairPredictor):
 
     A pair's score depends on its enclosing subgraph alone, without the target link, for links and negatives
     alike: uncalibrated scores are closer to probabilities than those of node embeddings. Slower by orders of
-    magnitude.
+    magnitude. Zhang and Chen, NeurIPS 2018, arXiv 1802.09691; DGCNN: Zhang et al., AAAI 2018.
 
     Parameters
     ----------
     in_channels, num_nodes
         As in :class:`~linkcal.models.gnn.GNN`.
-    hidden_channels : int
-        Width of the graph layers and of the label embedding.
+    hidden_channels, num_layers : int
+        Width (also of the label embedding) and number of graph layers; one more of width 1 gives the sort
+        key.
     out_channels : int
         d, the width of the pair embedding: the pooled representation before the last linear layer.
-    num_layers : int
-        Graph layers of width `hidden_channels`; one more of width 1 gives the sort key.
-    dropout : float in [0, 1)
-        Before the last linear layer, in training mode.
+    dropout, feature_dropout : float in [0, 1)
+        Before the last linear layer, and of the nodes' features, in training mode.
     feature_channels : int, optional
         k: :meth:`prepare` replaces more than k features by their k principal coordinates, since weights for
         many features memorise the training pairs. None keeps the features.
-    feature_dropout : float in [0, 1)
-        Of the nodes' features, in training mode.
     num_hops : {1, 2}
         Radius of the subgraphs.
-    max_neighbors : int, optional
-        Bound on the new nodes per hop, drawn by `sampling_seed`; None sets no bound.
+    max_neighbors, sampling_seed : int or None, int in [0, 2**63)
+        Bound on the new nodes per hop (None: no bound), and the seed that draws them.
     sort_k : int, at least 10
         Nodes kept by SortPool: the 60th percentile of the training subgraphs' sizes (:meth:`options_for`).
-    sampling_seed : int in [0, 2**63)
 
     Notes
     -----
-    Zhang and Chen, NeurIPS 2018, arXiv 1802.09691; DGCNN: Zhang, Cui, Neumann and Chen, AAAI 2018. A node at
-    distances a, b from the two ends, each inside the subgraph and without the other end, has the label
-    ``1 + min(a, b) + (s // 2) (s // 2 + s % 2 - 1)``, s = a + b; both ends have 1, nodes that reach only one
-    of them 0. With ``target_link="present"`` the same subgraph, with the same labels, also passes messages
-    over the pair's edge. Edges count without direction.
+    A node at distances a, b from the two ends, each inside the subgraph and without the other end, has the
+    label ``1 + min(a, b) + (s // 2) (s // 2 + s % 2 - 1)``, s = a + b; both ends have 1, nodes that reach
+    only one of them 0. With ``target_link="present"`` the same subgraph, with the same labels, also passes
+    messages over the pair's edge. Edges count without direction.
 
     Examples
     --------

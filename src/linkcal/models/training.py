@@ -28,14 +28,12 @@ class TrainingConfig:
 
     Parameters
     ----------
-    epochs : int
-        Passes over the training positives, at most.
+    epochs, eval_every : int
+        Passes over the training positives, at most; epochs between two measurements of the validation AUC.
     lr, weight_decay : float > 0, float >= 0
         Adam's learning rate and L2 term.
     patience : int, optional
         Stop after so many epochs without a better validation AUC; None never stops early.
-    eval_every : int
-        Epochs between two measurements of the validation AUC.
     batch_size : int, optional
         Training positives per optimiser step, each encoding the graph anew; None uses them all at once.
     keep_best : bool
@@ -134,8 +132,8 @@ def train_link_predictor(
 
     Parameters
     ----------
-    model : nn.Module
-        As in :func:`as_link_predictor`. Afterwards it is on `device` and in evaluation mode.
+    model, decode_returns
+        As in :func:`as_link_predictor`. Afterwards the model is on `device` and in evaluation mode.
     split : LinkSplit
         Its test pairs are never read; its validation pairs choose the epoch.
     config : TrainingConfig, optional
@@ -143,8 +141,6 @@ def train_link_predictor(
         Of dropout, sampled embeddings and negatives; torch's global generators stay as they were.
     device : torch.device or str
         ``"auto"``: CUDA if there is one.
-    decode_returns : {"logits", "probabilities"}, optional
-        As in :func:`as_link_predictor`.
     progress : callable, optional
         Called with an :class:`EpochReport` after each epoch.
 
@@ -154,12 +150,10 @@ def train_link_predictor(
 
     Raises
     ------
-    InputError
-        If there is no training link, or validation links have one class.
+    InputError, UnsupportedModelError
+        If there is no training link, or validation links have one class; if the model lacks a method.
     ShortageError, TrainingDivergedError
         If the graph is complete, so that there are no negatives; if the loss or a logit is not finite.
-    UnsupportedModelError
-        If the model lacks ``encode`` or ``decode``.
 
     Notes
     -----
@@ -172,9 +166,8 @@ def train_link_predictor(
     >>> from linkcal.data import simulate_graph, split_links
     >>> from linkcal.models import GCN
     >>> split = split_links(simulate_graph(60, num_edges=150, num_features=5, seed=0), seed=0)
-    >>> result = train_link_predictor(GCN(5), split, TrainingConfig(epochs=10, eval_every=5))
-    >>> [epoch for epoch, auc in result.val_auc], result.stopped_early
-    ([5, 10], False)
+    >>> train_link_predictor(GCN(5), split, TrainingConfig(epochs=10, eval_every=5)).epochs_run
+    10
     """
     config = TrainingConfig() if config is None else config
     predictor = as_link_predictor(model, decode_returns)

@@ -152,12 +152,10 @@ def iter_toggled(
 
     Parameters
     ----------
-    model, x, edge_index, edge_label_index
-        As in :func:`toggle_edges`; errors too.
+    model, x, edge_index, edge_label_index, **options
+        As in :func:`toggle_edges`, without `out`; errors too.
     block_size : int
         Pairs per block.
-    **options
-        The other arguments of :func:`toggle_edges`, but for `out`.
 
     Yields
     ------
@@ -169,8 +167,7 @@ def iter_toggled(
     Examples
     --------
     >>> from linkcal.models import GCN
-    >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    >>> pairs = torch.tensor([[0, 0, 1], [1, 2, 2]])
+    >>> path, pairs = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.tensor([[0, 0, 1], [1, 2, 2]])
     >>> for rows, toggled in iter_toggled(GCN(3), torch.eye(3), path, pairs, block_size=2):
     ...     print(rows, toggled.in_graph.tolist())
     slice(0, 2, None) [True, False]
