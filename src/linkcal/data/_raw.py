@@ -35,10 +35,7 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True)
 class RawFiles:
-    """The raw files of one data set: names in a folder below the data root, as PyG's class expects it.
-
-    `download` writes all files below ``staging / folder`` and must not read them: they are verified first.
-    """
+    """Raw files of one data set; `download` fills ``staging / folder`` unread: checks come first."""
 
     folder: str
     names: tuple[str, ...]

@@ -40,9 +40,8 @@ class DatasetInfo:
 
     Examples
     --------
-    >>> info = DATASETS["cora"]
-    >>> info.num_nodes, info.num_edges, info.num_features
-    (2708, 5278, 1433)
+    >>> DATASETS["cora"].num_nodes, DATASETS["cora"].num_edges
+    (2708, 5278)
     """
 
     name: str
@@ -105,15 +104,12 @@ def load_dataset(
 
     Raises
     ------
-    InputError
-        If the name is unknown or a file is not the published one.
-    DataNotFoundError
-        If a raw file is missing and cannot be fetched.
+    InputError, DataNotFoundError
+        If the name is unknown or a file is not the published one; if a file is missing and cannot be fetched.
 
     Examples
     --------
-    >>> graph = load_dataset("simulated", num_nodes=100, num_edges=300, seed=1)
-    >>> graph.num_nodes
+    >>> load_dataset("simulated", num_nodes=100, num_edges=300, seed=1).num_nodes
     100
     """
     check_choice(name, "dataset", DATASETS)
@@ -204,10 +200,7 @@ def _bitcoin_files(market: str) -> RawFiles:
 
 
 def read_bitcoin(path: Path, *, name: str) -> Graph:
-    """Read one rating a line (SOURCE, TARGET, RATING, TIME, no header) as an undirected graph.
-
-    Two users are linked if either rated the other; nodes are numbered in the order of user ids.
-    """
+    """Undirected graph of a file of ratings (SOURCE, TARGET, ...); nodes are in the order of user ids."""
     with damage_named(path, "file", "a table of lines SOURCE,TARGET,RATING,TIME"):
         table = pd.read_csv(path, header=None, usecols=[0, 1], dtype=np.int64)
     users, index = np.unique(table.to_numpy().T, return_inverse=True)

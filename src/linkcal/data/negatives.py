@@ -159,10 +159,7 @@ class NegativeSampler:
 
 
 def _distinct_ranks(population: int, size: int, rng: np.random.Generator) -> IntArray:
-    """Uniform ordered sample without replacement of `size` of ``range(population)`` in O(size) memory.
-
-    The distinct values of an i.i.d. uniform sequence, in order of first appearance, are such a sample.
-    """
+    """Uniform ordered sample of ``range(population)``: the first appearances in uniform draws."""
     if 2 * size >= population:
         return rng.permutation(population)[:size]
     ranks = np.empty(0, dtype=np.int64)

@@ -497,10 +497,7 @@ class _File:
         raise InputError(f"{self.name} must have a header line, got the empty file {self.path}")
 
     def parse_options(self) -> pacsv.ParseOptions:
-        """Options for Arrow, after checking that every quoted value is closed.
-
-        Arrow would read an open value to the end. Line breaks in values are slow: allowed only with quotes.
-        """
+        """Options for Arrow, which would read an unclosed quote to the end: refused before."""
         with self._open(self.path, "rb") as raw:
             quotes = sum(block.count(b'"') for block in iter(lambda: raw.read(_BLOCK), b""))
         if (
@@ -529,10 +526,7 @@ class _File:
             )
 
     def place(self, row: int) -> str:
-        """Where data row `row` (from 0) stands: ``line 17`` of a text file, else ``row 15``.
-
-        Blank lines and quoted line breaks shift lines, so the text is read again, for error messages only.
-        """
+        """Where data row `row` (from 0) stands, for messages: the line of a text file, else the row."""
         with contextlib.suppress(csv.Error):  # one very long value
             lines = self.rows(errors="replace") if self.kind == "csv" else iter(())
             for line, _ in islice(lines, row + 1, None):  # the header stands before row 0

@@ -38,7 +38,7 @@ def laplacian_eigenmaps(edge_index: Tensor, num_nodes: int, num_dims: int) -> Te
     edge_index : Tensor [2, E], int
         Message-passing edges: of a split, the training edges alone.
     num_nodes, num_dims : int
-        N and p, at least 1; anything else is an InputError.
+        N, and p of at least 1; anything else is an InputError.
 
     Returns
     -------

@@ -98,6 +98,9 @@ def from_pyg(
 def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
     """Write a split as PyG's ``RandomLinkSplit`` would: ``(train, val, test)``.
 
+    As in PyG, the edges of the test object include the validation links: scores on it differ from linkcal's,
+    which are computed on the training edges throughout. Tensors may be shared with `split`.
+
     Parameters
     ----------
     split : LinkSplit
@@ -105,9 +108,7 @@ def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
     Returns
     -------
     tuple of torch_geometric.data.Data
-        With ``x`` (if any), ``num_nodes``, ``edge_index``, ``edge_label_index`` and float ``edge_label``. As
-        in PyG, the edges of the test object include the validation links: scores on it differ from linkcal's,
-        which are computed on the training edges throughout. Tensors may be shared with `split`.
+        With ``x`` (if any), ``num_nodes``, ``edge_index``, ``edge_label_index`` and float ``edge_label``.
 
     Examples
     --------

@@ -173,10 +173,7 @@ def _draw_edges(theta: FloatArray, block: IntArray, omega: FloatArray, rng: np.r
 
 
 def _bag_of_words(block: IntArray, num_features: int, rng: np.random.Generator) -> Tensor:
-    """0/1 matrix [N, F], float32: about 18 words a node, part from the block's word list, part common.
-
-    Word frequencies follow Zipf's law; each block ranks the vocabulary in its own random order.
-    """
+    """0/1 matrix [N, F], float32: about 18 Zipf-distributed words a node, part of its block's own ranking."""
     num_nodes = len(block)
     upto = np.cumsum(1.0 / (np.arange(num_features) + 10.0))
     ranking = np.stack([rng.permutation(num_features) for _ in range(int(block.max()) + 2)])

@@ -8,11 +8,7 @@ from torch import Tensor, nn
 
 
 def evaluation_view(model: nn.Module) -> nn.Module:
-    """Copy of the module tree in evaluation mode that shares every tensor with `model`.
-
-    The mode and hooks of the model itself are seen by its other users; the copy follows changes of the
-    weights.
-    """
+    """Copy in evaluation mode that shares every tensor: the mode and hooks of `model` are seen by others."""
     shared = {
         id(value): value
         for module in model.modules()

@@ -134,15 +134,13 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
 
     Raises
     ------
-    UnsupportedModelError
-        If `model` is no module or lacks a method.
-    InputError
-        If nothing is declared, or argument, attribute and class contradict each other.
+    UnsupportedModelError, InputError
+        If `model` lacks a method; if nothing is declared, or argument, attribute and class contradict each
+        other.
 
     Examples
     --------
-    >>> model = as_link_predictor(GAE(nn.Identity()))
-    >>> model.decode(2 * torch.ones(2, 1), torch.tensor([[0], [1]]))
+    >>> as_link_predictor(GAE(nn.Identity())).decode(2 * torch.ones(2, 1), torch.tensor([[0], [1]]))
     tensor([4.])
     """
     model = getattr(

@@ -142,8 +142,7 @@ class LinkPredictor(GraphModel):
     >>> class Identity(LinkPredictor):
     ...     def encode(self, x, edge_index):
     ...         return self.node_features(x)
-    >>> z = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    >>> Identity(in_channels=2).decode(z, torch.tensor([[0], [1]]))
+    >>> Identity(in_channels=2).decode(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0], [1]]))
     tensor([11.])
     """
 

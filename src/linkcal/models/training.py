@@ -98,10 +98,8 @@ class TrainingResult:
         Epoch whose weights the model now has (with ``keep_best=False`` the last), and their validation AUC.
     val_auc : tuple of (int, float)
         Validation AUC at each epoch where it was measured.
-    epochs_run, stopped_early, final_loss : int, bool, float
-        Of the whole training; the loss is the last epoch's.
-    seconds : float
-        Wall-clock time; the only field that differs between two runs with one seed.
+    epochs_run, stopped_early, final_loss, seconds : int, bool, float, float
+        Of the whole training: the last epoch's loss; the seconds alone differ between two runs with one seed.
 
     Examples
     --------

@@ -255,10 +255,7 @@ def _work(thread: int, slots: Array, kernel: DeepKernel, pairs: DeepPairs, out: 
 
 @compiled(parallel=True, fastmath=FAST)
 def toggle_deep(kernel: DeepKernel, pairs: DeepPairs, slots: Array, out: Array) -> None:
-    """Output of the last layer at both nodes of every pair after its toggle, into `out` [2, P, d].
-
-    `slots` int32 [T, N] is workspace of T threads, all -1 before and after.
-    """
+    """Outputs [2, P, d] of the last layer after each toggle; `slots` int32 [T, N] is workspace, all -1."""
     for thread in prange(slots.shape[0]):
         _work(thread, slots, kernel, pairs, out)
 

@@ -320,8 +320,8 @@ def _require_equal(
 def check_pairs(graph: ToggleGraph, around: tuple[float, ...] = (1.0,)) -> Tensor:
     """Pairs [2, P] on which methods are verified, of every kind that the graph has.
 
-    Around the nodes at these quantiles of the degree (1.0: a hub): an edge and a non-edge of the node and two
-    of its neighbours; and the edge of a node with few neighbours.
+    Around the nodes at these quantiles of the degree (1.0: a hub): an edge and a non-edge of the node, and
+    of two of its neighbours with each other; and the edge of a node with few neighbours.
     """
     num_nodes, degree = graph.num_nodes, graph.in_degree(weighted=False)
     if num_nodes < 2:

@@ -214,10 +214,7 @@ def _sorted_by(values: Array, order: Array, size: int) -> Array:
 
 @compiled()
 def one_way_arc(indptr: Array, senders: Array) -> int:
-    """Position of the first arc j -> i without i -> j, or -1.
-
-    Arcs out of a node are met in the order in which its own row must list them: one pointer per row suffices.
-    """
+    """Position of the first arc j -> i without i -> j, or -1; one pointer per sorted row suffices."""
     pointer = indptr[:-1].copy()
     for i in range(indptr.size - 1):
         for position in range(indptr[i], indptr[i + 1]):

@@ -75,8 +75,7 @@ def facts_type(number: np.dtype[Any]) -> np.dtype[Any]:
 class Kernel(NamedTuple):
     """Arrays of one model on one graph; N nodes, A entries of rows, K channels of the widest row.
 
-    Rows list in- and out-neighbours in increasing order. The first layer's scale is folded into messages,
-    aggregates, roots and `seen`.
+    Rows are sorted. The first layer's scale is folded into messages, aggregates, roots and `seen`.
     """
 
     kind: int
@@ -309,10 +308,7 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
 
 @compiled(parallel=True, fastmath=FAST)
 def toggle_pairs(kernel: Kernel, pairs: Pairs, marks: Array, out: Array) -> None:
-    """Output of the last layer at both nodes of every pair after its toggle, into `out` [2, L, d].
-
-    `marks` int32 [T, n], n a power of two, is workspace of T threads, -1 at first.
-    """
+    """Outputs [2, L, d] after each toggle; `marks` int32 [T, a power of two] is workspace, -1 at first."""
     for thread in prange(marks.shape[0]):
         _work(thread, marks, kernel, pairs, out)
 

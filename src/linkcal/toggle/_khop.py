@@ -99,10 +99,7 @@ class Messages:
 
 
 def _per_arc(edge_index: Any, values: dict[str, Any], num_nodes: int) -> frozenset[str] | None:
-    """Names of the arguments of one round that have a row per arc; None where that cannot be told.
-
-    It cannot where arcs are no plain index [2, E], or as many as there are nodes or rows of `x`.
-    """
+    """Names of a round's arguments that have a row per arc; None where that cannot be told."""
     if type(edge_index) is not Tensor or edge_index.dim() != 2 or edge_index.size(1) == num_nodes:
         return None
     number = edge_index.size(1)
@@ -124,11 +121,7 @@ def _holds(value: Any, number: int) -> bool:
 
 
 class KHop:
-    """A model (an evaluation view), run on subgraphs of one graph.
-
-    `messages` has recorded the model's rounds; `counted`: the number of hops is that of these rounds. Where
-    pairs share their rim, messages are left out too.
-    """
+    """A model (an evaluation view) run on subgraphs; `counted`: as many hops as recorded rounds."""
 
     def __init__(
         self, model: nn.Module, x: Tensor, subgraphs: Subgraphs, messages: Messages, *, counted: bool
@@ -137,11 +130,7 @@ class KHop:
         self.messages, self.counted = messages, counted
 
     def endpoints(self, pairs: Tensor, insert: Tensor, *, toggle: bool = True) -> tuple[Tensor, Tensor]:
-        """Node embeddings [L, d] of both endpoints of each pair, toggled or, if not `toggle`, as given.
-
-        UnsupportedModelError if ``encode`` does not run on subgraphs, return one row per node, or pass the
-        same rounds on them.
-        """
+        """Node embeddings [L, d] of both endpoints; UnsupportedModelError if ``encode`` does not fit."""
         sources, targets = [], []
         for batch in self.subgraphs.batches(pairs, insert, toggle=toggle):
             try:

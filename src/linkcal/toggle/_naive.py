@@ -42,10 +42,7 @@ def naive_endpoints(
     edge_weight: Tensor | None = None,
     insert_weight: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Node embeddings [L, d] of both endpoints of each pair [2, L] after its edge is toggled.
-
-    `insert` [L]: inserted (True) or removed. `model` is in evaluation mode.
-    """
+    """Node embeddings [L, d] of both endpoints after each pair's edge is inserted, or removed."""
     sources, targets = [], []
     for (source, target), inserted in zip(pairs.T.tolist(), insert.tolist(), strict=True):
         toggled = toggle_edge_index(edge_index, source, target, insert=inserted, undirected=undirected)

@@ -22,7 +22,7 @@ FAST = {"contract", "nsz"}
 
 @dataclass(frozen=True)
 class Elementwise:
-    """A step ``leaky(scale * value + shift)`` per channel, ``leaky(x) = max(x, slope * x)``, slope in [0, 1].
+    """A step ``leaky(scale * value + shift)`` per channel, ``leaky(x) = max(x, slope * x)``.
 
     Covers bias, batch norm in evaluation mode, identity (slope 1), ReLU (slope 0) and leaky ReLU.
     """

@@ -72,22 +72,19 @@ def toggle_edges(
         verified on a few toggled pairs against one forward pass each.
     decode_returns : {"logits", "probabilities"}, optional
         What ``model.decode`` returns, unless the model's attribute of that name declares it.
-    num_hops : int, optional
-        For ``"khop"``: how many hops the model sees. Default: the rounds of PyG's ``MessagePassing`` in one
-        ``encode``; needed for a model that passes messages by other means.
-    max_batch_nodes : int, optional
-        For ``"khop"``: nodes of the subgraphs that run at once (a single pair may exceed it). By default as
-        many as the graph has, or as hold twice its arcs, within 16,384 and 262,144.
+    num_hops, max_batch_nodes : int, optional
+        For ``"khop"``: the hops that the model sees (default: the rounds of PyG's ``MessagePassing`` in one
+        ``encode``; needed for a model that passes messages by other means), and the nodes of the subgraphs
+        that run at once (a single pair may exceed it; default: by the graph's size, 16,384 to 262,144).
     block_size : int
         Pairs toggled at once; changes results only by the rounding of the model's own ``decode`` (and of
         PEG's function of the distances).
     out : mapping of str to array or Tensor, optional
         Arrays, memory maps or CPU tensors to write into, all five: ``absent``, ``present`` [L, d],
         ``logit_absent``, ``logit_present`` [L], ``in_graph`` [L] bool. The result holds views of them.
-    edge_weight : Tensor [E], float, >= 0, optional
-        For a model whose ``encode`` takes an argument of that name. Not for ``"khop"``.
-    insert_weight : float, >= 0
-        With `edge_weight`: the weight of an inserted edge, in both directions if `undirected`.
+    edge_weight, insert_weight : Tensor [E] and float, >= 0, optional
+        Weights for an ``encode`` with an argument `edge_weight` (not for ``"khop"``), and the weight of an
+        inserted edge, in both directions if `undirected`.
 
     Returns
     -------
@@ -106,20 +103,17 @@ def toggle_edges(
     Notes
     -----
     ``h_uv = psi(z_u, z_v)`` on A- (target link absent) and ``h+_uv`` on A+ (present), arXiv 2403.04605,
-    section 4. `docs/toggling.md` in the source repository derives the fast methods.
-
-    Extra memory: a few arrays [N, k] per layer (k the widest) and [block_size, k]; from three layers on up to
-    eight rows of k per thread and node of the largest neighbourhood; ``"delta"`` holds arcs in blocks of a
-    million, ``"khop"`` runs the model on `max_batch_nodes` nodes and 16 times as many arcs.
+    section 4. `docs/toggling.md` in the source repository derives the fast methods. Extra memory: a few
+    arrays [N, k] per layer (k the widest) and [block_size, k]; from three layers on up to eight rows of k per
+    thread and node of the largest neighbourhood; ``"delta"`` holds arcs in blocks of a million.
 
     Examples
     --------
     >>> from linkcal.models import GCN
     >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    >>> model = GCN(in_channels=4, hidden_channels=8, out_channels=3)
-    >>> toggled = toggle_edges(model, torch.eye(3, 4), path, torch.tensor([[0, 0], [1, 2]]))
+    >>> toggled = toggle_edges(GCN(4), torch.eye(3, 4), path, torch.tensor([[0, 0], [1, 2]]))
     >>> toggled.absent.shape, toggled.in_graph.tolist(), toggled.method
-    (torch.Size([2, 3]), [True, False], 'kernel')
+    (torch.Size([2, 16]), [True, False], 'kernel')
     """
     engine = toggle_engine(
         model,
