@@ -1,7 +1,7 @@
-"""Where raw data files lie, whether they are the published ones, and how missing ones are fetched.
+"""Raw data files: where they lie, their published checksums, and the download of missing ones.
 
-A file is complete or absent: downloads go to a staging folder inside the data root, are checked, and only
-then moved to their place. Nothing else is written to the data root, so it may be read-only.
+Downloads are checked in a staging folder before they are moved, so a file is complete or absent. Nothing
+else is written to the data root, so it may be read-only.
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True)
 class RawFiles:
-    """The raw files of one data set: names in a folder below the data root, as PyG's class expects it.
-
-    `download` writes all files below ``staging / folder`` and must not read them: they are verified first.
-    """
+    """Raw files of one data set; `download` fills ``staging / folder`` unread: checks come first."""
 
     folder: str
     names: tuple[str, ...]
@@ -74,10 +71,7 @@ class RawFiles:
 
 
 def find_data_root(data_root: str | os.PathLike[str] | None = None) -> Path:
-    """Folder of the raw data: `data_root`, else ``LINKCAL_DATA_ROOT``, else the user's cache folder.
-
-    Only the cache folder is created; DataNotFoundError if a folder that was named does not exist.
-    """
+    """Folder of the raw data: `data_root`, else ``LINKCAL_DATA_ROOT``, else the cache folder (created)."""
     named_by = "data_root"
     if data_root is None and os.environ.get(DATA_ROOT_VARIABLE):
         data_root, named_by = os.environ[DATA_ROOT_VARIABLE], DATA_ROOT_VARIABLE

@@ -33,17 +33,15 @@ class DatasetInfo:
 
     Parameters
     ----------
-    name, description : str
-    source : str
-        The class or site that its files come from.
+    name, description, source : str
+        `source` is the class or site that its files come from.
     num_nodes, num_edges, num_features : int
-        N, unordered pairs, F. Of ``simulated``: the defaults (the number of edges is then an expectation).
+        N, unordered pairs, F; of ``simulated`` the defaults (its number of edges is an expectation).
 
     Examples
     --------
-    >>> info = DATASETS["cora"]
-    >>> info.num_nodes, info.num_edges, info.num_features
-    (2708, 5278, 1433)
+    >>> DATASETS["cora"].num_nodes, DATASETS["cora"].num_edges
+    (2708, 5278)
     """
 
     name: str
@@ -89,36 +87,29 @@ def load_dataset(
     Parameters
     ----------
     name : str
-        A key of ``DATASETS`` without an official split (for ogb's see
-        :func:`~linkcal.data.load_official_split`).
+        A key of ``DATASETS``; for those of ogb see :func:`~linkcal.data.load_official_split`.
     data_root : path, optional
-        Folder that holds the raw files in PyG's layout (``Cora/raw/...``). Default: the environment variable
-        ``LINKCAL_DATA_ROOT``, else the user's cache folder. Missing files are fetched into it; apart from
-        that nothing is written to it, and it may be read-only.
+        Folder of the raw files in PyG's layout (``Cora/raw/...``); missing files are fetched into it.
+        Default: ``LINKCAL_DATA_ROOT``, else the user's cache folder.
     forward_only : bool
-        Keep only the stored edges with row < column, as the splits behind the paper's numbers do. Chameleon,
-        whose stored list is directed, then has 23,370 edges instead of 31,371; the other sets of PyG store
-        both directions and lose nothing. Only for these.
+        Keep only the stored edges with row < column, as the splits behind the paper's numbers do. Chameleon
+        then has 23,370 edges instead of 31,371; PyG's other sets lose nothing. Only for PyG's sets.
     **simulation
         For ``simulated`` only: arguments of :func:`~linkcal.data.simulate_graph`.
 
     Returns
     -------
     Graph
-        The Bitcoin graphs have a ``feature_builder`` instead of ``x``: eight structural features, which
-        ``split_links`` computes from the training edges.
+        The Bitcoin graphs have a ``feature_builder`` (:func:`structural_node_features`) instead of ``x``.
 
     Raises
     ------
-    InputError
-        If the name is unknown (the message names the nearest one) or a file is not the published one.
-    DataNotFoundError
-        If a raw file is missing and cannot be fetched.
+    InputError, DataNotFoundError
+        If the name is unknown or a file is not the published one; if a file is missing and cannot be fetched.
 
     Examples
     --------
-    >>> graph = load_dataset("simulated", num_nodes=100, num_edges=300, seed=1)
-    >>> graph.num_nodes
+    >>> load_dataset("simulated", num_nodes=100, num_edges=300, seed=1).num_nodes
     100
     """
     check_choice(name, "dataset", DATASETS)
@@ -141,8 +132,7 @@ def load_dataset(
     folder = files.ensure(root)
     if name not in _PYG:
         return read_bitcoin(folder / files.names[0], name=name)
-    # PyG writes `processed` beside `raw`. In a temporary copy, a read-only root works, two runs never race,
-    # and no stale pickle is read.
+    # PyG writes `processed` beside `raw`: in a temporary copy runs never race and no stale pickle is read.
     with TemporaryDirectory(prefix="linkcal-") as temporary:
         copy = Path(temporary, files.folder)
         copy.mkdir(parents=True)
@@ -158,9 +148,8 @@ def load_dataset(
     )
 
 
-# PyG's own classes. The raw files of Cora, CiteSeer and PubMed are Python pickles, which can run code when
-# they are read. They are opened by PyG's class only, from the data root only, and only if their SHA-256 is
-# that of the published file. PyG's ``processed`` folder, pickles again, is never kept or read back.
+# The raw files of Cora, CiteSeer and PubMed are pickles, which can run code: PyG's class opens them only if
+# their SHA-256 is that of the published file. PyG's ``processed`` folder is never kept or read back.
 
 _PYG: dict[str, tuple[str, str, dict[str, Any]]] = {
     "cora": ("Planetoid", "Cora", {}),
@@ -193,8 +182,7 @@ def _planetoid_files(name: str, folder: str) -> RawFiles:
     return _pyg_files(name, folder, *(f"ind.{name}.{part}" for part in parts))
 
 
-# Bitcoin Alpha and OTC: who-trusts-whom networks of SNAP, as unsigned links.
-# Kumar, Spezzano, Subrahmanian, Faloutsos, "Edge Weight Prediction in Weighted Signed Networks", ICDM 2016.
+# Bitcoin Alpha and OTC of SNAP, as unsigned links (Kumar et al., ICDM 2016).
 
 _SNAP = "https://snap.stanford.edu/data"
 
@@ -212,11 +200,7 @@ def _bitcoin_files(market: str) -> RawFiles:
 
 
 def read_bitcoin(path: Path, *, name: str) -> Graph:
-    """Read one rating a line (SOURCE, TARGET, RATING, TIME, no header) as an undirected graph.
-
-    Two users are linked if either rated the other. Users are numbered in the order of their ids. The file has
-    no node features: the graph has :func:`structural_node_features` as its ``feature_builder``.
-    """
+    """Undirected graph of a file of ratings (SOURCE, TARGET, ...); nodes are in the order of user ids."""
     with damage_named(path, "file", "a table of lines SOURCE,TARGET,RATING,TIME"):
         table = pd.read_csv(path, header=None, usecols=[0, 1], dtype=np.int64)
     users, index = np.unique(table.to_numpy().T, return_inverse=True)

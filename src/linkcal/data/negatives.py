@@ -23,11 +23,10 @@ Array = Any  # NumPy arrays of int64; Numba specialises the code on it
 NegativeKind = Literal["uniform", "degree", "two-hop"]
 NEGATIVE_KINDS: tuple[str, ...] = get_args(NegativeKind)
 
-#: Up to so many candidate pairs are listed one by one rather than drawn and rejected, ...
+#: Up to so many candidate pairs are listed one by one; up to the second number where most draws would fail.
 _LISTED = 1 << 22
-#: ... and up to so many where most draws would be rejected.
 _LISTED_DENSE = 1 << 27
-#: Up to so many paths of two edges are walked one by one (a fraction of a second); beyond, pairs are drawn.
+#: Up to so many paths of two edges are walked one by one; beyond, pairs are drawn.
 _WALKED = 1 << 24
 #: Draws for each wanted pair before drawing is given up for walking.
 _DRAWS_PER_PAIR = 256
@@ -41,9 +40,7 @@ def sample_negatives(
     kind: NegativeKind = "uniform",
     exclude: Tensor | None = None,
 ) -> Tensor:
-    """Draw `num` distinct non-edges of `graph`.
-
-    For repeated uniform draws from one graph keep a :class:`NegativeSampler`, which sorts the edges once.
+    """Draw `num` distinct non-edges of `graph`; see :class:`NegativeSampler` for repeated uniform draws.
 
     Parameters
     ----------
@@ -52,10 +49,9 @@ def sample_negatives(
         L, at least 0.
     generator : numpy.random.Generator
     kind : {"uniform", "degree", "two-hop"}
-        ``"uniform"``: every non-edge equally likely. ``"degree"``: endpoints in proportion to their degrees
-        (out-degree of the source, in-degree of the target in a directed graph), one pair after the other
-        from those left over. ``"two-hop"``: every non-edge with a common neighbour (in any direction) equally
-        likely, however many common neighbours it has.
+        ``"uniform"``: every non-edge equally likely. ``"degree"``: one after the other, endpoints in
+        proportion to their degrees (directed: out-degree of the source, in-degree of the target).
+        ``"two-hop"``: every non-edge with a common neighbour (in any direction) equally likely.
     exclude : Tensor [2, K], optional
         More pairs never to draw, in either orientation if the graph is undirected.
 
@@ -67,19 +63,15 @@ def sample_negatives(
 
     Raises
     ------
-    InputError
-        If `kind` is unknown.
     ShortageError
         If there are fewer than `num` such pairs.
 
     Notes
     -----
-    Memory is O(E + N + L), or one byte per pair of nodes where few degree-matched pairs are free.
-    Time is O(L log E); two-hop pairs of small graphs need one walk over all paths of two edges.
+    Time O(L log E), memory O(E + N + L) or, where few degree-matched pairs are free, one byte per pair.
 
     Examples
     --------
-    >>> import numpy as np, torch
     >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
     >>> sorted(map(tuple, sample_negatives(path, 2, np.random.default_rng(0), kind="two-hop").T.tolist()))
     [(0, 2), (1, 3)]
@@ -111,37 +103,26 @@ def _require(num: int, available: int, which: str) -> None:
         )
 
 
-# Uniform negatives, without rejection against the edge list. Pairs of different nodes are numbered 0, 1, 2,
-# ... by a closed formula. The non-edges are the numbers left over when those of the edges are taken out,
-# and the r-th number left over is found by one binary search in the sorted edge numbers. So distinct ranks
-# give distinct non-edges at any density, in O(E + L) memory.
+# Uniform: pairs of different nodes are numbered by a closed formula; the r-th number that is no edge's is
+# found by one binary search, so distinct ranks give distinct non-edges at any density, in O(E + L) memory.
 
 
 class NegativeSampler:
-    """Draw distinct non-edges of one graph again and again, for instance once per training epoch.
+    """Draw distinct non-edges of one graph again and again; the edges are sorted only once.
 
-    The edges are numbered and sorted once, in the constructor; each call then costs O(L log E).
+    On the message-passing graph of a split it may draw a validation or test link: training must not know
+    those links, so it must not avoid them either.
 
     Parameters
     ----------
     graph : Graph
-        Its edges, reversed edges (undirected) and self-pairs are never drawn.
     exclude : Tensor [2, K], optional
-        More pairs never to draw, in either orientation if the graph is undirected.
-
-    Notes
-    -----
-    On the message-passing graph of a split it may draw a validation or test link, as PyG's
-    ``negative_sampling`` does: training must not know those links, so it must not avoid them either.
+        As in :func:`sample_negatives`.
 
     Examples
     --------
-    >>> import numpy as np, torch
-    >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
-    >>> sampler = NegativeSampler(path)
-    >>> sampler.num_available
-    3
-    >>> sorted(map(tuple, sampler.sample(3, np.random.default_rng(0)).T.tolist()))
+    >>> sampler = NegativeSampler(Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4))
+    >>> sorted(map(tuple, sampler.sample(sampler.num_available, np.random.default_rng(0)).T.tolist()))
     [(0, 2), (0, 3), (1, 3)]
     """
 
@@ -178,11 +159,7 @@ class NegativeSampler:
 
 
 def _distinct_ranks(population: int, size: int, rng: np.random.Generator) -> IntArray:
-    """Uniform ordered sample without replacement of `size` of ``range(population)`` in O(size) memory.
-
-    The distinct values of an i.i.d. uniform sequence, in order of first appearance, are such a sample.
-    ``Generator.choice(replace=False)`` is too, but may allocate 50 times the asked size.
-    """
+    """Uniform ordered sample of ``range(population)``: the first appearances in uniform draws."""
     if 2 * size >= population:
         return rng.permutation(population)[:size]
     ranks = np.empty(0, dtype=np.int64)
@@ -222,9 +199,8 @@ def _pair_numbers(pairs: Tensor, num_nodes: int, *, directed: bool) -> IntArray:
 def _pairs_of_numbers(numbers: IntArray, num_nodes: int, *, directed: bool) -> Tensor:
     """Pairs [2, L] of pair numbers.
 
-    Directed: row by row, leaving out the diagonal. Undirected: nodes stand on a circle and number
-    ``(k - 1) N + s`` is the pair {s, s + k mod N}, k steps apart (k up to N/2). Unlike numbering the upper
-    triangle row by row, this inverts by integer division alone, without a square root that must be rounded.
+    Directed: row by row, without the diagonal. Undirected: number ``(k - 1) N + s`` is the pair
+    {s, s + k mod N}, k up to N/2, which inverts by integer division without a rounded square root.
     """
     if directed:
         u, v = np.divmod(numbers, max(num_nodes - 1, 1))
@@ -236,12 +212,9 @@ def _pairs_of_numbers(numbers: IntArray, num_nodes: int, *, directed: bool) -> T
     return torch.from_numpy(np.stack([u, v]))
 
 
-# Degree-matched negatives. The source of a random edge and the target of another are proportional to the
-# degrees. The distinct ones of a sequence of such pairs, in order of first appearance, are a sample without
-# replacement in which each next pair is drawn from those left over, in proportion to their weights. Where
-# repeats or rejections would waste draws, the free pairs are listed and those with the smallest
-# ``Exponential(1) / weight`` kept: the same distribution (Efraimidis, Spirakis: Weighted random sampling
-# with a reservoir, 2006).
+# Degree-matched: sources and targets of random edges are proportional to the degrees; the distinct pairs, in
+# order of first appearance, are a weighted sample without replacement. Where draws would be wasted, the free
+# pairs with the smallest ``Exponential(1) / weight`` have the same distribution (Efraimidis, Spirakis, 2006).
 
 
 def _degree_keys(graph: Graph, num: int, generator: np.random.Generator, closed: IntArray) -> IntArray:
@@ -280,12 +253,9 @@ def _degree_keys(graph: Graph, num: int, generator: np.random.Generator, closed:
     return keys[:num]
 
 
-# Two-hop negatives, without an N x N table. A path u - w - v drawn uniformly favours pairs with many common
-# neighbours; it is kept only if w is the SMALLEST of them. Each pair has one such path in each direction,
-# so pairs are uniform. In a graph with few paths, or when too few distinct pairs come out of many draws,
-# all paths are walked node by node in O(N) memory: partners are counted, distinct ranks drawn, and the
-# partners with these ranks found in a second walk. Draws that were given up do not change the distribution,
-# because all pairs are exchangeable.
+# Two-hop: a random path u - w - v favours pairs with many common neighbours, so it is kept only if w is the
+# SMALLEST of them. With few paths or many wasted draws all paths are walked in O(N) memory and distinct
+# ranks drawn; giving up draws does not change the distribution, because all pairs are exchangeable.
 
 
 def _two_hop_keys(graph: Graph, num: int, generator: np.random.Generator, closed: IntArray) -> IntArray:

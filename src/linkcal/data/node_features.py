@@ -34,8 +34,9 @@ _DAMPING = 0.85
 def structural_node_features(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Eight structural features of each node, standardised over the nodes.
 
-    Give it message-passing edges only: features computed from all edges would show the model the validation
-    and test links. ``split_links`` does so for a graph whose ``feature_builder`` this is.
+    Use message-passing edges only: features of all edges would show the model the validation and test links.
+    ``split_links`` does so for a graph with this ``feature_builder``. Toggling a pair's edge later leaves
+    these features as they were.
 
     Parameters
     ----------
@@ -47,26 +48,16 @@ def structural_node_features(edge_index: Tensor, num_nodes: int) -> Tensor:
     Returns
     -------
     Tensor [N, 8], float32
-        In the order of ``STRUCTURAL_FEATURES``; ``log`` is ``log(1 + value)``, for PageRank
-        ``log(N * pagerank)``. Each column has mean 0 and standard deviation 1 (all 0 where it is constant).
-
-    Notes
-    -----
-    The clustering coefficient is ``2 t / (d (d - 1))`` with t triangles and degree d, 0 for d < 2. The core
-    number is the largest k for which the node lies in a subgraph of minimum degree k (Batagelj and Zaversnik,
-    arXiv cs/0310049). Both and the triangles are networkx's. PageRank has damping 0.85. Neighbour degrees of
-    an isolated node are 0.
-
-    Toggling a pair's edge later leaves these features as they were on the message-passing graph.
+        Columns as in ``STRUCTURAL_FEATURES`` with mean 0 and standard deviation 1 (all 0 where constant);
+        ``log`` is ``log(1 + value)``, for PageRank (damping 0.85) ``log(N * pagerank)``. Clustering is
+        ``2 t / (d (d - 1))`` with t triangles and degree d, 0 for d < 2; the core number that of Batagelj and
+        Zaversnik (arXiv cs/0310049). Neighbour degrees of an isolated node are 0.
 
     Examples
     --------
-    >>> import torch
     >>> x = structural_node_features(torch.tensor([[0, 1, 2, 2], [1, 2, 0, 3]]), num_nodes=5)
-    >>> x.shape
-    torch.Size([5, 8])
-    >>> x[:, 0].argmax().item()  # node 2 has the highest degree
-    2
+    >>> x.shape, x[:, 0].argmax().item()  # node 2 has the highest degree
+    (torch.Size([5, 8]), 2)
     """
     num_nodes = check_positive_int(num_nodes, "num_nodes")
     edge_index = check_edge_index(edge_index, num_nodes)
@@ -117,10 +108,7 @@ def _networkx_columns(neighbours: IntArray, degree: IntArray) -> list[FloatArray
 
 
 def _pagerank(starts: IntArray, neighbours: IntArray, degree: IntArray) -> FloatArray:
-    """Power iteration to an L1 change below 1e-10; isolated nodes hand their share to all.
-
-    networkx's stops elsewhere, which moves a few hundred values in the last digit of float32.
-    """
+    """Power iteration to an L1 change below 1e-10; isolated nodes spread their rank over all."""
     n = len(degree)
     adjacency = sparse.csr_array((np.ones(len(neighbours)), neighbours, starts), shape=(n, n))
     share = np.divide(1.0, degree, out=np.zeros(n), where=degree > 0)

@@ -1,8 +1,7 @@
 """Link data sets of the Open Graph Benchmark with their official splits, read by ogb's own class.
 
-ogb's split files are Python pickles. They are read with torch's ``weights_only`` loader, restricted to a few
-types for the time of the call, so no code in them can run. ogb writes and reads a processed file beside the
-raw ones: in a temporary folder, so that the data root may be read-only.
+ogb's split files are pickles: torch's ``weights_only`` loader, restricted to a few types, reads them, so no
+code in them can run. ogb's processed file goes to a temporary folder: the data root may be read-only.
 """
 
 from __future__ import annotations
@@ -55,40 +54,25 @@ _DAMAGED = (
 def load_official_split(
     name: str, *, data_root: str | os.PathLike[str] | None = None, seed: int = 0
 ) -> LinkSplit:
-    """Load an ogb link data set with its official train, validation and test links.
+    """Load an ogb link data set with its official split (Hu et al., arXiv 2005.00687).
 
     Parameters
     ----------
     name : {"ogbl-ddi", "ogbl-collab"}
     data_root : path, optional
-        Folder that holds ``ogbl_ddi`` or ``ogbl_collab`` in ogb's layout; default as in
-        :func:`linkcal.data.load_dataset`.
+        Folder of the raw files in ogb's layout; else as in :func:`linkcal.data.load_dataset`, errors too.
     seed : int
-        The official training part has no negatives; as many as links are drawn from the stream
-        ``"negatives"``.
+        For the training negatives, as many as links: the official training part has none.
 
     Returns
     -------
     LinkSplit
-        Validation and test links and negatives are the official ones. A pair of several parts (a repeated
-        collaboration) stays in the first only, and negatives that are edges are dropped; ``counts_full``
-        has the number of each. The ratio of negatives to links differs from part to part.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown, or a file is not the published one or holds anything but arrays.
-    DataNotFoundError
-        If ogb (extra ``ogb``) is not installed, or a raw file is missing and cannot be fetched.
-
-    References
-    ----------
-    Hu et al., "Open Graph Benchmark", NeurIPS 2020, arXiv 2005.00687.
+        Official validation and test links and negatives. A pair of several parts stays in the first only, and
+        negatives that are edges are dropped; ``counts_full`` has the number of each. The ratio of negatives
+        to links differs from part to part.
 
     Examples
     --------
-    >>> sorted(OFFICIAL_SPLITS)
-    ['ogbl-collab', 'ogbl-ddi']
     >>> load_official_split("cora")
     Traceback (most recent call last):
     linkcal.exceptions.InputError: dataset must be one of ogbl-ddi, ogbl-collab; got 'cora'

@@ -1,7 +1,6 @@
 """Edges, features and pairs from a user's own CSV, Parquet and npz files.
 
-Ids in CSV files are always read as text: type inference would turn "007" into 7 in one file and leave it in
-the next. Every error is one line that names the file, and the line or row.
+Ids in CSV files are always read as text: type inference would turn "007" into 7 in some files only.
 """
 
 from __future__ import annotations
@@ -67,10 +66,8 @@ class NamedGraph:
 
     Examples
     --------
-    >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), 2)
-    >>> named = NamedGraph(graph, NodeIds.range(2))
-    >>> named.graph.num_pairs, len(named.node_ids)
-    (1, 2)
+    >>> NamedGraph(Graph.from_edges(torch.tensor([[0], [1]]), 2), NodeIds.range(2)).graph.num_pairs
+    1
     """
 
     graph: Graph
@@ -79,20 +76,17 @@ class NamedGraph:
 
 @dataclass(frozen=True, eq=False)
 class PairChunk:
-    """Consecutive pairs of a file, in its order.
+    """Consecutive pairs of a file, in its order, with their ids there and the number of rows before them.
 
     Parameters
     ----------
     edge_label_index : Tensor [2, l], int64
     source, target : pyarrow.Array (l,)
-        The ids as they stand in the file.
     first_row : int
-        Rows of the file before this chunk.
 
     Examples
     --------
-    >>> chunk = PairChunk(torch.tensor([[0], [1]]), pa.array(["alice"]), pa.array(["bob"]), first_row=0)
-    >>> len(chunk)
+    >>> len(PairChunk(torch.tensor([[0], [1]]), pa.array(["alice"]), pa.array(["bob"]), first_row=0))
     1
     """
 
@@ -115,14 +109,16 @@ def read_edges(
 ) -> NamedGraph:
     r"""Read a graph from an edge list and, optionally, a file of node features.
 
+    InputError names the file and the column, value or row of features that is missing or wrong.
+
     Parameters
     ----------
     path : path
-        ``.csv``, ``.tsv`` (also ``.gz``) or ``.parquet`` with columns, or ``.npz`` with 1-D arrays, named
-        `source` and `target`; other columns are ignored. Node ids are any strings or integers
-        (:class:`NodeIds`). Self-loops and repeated edges are dropped and counted.
+        ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet`` or ``.npz`` (1-D arrays) with columns named `source`
+        and `target`; others are ignored. Ids are strings or integers (:class:`NodeIds`). Self-loops and
+        repeated edges are dropped and counted.
     features : path, optional
-        Node features as for :func:`read_features`. A node that stands only there is an isolated node.
+        As for :func:`read_features`. A node that stands only there is an isolated node.
     source, target : str
     directed : bool
         Whether (u, v) and (v, u) are different links.
@@ -131,15 +127,10 @@ def read_edges(
     -------
     NamedGraph
 
-    Raises
-    ------
-    InputError
-        If a file, a column, a value, a row of features is missing or wrong: one line that names it.
-
     Warns
     -----
     LinkcalWarning
-        If both "7" and "7.0" are ids: two nodes here, and most often one that a program wrote as a float.
+        If both "7" and "7.0" are ids: two nodes here, but most often one that a program wrote as a float.
 
     Examples
     --------
@@ -148,10 +139,7 @@ def read_edges(
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "edges.csv")
     ...     _ = path.write_text("source,target\nbob,alice\nalice,carol\n")
-    ...     named = read_edges(path)
-    >>> named.node_ids.decode([0, 1, 2]).to_pylist()
-    ['alice', 'bob', 'carol']
-    >>> named.graph.pairs.tolist()
+    ...     read_edges(path).graph.pairs.tolist()
     [[0, 0], [1, 2]]
     """
     file, columns = _File(path, "edges", ("csv", "parquet", "npz")), (source, target)
@@ -175,13 +163,15 @@ def read_edges(
 def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
     r"""Read one feature row for each known node.
 
+    InputError if rows and nodes do not match one to one, or a value is missing, not finite or no number.
+
     Parameters
     ----------
     path : path
-        ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet``: the first column is the node id, all others are
-        numbers (in Parquet also true and false); rows in any order. ``.npy`` (2-D), ``.npz`` (array ``x``,
-        or the only one): row i belongs to the node with id i, so the ids must be ``0 .. N-1``; an array
-        ``id`` beside ``x`` names the rows instead.
+        ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet``: the node id in the first column, numbers in the
+        others (in Parquet also true and false), rows in any order. ``.npy`` (2-D), ``.npz`` (``x``, or the
+        only array): row i belongs to the node with id i of ``0 .. N-1``, or to the i-th id of an array
+        ``id``.
     node_ids : NodeIds
 
     Returns
@@ -189,20 +179,14 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
     Tensor [N, F], float32
         Row i belongs to index i.
 
-    Raises
-    ------
-    InputError
-        If rows and nodes do not match one to one, or a value is missing, not finite or no number.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "x.csv")
     ...     _ = path.write_text("node,age\n1,30\n0,25\n")
-    ...     read_features(path, NodeIds.range(2))
-    tensor([[25.],
-            [30.]])
+    ...     read_features(path, NodeIds.range(2)).tolist()
+    [[25.0], [30.0]]
     """
     return _aligned(*_feature_rows(path), node_ids)
 
@@ -217,26 +201,21 @@ def read_pairs(
 ) -> Iterator[PairChunk]:
     r"""Read query pairs in the file's order, without holding the whole file in memory.
 
+    InputError if an id is unknown or missing, or a node is paired with itself: raised when the first such row
+    is reached, so move an output file to its place only at the end.
+
     Parameters
     ----------
-    path : path
-        A file of the formats of :func:`read_edges` (an npz file is read at once).
+    path, source, target
+        As in :func:`read_edges` (an npz file is read at once).
     node_ids : NodeIds
         Of the graph that the pairs are scored on.
-    source, target : str
     chunk_size : int
         Largest number of pairs in a chunk.
 
     Yields
     ------
     PairChunk
-
-    Raises
-    ------
-    InputError
-        If ids are unknown (their number and the first with its line), a value is missing or a node is paired
-        with itself. It is raised when the first such row is reached, so an output file should be put in its
-        place only at the end.
 
     Examples
     --------
@@ -292,7 +271,7 @@ def _warn_of_decimals(file: _File, node_ids: NodeIds) -> None:
         )
 
 
-# Feature rows, and their alignment with the nodes of a graph.
+# Feature rows.
 
 
 def _feature_rows(path: _PathLike) -> tuple[_File, Any, FloatArray]:
@@ -330,10 +309,7 @@ def _feature_csv(file: _File) -> Any:
 
 
 def _feature_parquet(file: _File) -> Any:
-    """The table without the nameless row index that pandas stores beside the columns.
-
-    A row index with a name most likely holds the ids, but stands in the last column, as a feature would.
-    """
+    """The table without pandas' nameless row index; a named one most likely holds the ids and is refused."""
     table = pq.read_table(file.path)
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     named = [name for name in index if name in table.column_names[1:] and not name.startswith(_NAMELESS)]
@@ -419,7 +395,7 @@ def _aligned(file: _File, ids: Any, x: FloatArray, node_ids: NodeIds) -> Tensor:
     return torch.from_numpy(x[rows])
 
 
-# Columns of node ids from CSV, Parquet and npz files, batch by batch.
+# Columns of node ids, batch by batch.
 
 
 class _File:
@@ -521,11 +497,7 @@ class _File:
         raise InputError(f"{self.name} must have a header line, got the empty file {self.path}")
 
     def parse_options(self) -> pacsv.ParseOptions:
-        """How Arrow parses the text, after checking that every quoted value is closed.
-
-        Arrow would read all lines up to the end as one open value. Line breaks within quoted values make it
-        slower, so they are allowed only where the file has quotes.
-        """
+        """Options for Arrow, which would read an unclosed quote to the end: refused before."""
         with self._open(self.path, "rb") as raw:
             quotes = sum(block.count(b'"') for block in iter(lambda: raw.read(_BLOCK), b""))
         if (
@@ -554,11 +526,7 @@ class _File:
             )
 
     def place(self, row: int) -> str:
-        """Where data row `row` (from 0) stands: ``line 17`` of a text file, else ``row 15``.
-
-        Blank lines and quoted line breaks make lines and rows differ, so the text is read again, only on the
-        way to an error message. Other columns may hold anything.
-        """
+        """Where data row `row` (from 0) stands, for messages: the line of a text file, else the row."""
         with contextlib.suppress(csv.Error):  # one very long value
             lines = self.rows(errors="replace") if self.kind == "csv" else iter(())
             for line, _ in islice(lines, row + 1, None):  # the header stands before row 0

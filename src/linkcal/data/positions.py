@@ -30,44 +30,29 @@ _SEEDED = "rng" in inspect.signature(eigsh).parameters
 def laplacian_eigenmaps(edge_index: Tensor, num_nodes: int, num_dims: int) -> Tensor:
     """Positions Z [N, p] of the nodes: the smoothest non-constant functions on each component of the graph.
 
-    Each connected component has its own eigenmap, scaled to a mean square of 1 per column, with zeros in the
-    columns that exceed its size less one; isolated nodes have all zeros. The direction of edges is ignored.
+    Columns have a mean square of 1 on each component and are zero beyond its size less one, and on isolated
+    nodes. The direction of edges is ignored.
 
     Parameters
     ----------
     edge_index : Tensor [2, E], int
         Message-passing edges: of a split, the training edges alone.
-    num_nodes : int
-        N.
-    num_dims : int
-        p.
+    num_nodes, num_dims : int
+        N, and p of at least 1; anything else is an InputError.
 
     Returns
     -------
     Tensor [N, p], float32, on the device of `edge_index`
-        Equal graphs give equal positions: start vectors and signs are fixed. (Before SciPy 1.17 the vectors
-        of ARPACK's restarts cannot be fixed; a star, with few distinct eigenvalues, needs restarts.)
-
-    Raises
-    ------
-    InputError
-        If `edge_index` is no integer [2, E] tensor of nodes below `num_nodes`, or `num_dims` is below 1.
+        Equal graphs give equal positions (before SciPy 1.17 not where ARPACK restarts, as for a star).
 
     Notes
     -----
-    With adjacency A and degrees D of one component, the columns are the solutions y of the generalised
-    problem ``(D - A) y = lambda D y`` with the smallest ``lambda > 0``, found as ``y = D^(-1/2) v`` from the
-    largest eigenvalues of ``D^(-1/2) A D^(-1/2)`` (``scipy.sparse.linalg.eigsh``; dense up to 400 nodes).
-    The sign of each column makes its sum of cubes positive. Seconds on one core with p = 32: 0.2 for Cora,
-    1.6 for PubMed.
-
-    References
-    ----------
-    Belkin and Niyogi, Neural Computation 15(6), 2003, section 2.
+    With adjacency A and degrees D of a component, the columns solve ``(D - A) y = lambda D y`` for the
+    smallest ``lambda > 0``: ``y = D^(-1/2) v`` from the largest eigenvalues of ``D^(-1/2) A D^(-1/2)``. The
+    sign makes each column's sum of cubes positive (Belkin and Niyogi, Neural Computation 15(6), 2003).
 
     Examples
     --------
-    >>> import torch
     >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
     >>> z = laplacian_eigenmaps(path, num_nodes=4, num_dims=1)
     >>> [round(abs(value), 3) for value in z.flatten().tolist()]

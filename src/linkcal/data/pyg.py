@@ -39,44 +39,39 @@ def from_pyg(
     Parameters
     ----------
     train, val, test : torch_geometric.data.Data
-        With ``edge_index``, ``edge_label_index`` and ``edge_label`` (or the four ``pos_`` and ``neg_``
-        attributes of ``split_labels=True``). Messages travel over ``train.edge_index`` only; PyG's test
-        graph, which has the validation edges as well, is not used. Edge attributes are left out.
+        With ``edge_index``, ``edge_label_index`` and ``edge_label`` (or the ``pos_`` and ``neg_`` attributes
+        of ``split_labels=True``). Message passing uses ``train.edge_index`` only, also for the test pairs:
+        PyG's test graph has the validation edges as well. Edge attributes are ignored.
     directed : bool
-        Whether (u, v) and (v, u) are different links. In an undirected graph ``train.edge_index`` must hold
-        both directions of each edge.
+        Whether (u, v) and (v, u) are different links. If not, ``train.edge_index`` must hold both directions.
     symmetric : bool
-        Whether a directed graph may have the reverse of each of its edges. Most likely such a list is an
-        undirected graph split without ``is_undirected=True``, where many held-out links have their reverse in
-        the message-passing graph.
+        Whether a directed graph may have the reverse of each edge. Most likely it is undirected and was split
+        without ``is_undirected=True``: held-out links then have their reverse in the message-passing graph.
     positive_label : int
-        Value of ``edge_label`` that marks a link; 0 marks a negative and any other value is refused. PyG
-        shifts labels by one where ``edge_label`` existed before: ones become 2, so pass 2 then.
+        Value of ``edge_label`` of a link (0: negative; others are refused). PyG shifts labels by one where
+        ``edge_label`` existed before: pass 2 then.
     repeated_negatives : {"drop", "error"}
-        PyG draws negatives of an undirected graph in both directions, so that one pair can come twice, even
-        in two parts. ``"drop"`` keeps it once (in the test part before the validation part before the
-        training part) and warns with the count.
+        PyG may draw a negative of an undirected graph in both directions, even in two parts. ``"drop"`` keeps
+        it once (test before validation before training) and warns with the count.
     name : str
 
     Returns
     -------
     LinkSplit
-        In each part positives first, then negatives, each in the given order; undirected pairs are written
-        smaller index first. The rates of :class:`LinkPairs` are unknown (None).
+        In each part positives first, then negatives, in the given order; undirected pairs have the smaller
+        index first. The rates of :class:`LinkPairs` are unknown (None).
 
     Raises
     ------
     InputError
-        If a validation or test link is in the message-passing graph (also reversed, in an undirected graph),
-        a training link is not, a pair has both labels or is positive twice, a directed graph has the reverse
-        of each edge and `symmetric` is not set, or a format is not as above.
+        If a validation or test link is in the message-passing graph (also reversed, if undirected), a
+        training link is not, a pair has both labels or is positive twice, or a format is not as above.
 
     Examples
     --------
     >>> from linkcal.data import simulate_graph, split_links
     >>> split = split_links(simulate_graph(60, num_features=4))
-    >>> again = from_pyg(*to_pyg(split))
-    >>> bool((again.test.edge_label_index == split.test.edge_label_index).all())
+    >>> bool((from_pyg(*to_pyg(split)).test.edge_label_index == split.test.edge_label_index).all())
     True
     """
     check_choice(repeated_negatives, "repeated_negatives", ("drop", "error"))
@@ -103,6 +98,9 @@ def from_pyg(
 def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
     """Write a split as PyG's ``RandomLinkSplit`` would: ``(train, val, test)``.
 
+    As in PyG, the edges of the test object include the validation links: scores on it differ from linkcal's,
+    which are computed on the training edges throughout. Tensors may be shared with `split`.
+
     Parameters
     ----------
     split : LinkSplit
@@ -110,10 +108,7 @@ def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
     Returns
     -------
     tuple of torch_geometric.data.Data
-        Each with ``x`` (if there are features), ``num_nodes``, ``edge_index``, ``edge_label_index`` and float
-        ``edge_label``. As in PyG, the edges of the training and of the validation object are the training
-        edges, and those of the test object have the validation links too. Scores on that graph differ from
-        linkcal's, which are computed on the training edges throughout. Tensors may be shared with `split`.
+        With ``x`` (if any), ``num_nodes``, ``edge_index``, ``edge_label_index`` and float ``edge_label``.
 
     Examples
     --------

@@ -23,7 +23,7 @@ IntArray = NDArray[np.int64]
 #: Cora's mean number of edges and of words per node (5,278 edges, 49,216 words, 2,708 nodes).
 _EDGES_PER_NODE = 5278 / 2708
 _WORDS_PER_NODE = 18
-#: Share of a node's words that come from its block's own word distribution rather than the common one.
+#: Fraction of a node's words that come from its block's own word distribution rather than the common one.
 _TOPIC_SHARE = 0.8
 
 
@@ -33,18 +33,17 @@ class BlockModelTruth:
 
     Parameters
     ----------
-    theta : Tensor [N], float64
-        Node weights; a node's expected degree is proportional to its weight (within a block).
-    block : Tensor [N], int64
+    theta, block : Tensor [N], float64 and int64
+        Node weights, to which expected degrees are proportional within a block; blocks.
     omega : Tensor [K, K], float64
         Symmetric rates between blocks.
 
     Examples
     --------
-    >>> one = torch.ones(3, dtype=torch.float64)
-    >>> truth = BlockModelTruth(one, torch.tensor([0, 0, 1]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double())
-    >>> truth.edge_probability(torch.tensor([[0, 0], [1, 2]])).numpy().round(4)  # 1 - exp(-1), and 0
-    array([0.6321, 0.    ])
+    >>> one = torch.ones(2, dtype=torch.float64)
+    >>> truth = BlockModelTruth(one, torch.tensor([0, 0]), torch.ones(1, 1).double())
+    >>> truth.edge_probability(torch.tensor([[0], [1]])).numpy().round(4)  # 1 - exp(-1)
+    array([0.6321])
     """
 
     theta: Tensor
@@ -74,47 +73,30 @@ def simulate_graph(
 
     Parameters
     ----------
-    num_nodes : int
-        N.
+    num_nodes, num_blocks, num_features : int
+        N; K, each node's block being uniform; F, the size of the vocabulary (0: no features).
     num_edges : int, optional
-        Expected number of edges before repeats collapse (3 % fewer remain by default). Default: Cora's 1.95
-        per node.
-    num_blocks : int
-        K; each node's block is uniform.
-    num_features : int
-        F, the size of the vocabulary; 0 for a graph without features. Features are dense float32.
+        Expected edges before repeats collapse (3 % fewer remain by default). Default: Cora's 1.95 per node.
     mixing : float in [0, 1]
-        Expected share of edges inside blocks. Cora's label homophily is 0.81. Must be 1 for one block.
+        Expected fraction of edges inside blocks (Cora: 0.81). Must be 1 for one block.
     degree_exponent : float > 2
         Exponent of the power law of node weights; smaller means heavier hubs.
     seed : int
-        Structure and features are drawn from separate named streams.
 
     Returns
     -------
     Graph
         Undirected, with ``x`` [N, F] (0/1) and ``truth``, a :class:`BlockModelTruth`.
 
-    Raises
-    ------
-    InputError
-        If an argument is out of range.
-
     Notes
     -----
-    A Poisson multigraph is drawn with rate ``lambda_uv = theta_u theta_v omega[b_u, b_v]`` per unordered
-    pair: for each block pair a Poisson number of edges, endpoints drawn in proportion to theta. Independent
-    Poisson counts per pair result (thinning), so collapsing repeats leaves independent Bernoulli edges with
-    probability ``1 - exp(-lambda_uv)``, exactly, in time linear in the number of edges. Self-pairs are
-    dropped. The model is that of Karrer and Newman (arXiv 1008.3926). Weights are evenly spaced quantiles of
-    the power law, in random order, so that the expected degrees are the same for every seed.
-
-    On the defaults (80/10/10 split, one negative per positive) the true probabilities reach an AUC of 0.90 on
-    the test pairs, a VGAE trained without knowing them 0.79.
+    Poisson numbers of edges per block pair with endpoints in proportion to theta are independent Poisson
+    counts per pair, of rate ``lambda_uv = theta_u theta_v omega[b_u, b_v]`` (Karrer and Newman, arXiv
+    1008.3926). Collapsing repeats leaves independent edges of probability ``1 - exp(-lambda_uv)``, exactly.
+    Weights are evenly spaced quantiles of the power law: expected degrees are the same for every seed.
 
     Examples
     --------
-    >>> import torch
     >>> graph = simulate_graph(50, num_edges=100, num_features=0, seed=3)
     >>> probability = graph.truth.edge_probability(graph.pairs)
     >>> bool(((probability > 0) & (probability < 1)).all())
@@ -191,10 +173,7 @@ def _draw_edges(theta: FloatArray, block: IntArray, omega: FloatArray, rng: np.r
 
 
 def _bag_of_words(block: IntArray, num_features: int, rng: np.random.Generator) -> Tensor:
-    """0/1 matrix [N, F], float32: about 18 words a node, part from the block's word list, part common.
-
-    Word frequencies follow Zipf's law; each block ranks the vocabulary in its own random order.
-    """
+    """0/1 matrix [N, F], float32: about 18 Zipf-distributed words a node, part of its block's own ranking."""
     num_nodes = len(block)
     upto = np.cumsum(1.0 / (np.arange(num_features) + 10.0))
     ranking = np.stack([rng.permutation(num_features) for _ in range(int(block.max()) + 2)])

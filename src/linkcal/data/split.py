@@ -29,7 +29,7 @@ _PARTS = ("test", "val", "train")
 
 @dataclass(frozen=True, eq=False)
 class LinkPairs:
-    """Candidate links with labels.
+    """Candidate links with labels; InputError if an argument has the wrong shape, range or content.
 
     Parameters
     ----------
@@ -38,14 +38,8 @@ class LinkPairs:
     edge_label : Tensor [L], float32
         1 for a link, 0 for a negative.
     positive_rate, negative_rate : float, optional
-        Shares of all edges and of all non-edges of the full graph that were drawn into this set. They turn a
-        pair's edge probability into its probability of being positive HERE (:meth:`label_probability`).
-
-    Raises
-    ------
-    InputError
-        If `edge_label_index` is no integer [2, L] tensor of numbers >= 0, or `edge_label` is not one 0 or 1
-        for each pair.
+        Fractions of all edges and of all non-edges of the full graph that were drawn into this set, for
+        :meth:`label_probability`.
 
     Examples
     --------
@@ -96,8 +90,8 @@ class LinkPairs:
     def label_probability(self, edge_probability: Tensor) -> Tensor:
         """Probability [L] that each pair is positive given that it was drawn into this set.
 
-        With edge probability q, an edge drawn with rate a and a non-edge with rate b:
-        ``q a / (q a + (1 - q) b)`` (Bayes). InputError if the rates are not known.
+        ``q a / (q a + (1 - q) b)`` with edge probability q and the rates a of edges, b of non-edges (Bayes);
+        InputError if the rates are not known.
         """
         if self.positive_rate is None or self.negative_rate is None:
             raise InputError("positive_rate and negative_rate must be known for label_probability, got None")
@@ -118,24 +112,18 @@ class LinkSplit:
     """Message-passing graph and labelled pairs of one run.
 
     `graph` holds the TRAINING edges only; every score, also of validation and test pairs, is computed on it.
-    Training positives are edges of it and no negative is an edge of the full graph.
+    Training positives are edges of it and no negative is an edge of the full graph. InputError if a
+    validation or test link is an edge of `graph`, or a pair stands twice in the three parts together (in
+    either direction where the graph is undirected).
 
     Parameters
     ----------
     graph : Graph
     train, val, test : LinkPairs
-    seed : int, optional
-        Seed the split was drawn with; None for a split from elsewhere.
+    seed, negatives : int and str, optional
+        Seed of the split and kind of its negatives; None for a split from elsewhere.
     counts_full : dict
         Counts of the graph before the split.
-    negatives : str, optional
-        Kind of the negatives, in ``linkcal.data.NEGATIVE_KINDS``; None for a split from elsewhere.
-
-    Raises
-    ------
-    InputError
-        If a validation or test link is an edge of `graph` or a pair stands twice in the three parts together,
-        in either direction where the graph is undirected: the number and an example.
 
     Examples
     --------
@@ -143,8 +131,6 @@ class LinkSplit:
     >>> split = split_links(simulate_graph(100, num_edges=300, num_features=5, seed=0), seed=0)
     >>> bool(split.graph.has_pairs(split.held_out_edges()).any())  # none is a message-passing edge
     False
-    >>> split.part("val").num_positives == split.counts()["val_positives"]
-    True
     """
 
     graph: Graph
@@ -225,47 +211,41 @@ def split_links(
     Parameters
     ----------
     graph : Graph
-        The full graph. If it has a ``feature_builder``, node features are computed from the training edges
-        alone and stand in the message-passing graph's ``x``.
+        The full graph. Its ``feature_builder``, if any, computes features from the training edges alone.
     val_fraction, test_fraction : float in (0, 1)
-        Shares of the edges, rounded down (as PyG's ``RandomLinkSplit`` does); their sum is below 1.
+        Fractions of the edges, rounded down (as PyG's ``RandomLinkSplit`` does); their sum is below 1.
     negatives_per_positive : float > 0
         Negatives per link in every part, rounded to the nearest whole number.
     negatives : {"uniform", "degree", "two-hop"}
-        Kind of the negatives of every part, see :func:`~linkcal.data.sample_negatives`; degrees and common
-        neighbours are those of the FULL graph. Training draws negatives of its own, uniform, in each epoch.
+        As in :func:`~linkcal.data.sample_negatives`; degrees and common neighbours are those of the FULL
+        graph. Training draws its own uniform negatives in each epoch.
     seed : int
-        Edges are drawn from the stream ``"split"``, negatives from ``"negatives"``.
 
     Returns
     -------
     LinkSplit
         ``graph`` holds the training edges only. In every part positives stand first, then negatives, both in
-        random order. Pairs of an undirected graph are written smaller index first; a directed graph keeps the
-        direction. ``negative_rate`` is known for uniform negatives only, which are all drawn at one rate.
+        random order; undirected pairs have the smaller index first. ``negative_rate`` is known for uniform
+        negatives only.
 
     Raises
     ------
-    InputError
-        If `graph` is no :class:`Graph`, or a part would have no positive or no negative.
-    ShortageError
-        If the graph has fewer non-edges of that kind than the three parts need together.
+    InputError, ShortageError
+        If a part would have no positive or no negative; if there are too few non-edges of that kind.
 
     Warns
     -----
     EdgeFeaturesWarning
         If the features were computed from the edges of the full graph (``model.prepare`` of PEG does that):
-        they know the links that are held out here.
+        they carry the links that are held out here.
 
     Notes
     -----
-    Positives are a partition of the edges and negatives are one sample without replacement from the non-edges
-    of the FULL graph, cut into three. So no pair (unordered, in an undirected graph) stands in two parts, as
-    happens to negatives that are sampled for each part alone (PyG issue 10706).
+    Negatives are one sample without replacement from the non-edges of the FULL graph, cut into three: no pair
+    stands in two parts, as happens to negatives that are sampled for each part alone (PyG issue 10706).
 
     Examples
     --------
-    >>> import torch
     >>> ring = Graph.from_edges(torch.stack([torch.arange(20), (torch.arange(20) + 1) % 20]), num_nodes=20)
     >>> split = split_links(ring, seed=0)
     >>> split.graph.num_pairs, len(split.train), len(split.val), len(split.test)

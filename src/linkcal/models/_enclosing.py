@@ -1,8 +1,7 @@
 """Enclosing subgraphs of pairs with their node labels, extracted by a compiled kernel.
 
-The enclosing subgraph of (u, v) holds all nodes within h hops of u or v and all edges among them but the
-edge (u, v) itself. Its nodes are labelled by their distances to both ends inside it (double-radius node
-labelling, DRNL).
+The enclosing subgraph of (u, v) holds all nodes within h hops of u or v and all edges among them but (u, v)
+itself. Labels come from the distances to both ends inside it (double-radius node labelling, DRNL).
 """
 
 from __future__ import annotations
@@ -41,11 +40,10 @@ class SubgraphBatch(NamedTuple):
 
 
 class EnclosingSubgraphs:
-    """Subgraphs within `num_hops` of pairs of one graph, extracted on demand.
+    """Subgraphs within `num_hops` of pairs of one graph, extracted on demand; threads may share it.
 
-    Direction, repeats and self-loops of `edge_index` [2, E] are ignored. At most `max_neighbors` new nodes
-    are added per hop: those with the smallest hash of node, pair and `seed`, so that a pair's subgraph does
-    not depend on the other pairs. Threads may share it: `numba_threads` lets one call run at a time.
+    Direction, repeats and self-loops of `edge_index` [2, E] are ignored. Per hop at most `max_neighbors` new
+    nodes are added, chosen by a hash of node, pair and `seed`: no subgraph depends on the other pairs.
     """
 
     def __init__(
@@ -77,8 +75,8 @@ class EnclosingSubgraphs:
     ) -> SubgraphBatch:
         """Subgraphs of pairs (2, P), in their order; `sizes` if they are known from :meth:`sizes`.
 
-        With `target_link` each pair's target link is added, whether or not the graph has it; the labels stay
-        those without it. The end with the smaller number comes first: (u, v) and (v, u) have one subgraph.
+        `target_link` adds each pair's target link but keeps the labels of the subgraph without it. The end
+        with the smaller number comes first: (u, v) and (v, u) have one subgraph.
         """
         num_nodes, num_entries = self.sizes(pairs) if sizes is None else sizes
         start = np.concatenate([[0], np.cumsum(num_nodes)])

@@ -25,17 +25,14 @@ TargetLinkState = Literal["absent", "present"]
 class GraphModel(nn.Module, ABC):
     """What all of linkcal's models share; use :class:`LinkPredictor` or :class:`PairPredictor`.
 
+    A subclass stores each constructor argument under its own name, unchanged, as scikit-learn's do.
+
     Parameters
     ----------
     in_channels : int
         F, the number of node features; with `num_nodes`, the width of the learned node embedding.
     num_nodes : int, optional
         For a graph without features: `x` then holds node ids [N], rows of a learned embedding.
-
-    Notes
-    -----
-    A subclass stores each constructor argument under its own name, unchanged (scikit-learn's rule); then
-    :attr:`config` need not be written again.
 
     Examples
     --------
@@ -75,8 +72,8 @@ class GraphModel(nn.Module, ABC):
     def prepare(self, graph: Graph) -> Graph:
         """Return the message-passing graph as this model reads it; call it once, before training.
 
-        Most models read the graph as it is. PEG adds positional encodings; SEAL replaces many features by
-        few. Split first: what is computed from the full graph knows its validation and test links.
+        PEG adds positional encodings, SEAL replaces many features by few, others change nothing. Split first:
+        what is computed from the full graph contains its validation and test links.
         """
         return graph
 
@@ -145,9 +142,7 @@ class LinkPredictor(GraphModel):
     >>> class Identity(LinkPredictor):
     ...     def encode(self, x, edge_index):
     ...         return self.node_features(x)
-    >>> model = Identity(in_channels=2)
-    >>> z = model.encode(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.empty(2, 0, dtype=torch.int64))
-    >>> model.decode(z, torch.tensor([[0], [1]]))
+    >>> Identity(in_channels=2).decode(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0], [1]]))
     tensor([11.])
     """
 
@@ -174,8 +169,8 @@ class LinkPredictor(GraphModel):
     def product_form(self) -> tuple[Tensor, Tensor] | None:
         """Weights w [d] and bias b [] with ``logit_uv = sum_k w_k z_uk z_vk + b``; None if there are none.
 
-        With them all pairs can be scored by products of matrices. A subclass that replaces
-        ``link_embedding``, ``head`` or ``decode`` has none, unless it gives its own.
+        With them matrix products score all pairs. A subclass that replaces ``link_embedding``, ``head`` or
+        ``decode`` has none, unless it gives its own.
         """
         replaced = any(
             getattr(type(self), name) is not getattr(LinkPredictor, name)
@@ -187,9 +182,8 @@ class LinkPredictor(GraphModel):
 class PairPredictor(GraphModel):
     """Base of models that embed each pair by itself, from the graph around it (SEAL), not node by node.
 
-    ``h = embed_pairs(x, edge_index, pairs, target_link=...)`` [L, d], ``logit = head(h)`` [L]. Whether the
-    pair is an edge of `edge_index` makes no difference: its target link is put into the state that
-    `target_link` names. ``linkcal.toggle_edges`` reads both states from here.
+    ``h = embed_pairs(x, edge_index, pairs, target_link=...)`` [L, d], ``logit = head(h)`` [L]. The target
+    link is put into the state that `target_link` names, whether or not `edge_index` has it.
 
     Parameters
     ----------
@@ -225,6 +219,5 @@ class PairPredictor(GraphModel):
 
 def product_of_ends(z: Tensor, edge_label_index: Tensor) -> Tensor:
     """``z_u * z_v`` of pairs [2, L], [L, d]."""
-    # Not z[index]: its gradient is summed by several threads in any order, so that two runs with one seed
-    # differ. An embedding look-up is the same, and its gradient is summed in a fixed order.
+    # Not z[index]: the gradient of a look-up is summed in a fixed order, so runs with one seed are equal.
     return embedding(edge_label_index[0], z) * embedding(edge_label_index[1], z)

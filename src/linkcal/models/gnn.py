@@ -25,21 +25,12 @@ class GNN(LinkPredictor):
 
     Parameters
     ----------
-    in_channels : int
-        F, the number of node features; with `num_nodes`, the width of the learned node embedding.
-    hidden_channels, out_channels : int
-        Widths of the hidden layers and of z.
-    num_layers : int
-        Convolutions; ReLU between them, nothing after the last.
+    in_channels, num_nodes
+        As in :class:`~linkcal.models.base.GraphModel`.
+    hidden_channels, out_channels, num_layers : int, at least 1
+        Widths of the hidden layers and of z; convolutions, with ReLU between them and nothing after the last.
     dropout : float in [0, 1)
         Dropout after each hidden layer, in training mode.
-    num_nodes : int, optional
-        For a graph without features: ``encode`` then takes node ids [N] in [0, num_nodes).
-
-    Raises
-    ------
-    InputError
-        If a width or `num_layers` is no positive whole number, or `dropout` is outside [0, 1).
     """
 
     gnn: nn.Module
@@ -76,15 +67,13 @@ class GNN(LinkPredictor):
 class GCN(GNN):
     """GCN encoder, inner-product decoder: ``logit_uv = <z_u, z_v>``; for graphs where neighbours are alike.
 
+    One layer (PyG's ``GCN``; Kipf and Welling, arXiv 1609.02907): ``z_u = sum over w in N(u) and u itself of
+    W x_w / sqrt(d_u d_w) + b``, degrees counted with the self-loop.
+
     Parameters
     ----------
     in_channels, hidden_channels, out_channels, num_layers, dropout, num_nodes
         As in :class:`~linkcal.models.gnn.GNN`.
-
-    Notes
-    -----
-    One layer (PyG's ``GCN``; Kipf and Welling, arXiv 1609.02907): ``z_u = sum over w in N(u) and u itself of
-    W x_w / sqrt(d_u d_w) + b``, degrees counted with the self-loop.
 
     Examples
     --------
@@ -100,18 +89,15 @@ class GCN(GNN):
 class SAGE(GNN):
     """GraphSAGE encoder with mean aggregation, linear decoder: ``logit_uv = <w, z_u * z_v> + b``.
 
-    Separates a node's own features from its neighbours', so it also suits graphs whose neighbours differ; the
-    decoder's bias can shift all scores, which an inner product cannot.
+    Separates a node's features from its neighbours', so it suits graphs whose neighbours differ; the bias can
+    shift all scores, unlike an inner product. One layer (PyG's ``GraphSAGE``; Hamilton, Ying and Leskovec,
+    arXiv 1706.02216): ``z_u = W1 mean over w in N(u) of x_w + b + W2 x_u``. Decoder: appendix of arXiv
+    2403.04605.
 
     Parameters
     ----------
     in_channels, hidden_channels, out_channels, num_layers, dropout, num_nodes
         As in :class:`~linkcal.models.gnn.GNN`.
-
-    Notes
-    -----
-    One layer (PyG's ``GraphSAGE``; Hamilton, Ying and Leskovec, arXiv 1706.02216): ``z_u = W1 mean over w in
-    N(u) of x_w + b + W2 x_u``. Decoder: appendix of arXiv 2403.04605.
 
     Examples
     --------
@@ -136,18 +122,14 @@ class SAGE(GNN):
 class GIN(GNN):
     """GIN encoder with batch normalisation, inner-product decoder: ``logit_uv = <z_u, z_v>``.
 
-    Sums over neighbours, so it sees degrees; its logits are large where degrees are.
+    Sums over neighbours, so it sees degrees; its logits are large where degrees are. One layer (PyG's
+    ``GIN``; Xu et al., arXiv 1810.00826): ``z_u = MLP(x_u + sum over w in N(u) of x_w)``, one hidden layer.
+    Without batch normalisation it collapses to AUC 0.5 on graphs with skewed degrees.
 
     Parameters
     ----------
     in_channels, hidden_channels, out_channels, num_layers, dropout, num_nodes
         As in :class:`~linkcal.models.gnn.GNN`.
-
-    Notes
-    -----
-    One layer (PyG's ``GIN``; Xu, Hu, Leskovec and Jegelka, arXiv 1810.00826): ``z_u = MLP(x_u + sum over w in
-    N(u) of x_w)``, an MLP with one hidden layer. Without batch normalisation before each ReLU it collapses to
-    AUC 0.5 on graphs with skewed degrees (Bitcoin Alpha, Twitch PT, Chameleon).
 
     Examples
     --------
@@ -162,18 +144,14 @@ class GIN(GNN):
 class VGAE(GNN):
     """Variational graph auto-encoder, inner-product decoder: ``logit_uv = <z_u, z_v>``.
 
-    ``z = mu`` in evaluation mode, so scores are repeatable; ``z = mu + sigma * noise`` in training mode.
+    ``z = mu`` in evaluation mode, so scores are repeatable; ``z = mu + sigma * noise`` in training mode,
+    which adds ``KL(q(z) || N(0, I)) / N``, the mean over nodes of ``-1/2 sum_k (1 + 2 log sigma_k - mu_k^2 -
+    sigma_k^2)`` again over N, to the loss (Kipf and Welling, arXiv 1611.07308). log sigma is at most 10.
 
     Parameters
     ----------
     in_channels, hidden_channels, out_channels, num_layers, dropout, num_nodes
         As in :class:`~linkcal.models.gnn.GNN`; the last layer has two heads, `conv_mu` and `conv_logstd`.
-
-    Notes
-    -----
-    Training adds ``KL(q(z) || N(0, I)) / N``, the mean over nodes of ``-1/2 sum_k (1 + 2 log sigma_k - mu_k^2
-    - sigma_k^2)`` divided by N once more, as the original does (Kipf and Welling, arXiv 1611.07308). log
-    sigma is capped at 10.
 
     Examples
     --------

@@ -30,14 +30,12 @@ _PHI_CHANNELS = 16
 class PEGConv(MessagePassing):
     """One layer of PEG, without its activation: ``(A^ * Xi) X W + b``.
 
+    ``A^`` is GCN's normalised adjacency with self-loops, ``Xi_uv = phi(||Z_u - Z_v||)`` with an MLP ``phi``
+    that ends in a sigmoid, and ``*`` the elementwise product; a self-loop has distance 0.
+
     Parameters
     ----------
     in_channels, out_channels : int
-
-    Notes
-    -----
-    ``A^`` is GCN's normalised adjacency with self-loops, ``Xi_uv = phi(||Z_u - Z_v||)`` with an MLP ``phi``
-    that ends in a sigmoid, and ``*`` the elementwise product; a self-loop has distance 0.
 
     Examples
     --------
@@ -80,33 +78,24 @@ class PEG(LinkPredictor):
     """Position- and permutation-equivariant GNN, linear layer on the product of the endpoints.
 
     For graphs in which the place of a node says more than its features. The positions Z are Laplacian
-    eigenmaps of the message-passing graph (:func:`linkcal.data.laplacian_eigenmaps`). They are part of the
-    input, as features are: :meth:`prepare` computes them once, on the training edges, and toggling a pair's
-    edge does not move them.
+    eigenmaps (:func:`linkcal.data.laplacian_eigenmaps`), which :meth:`prepare` computes once, on the training
+    edges; toggling a pair's edge does not move them.
 
     Parameters
     ----------
     in_channels, hidden_channels, out_channels, num_layers, dropout, num_nodes
-        As in :class:`~linkcal.models.gnn.GNN`; positions count neither in `in_channels` nor in
-        `out_channels`. With `num_nodes` the model keeps the positions in its buffer `positions`
-        [num_nodes, p].
+        As in :class:`~linkcal.models.gnn.GNN`, without the positions. With `num_nodes` the model keeps the
+        positions in its buffer `positions` [num_nodes, p].
     position_channels : int
         p, the dimension of the positions.
     decoder : {"product", "product+distance"}
-        What the final linear layer reads: ``z_u * z_v`` as in arXiv 2403.04605 (the default, so that a link's
-        embedding is made of message passing alone, as for the other models), or with ``||Z_u - Z_v||^2``
+        Input of the final linear layer: ``z_u * z_v`` (arXiv 2403.04605), or with ``||Z_u - Z_v||^2``
         appended, as in PEG's own paper.
-
-    Raises
-    ------
-    InputError
-        If an argument is out of range or unknown.
 
     Notes
     -----
-    ``x' = act((A^ * Xi) X W)`` with ``Xi_uv = phi(||Z_u - Z_v||)`` (:class:`PEGConv`; Wang, Yin, Zhang, Li,
-    ICLR 2022, arXiv 2203.00199, equation 8). ``encode`` takes x [N, F + p] whose last p columns are Z. Only
-    distances enter, so signs and rotations of Z do not matter.
+    ``x' = act((A^ * Xi) X W)`` (:class:`PEGConv`; Wang, Yin, Zhang, Li, ICLR 2022, arXiv 2203.00199, equation
+    8). ``encode`` takes x [N, F + p] whose last p columns are Z. Signs and rotations of Z do not matter.
 
     Examples
     --------
@@ -144,8 +133,8 @@ class PEG(LinkPredictor):
     def prepare(self, graph: Graph) -> Graph:
         """Compute the positions of the message-passing graph, once.
 
-        Returns the graph with Z appended to its features; a graph without features comes back as it is, and
-        the model keeps Z. A graph that has the positions already is left alone.
+        Returns the graph with Z appended to its features. A graph without features is returned unchanged (the
+        model keeps Z), and so is one that has the positions already.
         """
         if graph.x is not None and graph.x.size(1) == self.in_channels + self.position_channels:
             if not graph.features_from_edges:  # just as wide, by chance or by a wrong `in_channels`

@@ -34,22 +34,19 @@ _SEARCH: dict[str, list[Any]] = {
 
 @dataclass(frozen=True)
 class Preset:
-    """Hyper-parameters that belong together.
+    """Arguments of a model's constructor and of its training that belong together.
 
     Parameters
     ----------
     model : dict
-        Arguments of the model's constructor.
     training : TrainingConfig
     reduced : mapping of str to mapping
-        By data set: arguments and training settings that replace these there, so that a training ends within
-        minutes. They save time and were not chosen for quality.
+        By data set: arguments and settings that replace these to save time, not chosen for quality.
 
     Examples
     --------
-    >>> preset = Preset({"num_hops": 2}, TrainingConfig(epochs=30), {"large": {"epochs": 5}})
-    >>> preset.on("large").training.epochs, preset.on("cora").training.epochs
-    (5, 30)
+    >>> Preset({}, TrainingConfig(epochs=30), {"large": {"epochs": 5}}).on("large").training.epochs
+    5
     """
 
     model: dict[str, Any]
@@ -80,8 +77,7 @@ class ModelSpec:
 
     Examples
     --------
-    >>> spec = MODELS["peg"]
-    >>> sorted(spec.presets), spec.search["num_layers"]
+    >>> sorted(MODELS["peg"].presets), MODELS["peg"].search["num_layers"]
     (['default', 'paper'], [1, 2, 3])
     """
 
@@ -103,8 +99,7 @@ def _spec(cls: type[GraphModel], description: str, *, default: Preset, paper: Pr
     return ModelSpec(cls, description, {"default": default, "paper": paper})
 
 
-# Narrow layers, smaller subgraphs of dense graphs and fewer epochs keep a training within minutes of one
-# core. Where features are few, more of them are hidden.
+# Narrow layers, smaller subgraphs and fewer epochs keep a training within minutes of one core.
 _SEAL_REDUCED: dict[str, dict[str, Any]] = {
     "citeseer": {"hidden_channels": 32, "feature_dropout": 0.3},
     "bitcoin-alpha": {"hidden_channels": 32, "feature_dropout": 0.8, "max_neighbors": 20, "epochs": 15},
@@ -144,7 +139,7 @@ MODELS: dict[str, ModelSpec] = {
     "peg": _spec(
         PEG,
         "GCN damped by positional distance, linear layer on the endpoints' product",
-        # Weight decay pulls the product decoder into its saddle at zero (AUC 67 on one of two seeds).
+        # Weight decay pulls the product decoder into its saddle at zero.
         default=Preset({"hidden_channels": 20}, TrainingConfig(epochs=200, patience=50)),
         paper=_paper(20, 16, 2, 0.01, 400),
     ),
@@ -178,18 +173,15 @@ def make_model(
     seed: int = 0,
     **overrides: Any,
 ) -> GraphModel:
-    """Untrained model of a name in ``MODELS``, with seeded weights.
+    """Untrained model of a name in ``MODELS``, with seeded weights; torch's global generators stay.
 
     Parameters
     ----------
-    name : str
+    name, preset : str
+        In ``MODELS`` and in ``MODELS[name].presets``.
     in_channels, num_nodes : int
-        F, the number of node features; for a graph without features, with `num_nodes`, the width of the
-        learned node embedding.
-    preset : str
-        In ``MODELS[name].presets``.
+        As in :class:`GraphModel`.
     seed : int
-        Of the weights; torch's global generators stay as they were.
     **overrides
         Constructor arguments that replace the preset's (`dropout`, ...); an unknown one is an InputError.
 
@@ -216,10 +208,8 @@ def make_training_config(name: str, *, preset: str = "default", **overrides: Any
 
     Parameters
     ----------
-    name, preset : str
-        In ``MODELS`` and in ``MODELS[name].presets``.
-    **overrides
-        Fields that replace the preset's (`epochs`, `lr`, ...); an unknown one is an InputError.
+    name, preset, **overrides
+        As in :func:`make_model`, but fields of :class:`TrainingConfig` (`epochs`, `lr`, ...) are replaced.
 
     Returns
     -------

@@ -57,43 +57,37 @@ class _Kept(NamedTuple):
 class SEAL(PairPredictor):
     """Learn from Subgraphs, Embeddings and Attributes for Link prediction, with DGCNN.
 
-    A pair's score depends on its enclosing subgraph alone, from which the target link is removed, for links
-    and negatives alike: uncalibrated scores are closer to probabilities than those of node embeddings. Slower
-    than these by orders of magnitude.
+    A pair's score depends on its enclosing subgraph alone, without the target link, for links and negatives
+    alike: uncalibrated scores are closer to probabilities than those of node embeddings. Slower by orders of
+    magnitude. Zhang and Chen, NeurIPS 2018, arXiv 1802.09691; DGCNN: Zhang et al., AAAI 2018.
 
     Parameters
     ----------
     in_channels, num_nodes
         As in :class:`~linkcal.models.gnn.GNN`.
-    hidden_channels : int
-        Width of the graph layers and of the label embedding.
+    hidden_channels, num_layers : int
+        Width (also of the label embedding) and number of graph layers; one more of width 1 gives the sort
+        key.
     out_channels : int
         d, the width of the pair embedding: the pooled representation before the last linear layer.
-    num_layers : int
-        Graph layers of width `hidden_channels`; one more of width 1 gives the sort key.
-    dropout : float in [0, 1)
-        Before the last linear layer, in training mode.
+    dropout, feature_dropout : float in [0, 1)
+        Before the last linear layer, and of the nodes' features, in training mode.
     feature_channels : int, optional
-        k: :meth:`prepare` replaces more than k features by their coordinates along their k principal
-        directions, because a weight for each of 1,433 words memorises the training pairs within a few epochs.
-        None keeps the features.
-    feature_dropout : float in [0, 1)
-        Of the nodes' features, in training mode.
+        k: :meth:`prepare` replaces more than k features by their k principal coordinates, since weights for
+        many features memorise the training pairs. None keeps the features.
     num_hops : {1, 2}
         Radius of the subgraphs.
-    max_neighbors : int, optional
-        Bound on the new nodes per hop, drawn by `sampling_seed`; None sets no bound.
+    max_neighbors, sampling_seed : int or None, int in [0, 2**63)
+        Bound on the new nodes per hop (None: no bound), and the seed that draws them.
     sort_k : int, at least 10
         Nodes kept by SortPool: the 60th percentile of the training subgraphs' sizes (:meth:`options_for`).
-    sampling_seed : int in [0, 2**63)
 
     Notes
     -----
-    Zhang and Chen, NeurIPS 2018, arXiv 1802.09691; DGCNN: Zhang, Cui, Neumann and Chen, AAAI 2018. A node at
-    distances a, b from the two ends, each inside the subgraph and without the other end, has the label
-    ``1 + min(a, b) + (s // 2) (s // 2 + s % 2 - 1)``, s = a + b; both ends have 1, nodes that reach only one
-    of them 0. Its embedding and the node's features are the input. With ``target_link="present"`` the same
-    subgraph, with the same labels, also passes messages over the pair's edge. Edges count without direction.
+    A node at distances a, b from the two ends, each inside the subgraph and without the other end, has the
+    label ``1 + min(a, b) + (s // 2) (s // 2 + s % 2 - 1)``, s = a + b; both ends have 1, nodes that reach
+    only one of them 0. With ``target_link="present"`` the same subgraph, with the same labels, also passes
+    messages over the pair's edge. Edges count without direction.
 
     Examples
     --------
@@ -168,10 +162,7 @@ class SEAL(PairPredictor):
         return min(self.feature_channels, self.in_channels)
 
     def prepare(self, graph: Graph) -> Graph:
-        """Replace features by their principal coordinates, if there are more than `feature_channels`.
-
-        They belong to the nodes, whatever the edges. A graph that has them already is left alone.
-        """
+        """Replace more than `feature_channels` features by their principal coordinates, once."""
         if self._width == self.in_channels:
             return graph
         width = None if graph.x is None else graph.x.size(1)
@@ -199,10 +190,7 @@ class SEAL(PairPredictor):
         *,
         target_link: TargetLinkState = "absent",
     ) -> Tensor:
-        """Pair embeddings h [L, out_channels], each with the target link in the named state.
-
-        Subgraphs are made and dropped batch by batch, so that memory does not grow with the number of pairs.
-        """
+        """Pair embeddings h [L, out_channels] in the named state, in memory that does not grow with L."""
         check_choice(target_link, "target_link", get_args(TargetLinkState))
         features = self.node_features(x)
         if features.dtype not in (torch.float32, torch.float64) and features.device.type == "cpu":
@@ -257,8 +245,7 @@ class SEAL(PairPredictor):
 def _sort_pool(x: Tensor, start: Tensor, k: int) -> Tensor:
     """Rows of the k nodes of each subgraph with the largest last channel, in falling order, [P, k, C].
 
-    `start` [P + 1] has the first row of each subgraph in x [M, C]. Smaller subgraphs are filled up with
-    zeros; equal keys keep the order of the rows.
+    Rows of x [M, C] begin at `start` [P + 1]; zeros fill smaller subgraphs, equal keys keep their order.
     """
     sizes = start.diff()
     owner = torch.repeat_interleave(torch.arange(sizes.numel(), device=x.device), sizes)
@@ -305,8 +292,7 @@ def _silence_first_use() -> None:
 def _principal_features(x: Tensor, num_directions: int) -> Tensor:
     """Coordinates [N, k] of feature rows [N, F] along their k strongest directions; columns beyond N are 0.
 
-    ``X V_k / std(X V_k)`` with the truncated singular value decomposition ``X = U S V^T`` (latent semantic
-    analysis): features are not centred, so that absent words stay 0. The solver starts from a fixed seed.
+    ``X V_k / std(X V_k)`` with the truncated SVD ``X = U S V^T``, not centred: absent words stay 0.
     """
     rows = to_float64(x)
     rank = min(num_directions, *rows.shape)

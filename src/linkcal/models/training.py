@@ -28,16 +28,14 @@ class TrainingConfig:
 
     Parameters
     ----------
-    epochs : int
-        Passes over the training positives, at most.
+    epochs, eval_every : int
+        Passes over the training positives, at most; epochs between two measurements of the validation AUC.
     lr, weight_decay : float > 0, float >= 0
         Adam's learning rate and L2 term.
     patience : int, optional
         Stop after so many epochs without a better validation AUC; None never stops early.
-    eval_every : int
-        Epochs between two measurements of the validation AUC.
     batch_size : int, optional
-        Training positives per optimiser step, each step encoding the graph anew; None uses them all at once.
+        Training positives per optimiser step, each encoding the graph anew; None uses them all at once.
     keep_best : bool
         Keep the weights of the best validation AUC; False keeps the last epoch's and needs ``patience=None``.
 
@@ -100,16 +98,13 @@ class TrainingResult:
         Epoch whose weights the model now has (with ``keep_best=False`` the last), and their validation AUC.
     val_auc : tuple of (int, float)
         Validation AUC at each epoch where it was measured.
-    epochs_run, stopped_early, final_loss : int, bool, float
-        Of the whole training; the loss is the last epoch's.
-    seconds : float
-        Wall-clock time; the only field that differs between two runs with one seed.
+    epochs_run, stopped_early, final_loss, seconds : int, bool, float, float
+        Of the whole training: the last epoch's loss; the seconds alone differ between two runs with one seed.
 
     Examples
     --------
-    >>> curve = ((5, 0.71), (10, 0.75))
-    >>> TrainingResult(10, 0.75, curve, 10, stopped_early=False, final_loss=0.6, seconds=1.0).best_epoch
-    10
+    >>> TrainingResult(5, 0.71, ((5, 0.71),), 5, stopped_early=False, final_loss=0.6, seconds=1.0).best_epoch
+    5
     """
 
     best_epoch: int
@@ -135,9 +130,8 @@ def train_link_predictor(
 
     Parameters
     ----------
-    model : nn.Module
-        Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``. Afterwards it is on
-        `device` and in evaluation mode.
+    model, decode_returns
+        As in :func:`as_link_predictor`. Afterwards the model is on `device` and in evaluation mode.
     split : LinkSplit
         Its test pairs are never read; its validation pairs choose the epoch.
     config : TrainingConfig, optional
@@ -145,8 +139,6 @@ def train_link_predictor(
         Of dropout, sampled embeddings and negatives; torch's global generators stay as they were.
     device : torch.device or str
         ``"auto"``: CUDA if there is one.
-    decode_returns : {"logits", "probabilities"}, optional
-        What ``model.decode`` returns; None reads the model's attribute.
     progress : callable, optional
         Called with an :class:`EpochReport` after each epoch.
 
@@ -156,11 +148,10 @@ def train_link_predictor(
 
     Raises
     ------
-    InputError
-        If there is no training link, or validation links have one class; ShortageError if the graph is
-        complete, so that there are no negatives; TrainingDivergedError if the loss or a logit is not finite.
-    UnsupportedModelError
-        If the model lacks ``encode`` or ``decode``.
+    InputError, UnsupportedModelError
+        If there is no training link, or validation links have one class; if the model lacks a method.
+    ShortageError, TrainingDivergedError
+        If the graph is complete, so that there are no negatives; if the loss or a logit is not finite.
 
     Notes
     -----
@@ -173,9 +164,8 @@ def train_link_predictor(
     >>> from linkcal.data import simulate_graph, split_links
     >>> from linkcal.models import GCN
     >>> split = split_links(simulate_graph(60, num_edges=150, num_features=5, seed=0), seed=0)
-    >>> result = train_link_predictor(GCN(5), split, TrainingConfig(epochs=10, eval_every=5))
-    >>> [epoch for epoch, auc in result.val_auc], result.stopped_early
-    ([5, 10], False)
+    >>> train_link_predictor(GCN(5), split, TrainingConfig(epochs=10, eval_every=5)).epochs_run
+    10
     """
     config = TrainingConfig() if config is None else config
     predictor = as_link_predictor(model, decode_returns)

@@ -1,15 +1,12 @@
 """The compiled kernel for encoders of any depth: what a toggle moves, row by row around each pair.
 
-A toggle of (u, v) moves layer l = 0, 1, ... of L at nodes within ``l + 1`` steps of u and v (gcn, where the
-degree moves what u and v send; ``l`` steps else), and the endpoints' output sees nodes within ``L - 1 - l``
-steps. Rows to recompute in layer l are thus the nodes within the smaller of the two: for three layers the
-neighbours of u and v, never more. A search from both endpoints lists them by distance, so that the rows of
-every layer are a first part of one list, and so are the rows that moved in the layer before:
+A toggle of (u, v) moves layer l = 0, 1, ... of L at nodes within ``l + 1`` steps of u and v (gcn, whose
+degrees move what u and v send; ``l`` steps else), and the output sees nodes within ``L - 1 - l`` steps. Layer
+l thus recomputes the nodes within the smaller of the two, which a search lists by distance:
 
     aggregate'_i = aggregate_i + sum_{j moved, j -> i} q_ji (b'_j m'_j - b_j m_j) + (the toggled arcs' terms)
 
-Per pair that costs a walk along the rows of neighbours of the listed nodes, and one matrix product a node and
-layer. Directed graphs are searched along both directions: more nodes than can move, whose change is 0.
+Directed graphs are searched along both directions: more nodes than can move, whose change is 0.
 """
 
 from __future__ import annotations
@@ -33,11 +30,9 @@ from linkcal.toggle._steps import FAST, PackedSteps, apply_matrix, apply_steps
 
 Array = Any  # NumPy arrays; those of floats have one dtype, for which Numba compiles the code
 
-#: Columns of a layer's numbers: its kind; the matrices of m and r (-1: none); its steps; the widths of its
-#: input, of its pre-activations and of its output.
+#: Columns of a layer's numbers: kind; matrices of m and r (-1: none); steps; widths in, pre and out.
 KIND, MATRIX_M, MATRIX_R, FIRST_STEP, STOP_STEP, WIDTH_IN, WIDTH_PRE, WIDTH_OUT = range(8)
-#: What is held of listed nodes: hidden values of the layer before and of this one by turns, what is sent
-#: after the toggle, and its change.
+#: What is held of listed nodes after two hidden rows: what is sent after the toggle, and its change.
 AFTER, CHANGED = 2, 3
 #: Part of a node's record in a layer after m and aggregate.
 ROOT = 2
@@ -260,24 +255,13 @@ def _work(thread: int, slots: Array, kernel: DeepKernel, pairs: DeepPairs, out: 
 
 @compiled(parallel=True, fastmath=FAST)
 def toggle_deep(kernel: DeepKernel, pairs: DeepPairs, slots: Array, out: Array) -> None:
-    """Output of the last layer at both nodes of every pair after its toggle, into `out` [2, P, d].
-
-    `slots` int32 [T, N] is workspace of T threads, all -1; so again afterwards.
-    """
+    """Outputs [2, P, d] of the last layer after each toggle; `slots` int32 [T, N] is workspace, all -1."""
     for thread in prange(slots.shape[0]):
         _work(thread, slots, kernel, pairs, out)
 
 
 class DeepToggle:
-    """Layers on one graph, and their toggles by the kernel.
-
-    Parameters
-    ----------
-    caches : sequence of LayerCache
-    graph : ToggleGraph
-    insert_weight : float
-        Weight of inserted edges.
-    """
+    """Layers on one graph, and their toggles by the kernel; `insert_weight` is that of inserted edges."""
 
     def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
         # Only lengths of rows are read of the graph's transpose.

@@ -1,13 +1,9 @@
 """Toggling by delta propagation: plain torch, any number of recognised layers, any device.
 
-For a block of pairs the method carries a sparse set of rows (pair, node) whose hidden value differs from the
-cached forward pass. A layer moves row (p, i) by what its changed senders send now minus what they sent
-before:
+For a block of pairs the method carries the rows (pair, node) whose hidden value differs from the cached
+forward pass. A layer moves row (p, i) by what its changed senders send now minus what they sent before:
 
     aggregate'_i = aggregate_i + sum_{j changed} q_ij xi_ij (b'_j m'_j - b_j m_j) + (the toggled arcs' terms)
-
-so the work per pair is the number of arcs inside its L-hop neighbourhood that can carry a change, not the
-graph.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ from torch import Tensor
 from linkcal.toggle._graph import ToggleGraph
 from linkcal.toggle._layers import LayerCache, arc_change, degree_after, receiver_factor, sender_factor
 
-#: Rows (pair, node) and arcs that one block may hold; with k = 32 in float32 about 0.5 GB at the peak.
+#: Rows (pair, node) and arcs that one block may hold.
 MAX_BLOCK_ARCS = 1 << 20
 
 
@@ -89,23 +85,10 @@ def delta_endpoints(
     insert_weight: float = 1.0,
     max_block_arcs: int = MAX_BLOCK_ARCS,
 ) -> tuple[Tensor, Tensor]:
-    """Node embeddings of both endpoints of each pair after its edge is toggled.
+    """Node embeddings [L, d] of both endpoints of each pair after its edge is toggled.
 
-    Parameters
-    ----------
-    caches : sequence of LayerCache
-        From :func:`linkcal.toggle._layers.forward_with_cache` on the graph as given.
-    graph : ToggleGraph
-    pairs : Tensor [2, L], int64
-    insert : Tensor [L], bool
-    insert_weight : float
-        Weight of inserted edges.
-    max_block_arcs : int
-        Bound on the arcs held at once; a single pair may exceed it.
-
-    Returns
-    -------
-    z_source, z_target : Tensor [L, d]
+    `caches` are those of :func:`forward_with_cache` on the graph as given; `max_block_arcs` bounds the arcs
+    held at once (a single pair may exceed it).
     """
     receivers = graph.transposed()
     # A pair lists at most so many arcs in any layer.
@@ -243,8 +226,8 @@ def _add_moved(
 ) -> None:
     """Add ``q_ij xi_ij moved_j`` over the arcs of the graph as given, from `senders` to `rows`, in place.
 
-    The arcs are found in whichever way lists the fewest candidates: all that leave the senders (push), all
-    that enter the rows (pull), or every sender of a pair with every row of it (join).
+    Arcs are found by the way with the fewest candidates: out of the senders (push), into the rows (pull), or
+    every sender of a pair with every row of it (join).
     """
     start = torch.searchsorted(senders.pair, torch.arange(int(rows.pair[-1]) + 2, device=moved.device))
     push = _listed(block.receivers.indptr, senders.node)

@@ -30,8 +30,7 @@ METHODS: tuple[str, ...] = get_args(Method)
 #: From the edges to insert [L] of pairs [2, L] to node embeddings after the toggle of first and second nodes.
 Endpoints = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-#: Bytes of one layer's messages above which a known encoder is not run on the whole graph: PyG writes the
-#: message of each arc down, twice, where sums over rows of neighbours need none. It is verified on subgraphs.
+#: Bytes of one layer's messages above which a known encoder is verified on subgraphs, not on the whole graph.
 LARGE_MESSAGES = 1 << 22
 #: Nodes of these subgraphs.
 MOST_CHECKED = 1 << 10
@@ -42,36 +41,9 @@ NUM_VERIFIED = 5
 class ToggleEngine:
     """A model and a graph, ready to toggle any pairs. Threads may share one.
 
-    It works on an evaluation view of the model, whose own mode and hooks are not touched. Model, `x` and
-    `edge_index` must not change while it is used.
-
-    Parameters
-    ----------
-    predictor : nn.Module
-        Adapted: ``decode`` returns logits.
-    x : Tensor [N, F] or [N]
-    edge_index : Tensor [2, E], int64
-    undirected : bool
-    method : {"auto", "naive", "fast", "delta", "khop"}
-    num_hops : int or None
-        Message-passing layers for ``"khop"``; None counts them during a forward pass.
-    max_batch_nodes : int or None
-    edge_weight : Tensor [E], float, or None
-        Passed to ``encode`` as its argument of that name.
-    insert_weight : float
-        Weight of inserted edges.
-
-    Attributes
-    ----------
-    method : str
-        What computes the toggled embeddings: ``"naive"``, ``"khop"``, ``"delta"`` or ``"kernel"``.
-
-    Raises
-    ------
-    UnsupportedModelError
-        If the model caches its graph or is not deterministic, or the requested method is not exact for it.
-    InputError
-        If `undirected` and some edge stands in one direction only.
+    It works on an evaluation view of `predictor`, whose ``decode`` returns logits. Model, `x`, `edge_index`
+    and `edge_weight` must not change meanwhile. `method` becomes ``"naive"``, ``"khop"``, ``"delta"`` or
+    ``"kernel"``; the arguments and errors are those of :func:`linkcal.toggle_edges`.
     """
 
     method: str
@@ -120,10 +92,7 @@ class ToggleEngine:
         return ToggledEmbeddings(h_absent, h_present, logit_absent, logit_present, in_graph, self.method)
 
     def _table_for(self, number: int) -> Tensor:
-        """Rows [N + 2 L, d] from which a block of L pairs is embedded: z, then room for what is toggled.
-
-        Kept from block to block, so that a state of a pair is two row numbers.
-        """
+        """Rows [N + 2 L, d] kept from block to block: z, then room for what is toggled."""
         rows = self.z.size(0) + 2 * number
         if self._table.size(0) < rows:
             self._table = torch.cat([self.z, self.z.new_empty(2 * number, self.z.size(1))])
@@ -200,8 +169,7 @@ class ToggleEngine:
         shared = build(shared=True)
         some = check_pairs_of_rims(shared.subgraphs, some, NUM_VERIFIED)
         if some.size(1):
-            # A rim node may happen to send as many messages as in the graph; not both for one pair and for
-            # two in a batch.
+            # A rim node may by chance send as many messages as in the graph; not for one pair and for two.
             crowded = build(shared=True, least_pairs=2)
             checks = ((shared, some), (shared, some[:, :1]), (crowded, some[:, :1].repeat(1, 2)))
             try:
@@ -288,20 +256,7 @@ class ToggleEngine:
 
 
 class PairwiseToggle:
-    """A :class:`~linkcal.models.PairPredictor` and a graph: the model is asked for both states itself.
-
-    Parameters
-    ----------
-    predictor : PairPredictor
-    x : Tensor [N, F] or [N]
-    edge_index : Tensor [2, E], int64
-    undirected : bool
-
-    Raises
-    ------
-    InputError
-        If `undirected` and some edge stands in one direction only.
-    """
+    """A :class:`~linkcal.models.PairPredictor`, which embeds both states itself, and a graph."""
 
     def __init__(self, predictor: PairPredictor, x: Tensor, edge_index: Tensor, *, undirected: bool) -> None:
         self.model, self.x, self.edge_index = evaluation_view(predictor), x, edge_index
@@ -338,10 +293,7 @@ def embed_and_score(model: nn.Module, rows: Tensor, index: Tensor) -> tuple[Tens
 
 
 def widened(values: Tensor) -> Tensor:
-    """Half precision as float32, which holds each of its values; anything else as it is.
-
-    NumPy has no bfloat16, and a calibrated probability needs more digits than a half-precision score has.
-    """
+    """Half precision as float32 (NumPy has no bfloat16, probabilities need more digits); else as it is."""
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
@@ -368,8 +320,8 @@ def _require_equal(
 def check_pairs(graph: ToggleGraph, around: tuple[float, ...] = (1.0,)) -> Tensor:
     """Pairs [2, P] on which methods are verified, of every kind that the graph has.
 
-    Around the nodes at these quantiles of the degree (1.0: a hub): an edge and a non-edge of that node, and
-    an edge and a non-edge between two of its neighbours. Beside them the edge of a node with few neighbours.
+    Around the nodes at these quantiles of the degree (1.0: a hub): an edge and a non-edge of the node, and
+    of two of its neighbours with each other; and the edge of a node with few neighbours.
     """
     num_nodes, degree = graph.num_nodes, graph.in_degree(weighted=False)
     if num_nodes < 2:

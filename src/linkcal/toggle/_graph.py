@@ -23,42 +23,22 @@ class ToggleGraph:
 
     Row i of (`indptr`, `senders`) lists the in-neighbours of i in increasing order. Repeated arcs are merged:
     message passing over two equal arcs is message passing over one of weight 2.
-
-    Parameters
-    ----------
-    num_nodes : int
-    indptr : Tensor [N + 1], int64
-    senders : Tensor [E], int64
-    multiplicity : Tensor [E], int64, or None when every arc occurs once
-    self_loops : Tensor [N], int64
-        Number of self-loops of each node.
-    undirected : bool
-    weight : Tensor [E], float, or None
-        Weight of each arc, repeated ones summed; None for a graph without weights.
-    loop_weight : Tensor [2, N], float, or None
-        Weight of each node's self-loops: their sum, and that of the last one in the given order.
     """
 
     num_nodes: int
-    indptr: Tensor
-    senders: Tensor
-    multiplicity: Tensor | None
-    self_loops: Tensor
+    indptr: Tensor  # [N + 1], int64
+    senders: Tensor  # [E], int64
+    multiplicity: Tensor | None  # [E], int64; None when every arc occurs once
+    self_loops: Tensor  # [N], int64, their number
     undirected: bool
-    weight: Tensor | None = None
-    loop_weight: Tensor | None = None
+    weight: Tensor | None = None  # [E], repeated arcs summed; None without weights
+    loop_weight: Tensor | None = None  # [2, N]: sum of the self-loops, and the last one given
 
     @classmethod
     def from_edge_index(
         cls, edge_index: Tensor, num_nodes: int, *, undirected: bool, edge_weight: Tensor | None = None
     ) -> ToggleGraph:
-        """Compress an edge list [2, E], source row first, with weights [E] or without.
-
-        Raises
-        ------
-        InputError
-            If `undirected` and some edge stands in one direction only.
-        """
+        """Compress [2, E], source row first; InputError if `undirected` and an edge is one-way."""
         source, target = edge_index[0], edge_index[1]
         order, first, indptr = (
             torch.from_numpy(part).to(edge_index.device)
@@ -143,13 +123,8 @@ class ToggleGraph:
     def both_directions(self) -> tuple[Array, Array, Array, Array]:
         """Rows that list in- and out-neighbours alike, for compiled code.
 
-        Returns
-        -------
-        starts : int64 [N + 1]
-        nodes : int32 [A]
-            Increasing in each row.
-        arriving, leaving : int64 [A]
-            Position of the arc from and to the neighbour in `senders`, -1 where there is none.
+        Row starts [N + 1], nodes int32 [A] increasing in each row, and the positions [A] in `senders` of the
+        arcs from and to the neighbour, -1 without one.
         """
         starts, nodes = neighbour_rows(torch.stack([self.senders, self.receivers]), self.num_nodes)
         row = torch.from_numpy(np.repeat(np.arange(self.num_nodes), np.diff(starts)))
@@ -189,26 +164,15 @@ def _require_both_directions(graph: ToggleGraph) -> None:
     )
 
 
-# Node numbers are small integers, so arcs are sorted by counting, O(E + N), not by comparing.
+# Arcs are sorted by counting, O(E + N), not by comparing.
 
 
 @compiled()
 def sort_arcs(source: Array, target: Array, num_nodes: int) -> tuple[Array, Array, Array]:
     """Arcs that are no self-loops by target, then source, repeated ones merged.
 
-    Parameters
-    ----------
-    source, target : int64 [E']
-    num_nodes : int
-
-    Returns
-    -------
-    order : int64 [A]
-        Positions of the arcs in the given list, sorted; equal arcs in their given order.
-    first : int64 [E + 1]
-        Bounds in `order` of each distinct arc.
-    indptr : int64 [N + 1]
-        Bounds in the distinct arcs of each target.
+    Returns their positions in the given list (stable), the bounds there of each distinct arc, and the bounds
+    in the distinct arcs of each target [N + 1].
     """
     order = np.flatnonzero(source != target)
     order = _sorted_by(target, _sorted_by(source, order, num_nodes), num_nodes)
@@ -250,11 +214,7 @@ def _sorted_by(values: Array, order: Array, size: int) -> Array:
 
 @compiled()
 def one_way_arc(indptr: Array, senders: Array) -> int:
-    """Position of the first arc j -> i without i -> j, or -1.
-
-    Rows are visited in increasing order and each is sorted, so that the arcs out of a node are met in the
-    order in which its own row must list them: one pointer per row suffices.
-    """
+    """Position of the first arc j -> i without i -> j, or -1; one pointer per sorted row suffices."""
     pointer = indptr[:-1].copy()
     for i in range(indptr.size - 1):
         for position in range(indptr[i], indptr[i + 1]):

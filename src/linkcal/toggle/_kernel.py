@@ -3,19 +3,17 @@
 With ``m`` and ``pre`` of the first layer and ``Delta_t = (b'_t - b_t) m_t``, what the toggle of (u, v) makes
 node t in {u, v} send differently, a neighbour w of u has afterwards the hidden value
 
-    act(pre_w + a_w (l_wu Delta_u + l_wv Delta_v)),        l_wt the first layer's weight of the arc t -> w
+    act(pre_w + a_w (l_wu Delta_u + l_wv Delta_v))        l_wt: the first layer's weight of the arc t -> w
 
-where ``Delta_t`` depends on t and on the change of its degree alone. The second layer's sum at u is then
+and the second layer's sum at u is
 
     sum_w c_uw b_w act(pre_w + a_w l_wu Delta_u)                            base_u, the same for every v
     + sum_{w neighbours both} c_uw b_w [act(pre_w + a_w (l_wu Delta_u + l_wv Delta_v))
                                         - act(pre_w + a_w l_wu Delta_u)]
     + the terms of u and v themselves.
 
-Bases are one sweep over the arcs for each change of degree. What remains per pair are the common neighbours:
-found by walking the shorter of the two rows against marks of the longer one, ``sum min(d_u, d_v)`` steps in
-all (Chiba & Nishizeki, 1985). Pairs are sorted by their longer row, so that its marks are set once. For mean
-and sum ``Delta`` is 0, and no neighbour is visited.
+Common neighbours are found by walking the shorter row against marks of the longer one, ``sum min(d_u, d_v)``
+steps in all (Chiba & Nishizeki, 1985). For mean and sum ``Delta`` is 0, and no neighbour is visited.
 """
 
 from __future__ import annotations
@@ -59,8 +57,7 @@ Array = Any  # NumPy arrays; those of floats have one dtype, for which Numba com
 MESSAGE, AGGREGATE, BASE = 0, 1, 2
 #: Columns of a pair's weights, see PairWeights.
 WAS, NOW, DEGREE = 0, 1, 2
-#: Places of a thread's marks, a power of two. Nodes with the same last bits share one: a table with a place
-#: for each node would be read and written at random outside the nearer caches, and this one lies in them.
+#: Places of a thread's marks, a power of two; nodes with the same last bits share one. Fits the near caches.
 MARKS = 1 << 14
 #: Rows of a thread's workspace, in twos: sums, hidden values, spare.
 SUMS, HIDDEN, SPARE, NUM_ROWS = 0, 2, 4, 6
@@ -69,10 +66,7 @@ _PAIR_COST = 40
 
 
 def facts_type(number: np.dtype[Any]) -> np.dtype[Any]:
-    """What a pair reads of a node beside its record: bounds of its row, degree, b(d), self-loops.
-
-    Together, since apart each would be fetched from memory by itself.
-    """
+    """Bounds of a node's row, degree, b(d), self-loops: together, to be fetched from memory at once."""
     formats = [np.int64, np.float64, number, number, number, np.int32]
     names = ["start", "degree", "send", "loop_1", "loop_2", "length"]
     return np.dtype(list(zip(names, formats, strict=True)), align=True)
@@ -81,8 +75,7 @@ def facts_type(number: np.dtype[Any]) -> np.dtype[Any]:
 class Kernel(NamedTuple):
     """Arrays of one model on one graph; N nodes, A entries of rows, K channels of the widest row.
 
-    Rows list in- and out-neighbours in increasing order. The first layer's elementwise scale is folded into
-    messages, aggregates, roots and `seen`.
+    Rows are sorted. The first layer's scale is folded into messages, aggregates, roots and `seen`.
     """
 
     kind: int
@@ -100,8 +93,7 @@ class Kernel(NamedTuple):
     shift: Array  # float [K]: of the first layer's first step
     slope: Any
     width: Array  # int64 [4]: first layer's pre-activations, hidden values, output, widest of all
-    # int64 [n, 4], see apply_steps: what follows the first layer's first step, and from `middle` on what
-    # follows the second layer's shift
+    # int64 [n, 4], see apply_steps: after the first layer's first step, from `middle` on after the second's
     steps: Array
     middle: int
     matrices: Array  # float [M, W, W], W widest of all: the second layer's for messages, for roots if `root`
@@ -182,8 +174,8 @@ def _common_neighbours(
 ) -> None:  # fmt: skip
     """Correct both sums for the neighbours of `short` that neighbour `long` too.
 
-    ``marks[w % marks.size]`` is a position in the row of `long` if that row holds w or a node that shares
-    w's place, else in a row that was marked before.
+    Where ``marks[w % marks.size]`` is outside the row of `long`, w is not in it; else w or a node that shares
+    its place is.
     """
     start, stop = facts[long].start, facts[long].start + facts[long].length
     for position in range(facts[short].start, facts[short].start + facts[short].length):
@@ -316,20 +308,14 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
 
 @compiled(parallel=True, fastmath=FAST)
 def toggle_pairs(kernel: Kernel, pairs: Pairs, marks: Array, out: Array) -> None:
-    """Output of the last layer at both nodes of every pair after its toggle, into `out` [2, L, d].
-
-    `marks` int32 [T, n], n a power of two, is workspace of T threads, -1 at first.
-    """
+    """Outputs [2, L, d] after each toggle; `marks` int32 [T, a power of two] is workspace, -1 at first."""
     for thread in prange(marks.shape[0]):
         _work(thread, marks, kernel, pairs, out)
 
 
 @compiled()
 def without_base(nodes: Array, base: Array, has_base: Array, index: int) -> Array:
-    """Nodes of pairs [2, L] that need base sum `index` and have none yet, once each; int32.
-
-    Visits the pairs, not all nodes: a graph may have far more nodes than a block has pairs.
-    """
+    """Nodes of pairs [2, L] that need base sum `index` and have none yet, once each."""
     out = np.empty(nodes.size, np.int32)
     count = 0
     for side in range(2):
@@ -346,15 +332,7 @@ def without_base(nodes: Array, base: Array, has_base: Array, index: int) -> Arra
 
 
 class CompiledToggle:
-    """One or two layers on one graph, and their toggles by the kernel.
-
-    Parameters
-    ----------
-    caches : list of one or two LayerCache
-    graph : ToggleGraph
-    insert_weight : float
-        Weight of inserted edges.
-    """
+    """One or two layers on one graph, and their toggles by the kernel; `insert_weight`: of inserted edges."""
 
     def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
         self.graph, kind = graph, caches[0].layer.kind
@@ -449,8 +427,7 @@ class CompiledToggle:
             bases = min(bases, 1)
         rows = BASE + bases + (first.root is not None)
         width = first.pre.size(1)
-        # Where the values behind the layer are wider than the layer, the kernel runs over their width: what
-        # stands there is multiplied by 0, and must be a number.
+        # Channels beyond the layer's own are multiplied by 0 and must be numbers.
         record = first.pre.new_zeros(self.graph.num_nodes, rows, channels)
         record[:, MESSAGE, :width] = first.message * scale
         record[:, AGGREGATE, :width] = first.aggregate * scale

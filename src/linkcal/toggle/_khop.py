@@ -1,10 +1,8 @@
 """The method for any message-passing module: the model itself, run on small subgraphs around the pairs.
 
-After L rounds of message passing a node's embedding depends on its L-hop neighbourhood alone, so running the
-model on the disjoint union of the pairs' neighbourhoods gives exactly what a pass over the whole graph gives,
-as long as the degrees of all nodes in them are right. Two savings make it several times as fast: pairs share
-their rim (:mod:`linkcal.toggle._subgraphs`), and messages that no endpoint depends on are left out. Neither
-is right for every model; the engine verifies a model with both, then without.
+After L rounds a node's embedding depends on its L-hop neighbourhood alone, so the pairs' neighbourhoods give
+exactly what the whole graph gives, if the degrees in them are right. Two savings, pairs that share their rim
+(:mod:`linkcal.toggle._subgraphs`) and messages left out, are not right for every model: the engine verifies.
 """
 
 from __future__ import annotations
@@ -32,13 +30,7 @@ _ERRORS = (
 
 
 def refuse_global(model: nn.Module) -> None:
-    """Refuse a model with a module that is known to mix all nodes.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Naming the module.
-    """
+    """Raise UnsupportedModelError if a module is known to mix all nodes."""
     for name, module in model.named_modules():
         if (
             isinstance(module, _GLOBAL)
@@ -54,15 +46,10 @@ def refuse_global(model: nn.Module) -> None:
 class Messages:
     """The rounds of message passing in one ``encode``: recorded on the whole graph, shortened on subgraphs.
 
-    The c-th of L rounds (from 1) needs to reach the nodes within L - c hops of the endpoints alone. PyG hands
-    every round to a hook before it runs: there the other arcs are dropped, together with what the round reads
-    per arc (weights, attention). That is known by name from the whole graph. Parallel rounds count one after
-    the other, so that the bound is too large for some, never too small.
-
-    Parameters
-    ----------
-    model : nn.Module
-        An evaluation view that nobody else uses: the hooks stay.
+    The c-th of L rounds (from 1) needs to reach only nodes within L - c hops of the endpoints: a hook drops
+    the other arcs and what the round reads per arc. Parallel rounds count one after the other, which keeps
+    too many arcs for some, never too few. `model` is an evaluation view that nobody else uses: the hooks
+    stay.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -112,10 +99,7 @@ class Messages:
 
 
 def _per_arc(edge_index: Any, values: dict[str, Any], num_nodes: int) -> frozenset[str] | None:
-    """Names of the arguments of one round that have a row per arc; None where that cannot be told.
-
-    It cannot where arcs are no plain index [2, E], or as many as there are nodes or rows of `x`.
-    """
+    """Names of a round's arguments that have a row per arc; None where that cannot be told."""
     if type(edge_index) is not Tensor or edge_index.dim() != 2 or edge_index.size(1) == num_nodes:
         return None
     number = edge_index.size(1)
@@ -137,20 +121,7 @@ def _holds(value: Any, number: int) -> bool:
 
 
 class KHop:
-    """A model, run on subgraphs of one graph.
-
-    Parameters
-    ----------
-    model : nn.Module
-        An evaluation view.
-    x : Tensor [N, F] or [N]
-    subgraphs : Subgraphs
-        Where pairs share their rim, messages are left out too.
-    messages : Messages
-        That have recorded the model's rounds.
-    counted : bool
-        Whether the number of hops is the number of recorded rounds.
-    """
+    """A model (an evaluation view) run on subgraphs; `counted`: as many hops as recorded rounds."""
 
     def __init__(
         self, model: nn.Module, x: Tensor, subgraphs: Subgraphs, messages: Messages, *, counted: bool
@@ -159,13 +130,7 @@ class KHop:
         self.messages, self.counted = messages, counted
 
     def endpoints(self, pairs: Tensor, insert: Tensor, *, toggle: bool = True) -> tuple[Tensor, Tensor]:
-        """Node embeddings [L, d] of both endpoints of each pair, toggled or, if not `toggle`, as given.
-
-        Raises
-        ------
-        UnsupportedModelError
-            If ``encode`` does not run on subgraphs, return one row per node, or pass the same rounds on them.
-        """
+        """Node embeddings [L, d] of both endpoints; UnsupportedModelError if ``encode`` does not fit."""
         sources, targets = [], []
         for batch in self.subgraphs.batches(pairs, insert, toggle=toggle):
             try:
@@ -206,10 +171,9 @@ class KHop:
 
 
 def check_pairs_of_rims(subgraphs: Subgraphs, pairs: Tensor, number: int) -> Tensor:
-    """At most so many of the pairs, those with the largest rims; none that hides what is shared or left out.
+    """At most `number` pairs with the largest rims on which sharing and leaving out show; perhaps none.
 
-    A pair without a rim does, and on a directed graph one whose endpoints have no arc that leaves what is cut
-    out around them: a model that reads arcs backwards would not miss any. Maybe there is no pair.
+    They do not show on a pair without a rim, or on a directed graph without an arc that leaves the subgraph.
     """
     _, _, rims, away = subgraphs.sizes(pairs)
     if not subgraphs.graph.undirected:

@@ -6,17 +6,15 @@ A layer computes, for every node i with in-neighbours N(i),
     h_i   = f(pre_i)
 
 with row-wise maps ``m`` (message), ``r`` (root), ``f`` (update), edge weights or multiplicities ``q`` and an
-in-degree ``d``: the sum of ``q``, for mean the number of arcs. The kinds of aggregation differ in ``a`` and
-``b``:
+in-degree ``d``: the sum of ``q``, for mean the number of arcs.
 
     kind   a(d)          b(d)          layers
     gcn    d ** -1/2     d ** -1/2     GCNConv (Kipf & Welling, arXiv 1609.02907, eq. 2)
     mean   1 / max(d,1)  1             SAGEConv, GraphConv with mean (Hamilton et al., arXiv 1706.02216)
     sum    1             1             GINConv (Xu et al., arXiv 1810.00826, eq. 4.1), GraphConv with add
 
-``xi`` is 1 but for PEG (Wang et al., arXiv 2203.00199), where it is a function of the distance of the nodes'
-fixed positions. Toggling the edge (u, v) changes ``q_uv`` and the degrees of u and v: the coefficients of
-arcs that enter (through ``a``) or leave (through ``b``) u and v, and nothing else.
+``xi`` is 1 but for PEG (Wang et al., arXiv 2203.00199): a function of the distance of fixed positions. A
+toggle of (u, v) changes ``q_uv`` and, through ``a`` and ``b``, the arcs that enter or leave u and v; no more.
 """
 
 from __future__ import annotations
@@ -47,75 +45,33 @@ KINDS = {"gcn": GCN, "mean": MEAN, "sum": SUM}
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer in the form above.
-
-    Parameters
-    ----------
-    kind : {"gcn", "mean", "sum"}
-    message : callable, [n, c] -> [n, k]
-        ``m``, row-wise.
-    update : callable, [n, k] -> [n, c']
-        ``f``, row-wise: bias, norm, activation, and whatever follows up to the next aggregation.
-    root : callable, [n, c] -> [n, k], optional
-        ``r``, row-wise.
-    self_loop_fill : float, optional
-        Weight of the self-loop that the layer adds to each node without one; None adds none.
-    message_weight, root_weight : Tensor [k, c], optional
-        The matrices of ``m`` and ``r`` where these are linear without bias.
-    steps : tuple of Elementwise and Tensor, optional
-        ``f`` step by step, where compiled code can evaluate it: the first step is elementwise.
-    arc_factor : callable, [A] -> [A], optional
-        ``xi`` from the distances of the arcs' endpoints.
-    """
+    """One layer in the form above; None where it has no such part."""
 
     kind: Kind
-    message: RowMap
-    update: RowMap
-    root: RowMap | None = None
-    self_loop_fill: float | None = None
-    message_weight: Tensor | None = None
-    root_weight: Tensor | None = None
-    steps: tuple[Step, ...] | None = None
-    arc_factor: RowMap | None = None
+    message: RowMap  # m, row-wise, [n, c] -> [n, k]
+    update: RowMap  # f, row-wise: whatever follows up to the next aggregation, [n, k] -> [n, c']
+    root: RowMap | None = None  # r, row-wise, [n, c] -> [n, k]
+    self_loop_fill: float | None = None  # weight of the self-loop added to each node without one
+    message_weight: Tensor | None = None  # [k, c]: matrix of m where it is linear without bias
+    root_weight: Tensor | None = None  # [k, c]: likewise of r
+    steps: tuple[Step, ...] | None = None  # f for compiled code; the first step is elementwise
+    arc_factor: RowMap | None = None  # xi from the distances of the arcs' endpoints, [A] -> [A]
 
 
 @dataclass(frozen=True, eq=False)
 class LayerCache:
-    """Values of one layer on the graph as given.
-
-    Parameters
-    ----------
-    layer : Layer
-    degree : Tensor [N], float64
-        ``d`` with the self-loop. In float64, since a toggle subtracts a weight again.
-    self_loop : Tensor [N]
-        ``q_ii``.
-    message : Tensor [N, k]
-        ``m(x_j)``.
-    aggregate : Tensor [N, k]
-        ``sum_{j in N(i)} q_ij xi_ij b(d_j) m(x_j)``, without factor ``a`` and self-loop.
-    root : Tensor [N, k] or None
-        ``r(x_i)``.
-    pre : Tensor [N, k]
-        ``pre_i``.
-    positions : Tensor [N, p] or None
-        Where the layer has an ``arc_factor``.
-    arc_factor : Tensor [E] or None
-        ``xi`` of each arc, in the order of the graph's `senders`.
-    loop_factor : Tensor [1] or None
-        ``xi`` of every self-loop.
-    """
+    """Values of one layer on the graph as given."""
 
     layer: Layer
-    degree: Tensor
-    self_loop: Tensor
-    message: Tensor
-    aggregate: Tensor
-    root: Tensor | None
-    pre: Tensor
-    positions: Tensor | None = None
-    arc_factor: Tensor | None = None
-    loop_factor: Tensor | None = None
+    degree: Tensor  # d with the self-loop, [N], float64, since a toggle subtracts a weight again
+    self_loop: Tensor  # q_ii, [N]
+    message: Tensor  # m(x_j), [N, k]
+    aggregate: Tensor  # sum over N(i), without factor a and self-loop, [N, k]
+    root: Tensor | None  # r(x_i), [N, k]
+    pre: Tensor  # pre_i, [N, k]
+    positions: Tensor | None = None  # [N, p], where the layer has an arc_factor
+    arc_factor: Tensor | None = None  # xi of each arc in the order of `senders`, [E]
+    loop_factor: Tensor | None = None  # xi of every self-loop, [1]
 
     def looped(self) -> Tensor:
         """Weight of every self-loop, ``q_ii xi_ii``, [N]."""

@@ -16,10 +16,7 @@ def encode(model: nn.Module, x: Tensor, edge_index: Tensor, edge_weight: Tensor 
 def toggle_edge_index(
     edge_index: Tensor, source: int, target: int, *, insert: bool, undirected: bool
 ) -> Tensor:
-    """Edge list [2, E'] with the edge (source, target) inserted or removed; a new tensor.
-
-    In an undirected graph both directions are toggled. Inserted arcs come last.
-    """
+    """New edge list [2, E'] with the edge inserted (last) or removed, in both directions if `undirected`."""
     if insert:
         arcs = [[source, target], [target, source]] if undirected else [[source, target]]
         return torch.cat([edge_index, edge_index.new_tensor(arcs).T], dim=1)
@@ -45,27 +42,7 @@ def naive_endpoints(
     edge_weight: Tensor | None = None,
     insert_weight: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Node embeddings of both endpoints of each pair after its edge is toggled.
-
-    Parameters
-    ----------
-    model : nn.Module
-        In evaluation mode, with ``encode(x, edge_index)``.
-    x : Tensor [N, F] or [N]
-        What ``encode`` takes: features or node ids.
-    edge_index : Tensor [2, E]
-    pairs : Tensor [2, L], int64
-    insert : Tensor [L], bool
-        Whether the edge is inserted (True) or removed (False).
-    undirected : bool
-    edge_weight : Tensor [E], float, optional
-    insert_weight : float
-        Weight of inserted edges, where there are weights.
-
-    Returns
-    -------
-    z_source, z_target : Tensor [L, d]
-    """
+    """Node embeddings [L, d] of both endpoints after each pair's edge is inserted, or removed."""
     sources, targets = [], []
     for (source, target), inserted in zip(pairs.T.tolist(), insert.tolist(), strict=True):
         toggled = toggle_edge_index(edge_index, source, target, insert=inserted, undirected=undirected)

@@ -1,10 +1,8 @@
 """Read a model's encoder as layers of the toggle algebra, or say why that is not possible.
 
-Only encoders whose ``forward`` is known line by line are recognised: linkcal's own models, PyG's ``BasicGNN``
-family, and PyG's ``GAE`` around one of these. A user's own ``encode`` may do anything between its layers
-(skip connections, normalisation over nodes), so looking at its submodules would be guessing. Inner modules
-are accepted by their exact type: a parametrised or subclassed one, a hook, or a method replaced on the
-instance may compute anything.
+Only encoders whose ``forward`` is known line by line are recognised: linkcal's own, PyG's ``BasicGNN`` family
+and ``GAE`` around one of these. A user's ``encode`` may do anything between its layers. Inner modules must
+have the exact type: a subclass, a hook, or a method replaced on the instance may compute anything.
 """
 
 from __future__ import annotations
@@ -38,16 +36,7 @@ _AGGREGATIONS: dict[type, Kind] = {pyg.SumAggregation: "sum", pyg.MeanAggregatio
 
 @dataclass(frozen=True)
 class Recognised:
-    """An encoder as layers.
-
-    Parameters
-    ----------
-    layers : tuple of Layer
-    node_features : callable
-        Turns the `x` given to ``encode`` into features [N, F].
-    positions : callable, optional
-        Turns it into positions [N, p], for layers with an ``arc_factor``.
-    """
+    """An encoder as layers; `node_features` and `positions` turn ``encode``'s `x` into [N, F] and [N, p]."""
 
     layers: tuple[Layer, ...]
     node_features: Callable[[Tensor], Tensor]
@@ -55,13 +44,7 @@ class Recognised:
 
 
 def refuse_stateful(model: nn.Module) -> None:
-    """Refuse a model with which toggling would silently do nothing.
-
-    Raises
-    ------
-    UnsupportedModelError
-        If a layer caches its normalised graph (``cached=True``): it would ignore every toggled edge.
-    """
+    """Raise UnsupportedModelError if a layer caches its graph (``cached=True``): it would ignore a toggle."""
     for name, module in model.named_modules():
         if getattr(module, "cached", False) is True:
             raise UnsupportedModelError(
@@ -71,13 +54,7 @@ def refuse_stateful(model: nn.Module) -> None:
 
 
 def recognise(model: nn.Module, *, weighted: bool = False) -> Recognised:
-    """Layers of the model's encoder, with edge weights or without.
-
-    Raises
-    ------
-    UnsupportedModelError
-        With the reason why they are not known.
-    """
+    """Layers of the model's encoder; UnsupportedModelError with the reason why they are not known."""
     _require_plain(model)
     try:
         return _with_weights(model) if weighted else _recognise(model)

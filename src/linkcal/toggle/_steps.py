@@ -16,8 +16,7 @@ Array = Any  # NumPy arrays; those of floats have one dtype, for which Numba com
 
 #: Kinds of step: ``leaky(scale * x + shift)``, or a matrix.
 STEP, MATRIX = 0, 1
-# Contraction into fused multiply-adds and free signs of zero let the channel loops vectorise; nothing is
-# reordered across channels or neighbours, so results do not depend on threads or blocks.
+# Lets the channel loops vectorise; reorders nothing, so results do not depend on threads or blocks.
 FAST = {"contract", "nsz"}
 
 
@@ -26,11 +25,6 @@ class Elementwise:
     """A step ``leaky(scale * value + shift)`` per channel, ``leaky(x) = max(x, slope * x)``.
 
     Covers bias, batch norm in evaluation mode, identity (slope 1), ReLU (slope 0) and leaky ReLU.
-
-    Parameters
-    ----------
-    scale, shift : Tensor [k]
-    slope : float, in [0, 1]
     """
 
     scale: Tensor
@@ -163,8 +157,7 @@ class PackedSteps:
         return out.detach().numpy()
 
 
-# Compiled row-wise maps of two rows at once. Rows live in one workspace `rows` [R, K]; maps name their source
-# and target rows. Views of single rows would read better, but Numba counts references to each, atomically.
+# Compiled maps of two rows of a workspace `rows` [R, K]; row numbers, since Numba counts references to views.
 
 
 @compiled(forceinline=True)
@@ -179,8 +172,7 @@ def apply_matrix(
     matrices: Array, number: int, depth: int, width: int, rows: Array, source: int, target: int
 ) -> None:
     """Rows target, target + 1 += rows source, source + 1 times ``matrices[number, :depth, :width]``."""
-    # Eight terms at a time: both targets are then read and written an eighth as often. Indices that are loop
-    # counters are known not to be negative; any other would keep the loop from being vectorised.
+    # Eight terms at a time, so that targets are read less often; loop counters as indices, to vectorise.
     other, goal = source + 1, target + 1
     whole = depth - depth % 8
     for c in range(0, whole, 8):
@@ -209,8 +201,7 @@ def apply_steps(
 ) -> int:
     """Run ``steps[first:stop]`` on rows source, source + 1, with two spare rows; where the result is.
 
-    A step is (kind, number in `matrices` or `affine`, width in, width out); ``affine[n]`` are scale, shift
-    and slope.
+    A step is (kind, number in `matrices` or `affine`, width in, width out).
     """
     for step in range(first, stop):
         kind, number, depth, width = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]

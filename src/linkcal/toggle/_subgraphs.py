@@ -1,15 +1,13 @@
 """Batches of the subgraphs around pairs that the k-hop method runs a model on.
 
 For a pair (u, v) and L layers a subgraph holds every node within L hops of u or v and every arc into these
-nodes. Nodes at distance L, the rim, are read through their input and their number of arcs alone; arcs from
-outside come from dummy nodes, the j-th outside neighbour of a node being dummy j, so that no two arcs of a
-node coincide that did not before. There are two forms:
+nodes. Of the rim, the nodes at distance L, only input and number of arcs matter; arcs from outside come from
+dummy nodes, the j-th outside neighbour of a node being dummy j. There are two forms:
 
 - whole: every pair has its own copy of all its nodes, hops ignore direction, and arcs that leave the set end
   in dummies, so that out-degrees are right too;
-- shared: nodes nearer than L are copied for each pair; a rim node, and the arcs into it, stand in a batch
-  once for all pairs. Toggling a pair changes neither. These are most nodes and arcs, so that this is several
-  times as fast, but out-degrees are not those of the graph, and hops follow arcs backwards only.
+- shared: rim nodes, which a toggle does not change, and the arcs into them stand in a batch once for all
+  pairs. Several times as fast, but out-degrees are wrong, and hops follow arcs backwards only.
 """
 
 from __future__ import annotations
@@ -33,8 +31,7 @@ IntArray = NDArray[np.int64]
 
 #: Hops of what no layer reads. Nodes as far have it too, which at worst keeps what could be left out.
 FAR = 127
-#: Bounds on the nodes in one batch where the caller sets none: below, what is done once per batch counts;
-#: above, there is nothing left to gain.
+#: Bounds on the nodes in one batch where the caller sets none.
 _FEW, _MANY = 1 << 14, 1 << 18
 #: Arcs of a batch may be this many times its nodes: an arc carries two indices and one message.
 ARCS_PER_NODE = 16
@@ -48,44 +45,21 @@ def batch_nodes(graph: ToggleGraph) -> int:
 
 @dataclass(frozen=True, eq=False)
 class SubgraphBatch:
-    """Disjoint subgraphs of P consecutive pairs.
+    """Disjoint subgraphs of P consecutive pairs."""
 
-    Parameters
-    ----------
-    pairs : slice
-        Which pairs.
-    nodes : Tensor [M], int64
-        The graph's node behind each subgraph node.
-    distance : Tensor [M], int8
-        Hops to the nearer endpoint; more than any layer reaches for dummies.
-    edge_index : Tensor [2, A], int64
-    source, target : Tensor [P], int64
-        Subgraph nodes of the endpoints.
-    """
-
-    pairs: slice
-    nodes: Tensor
-    distance: Tensor
-    edge_index: Tensor
-    source: Tensor
-    target: Tensor
+    pairs: slice  # which pairs
+    nodes: Tensor  # [M], int64: the graph's node behind each subgraph node
+    distance: Tensor  # [M], int8: hops to the nearer endpoint; more than any layer reaches for dummies
+    edge_index: Tensor  # [2, A], int64
+    source: Tensor  # [P], int64: subgraph nodes of the first endpoints
+    target: Tensor  # [P], int64
 
 
 class Subgraphs:
-    """Subgraphs around pairs of one graph.
+    """Subgraphs within L = `num_hops` of pairs of one graph, with a shared rim or whole.
 
-    Parameters
-    ----------
-    graph : ToggleGraph
-    num_hops : int
-        L, the number of message-passing layers.
-    max_batch_nodes : int
-        Bound on the nodes of a batch (and, times 16, on its arcs), dummies left out; a single pair may exceed
-        it.
-    shared : bool
-        Whether pairs share their rim.
-    least_pairs : int
-        So many share a batch whatever their sizes, if there are as many.
+    `max_batch_nodes` bounds the nodes of a batch (and, times 16, its arcs), dummies left out; one pair may
+    exceed it, and `least_pairs` share a batch whatever their sizes.
     """
 
     def __init__(
@@ -262,10 +236,8 @@ def _plan_batch(
 ) -> tuple[int, int, int]:  # fmt: skip
     """Add pairs from `start` on while the batch stays within its bounds, and collect their rim.
 
-    Marks of earlier pairs are below `stamp`, and no earlier batch had the number `batch`. Of each pair the
-    number of own nodes and of arcs into them after the toggle (which adds `extra` arcs) are written to
-    `num_nodes` and `num_arcs`. Returns where the batch stops, the size of the rim and the number of dummies
-    of whole subgraphs.
+    Marks of earlier pairs are below `stamp`. Writes each pair's own nodes and arcs into them after the toggle
+    to `num_nodes`, `num_arcs`; returns where the batch stops, the rim's size, the dummies of whole subgraphs.
     """
     within = np.empty(hops + 1, np.int64)
     nodes, arcs, rim_size, dummies = 0, 0, 0, 0

@@ -46,65 +46,56 @@ def toggle_edges(
     """Link embeddings and logits of each pair with the target link absent and present, exactly.
 
     Use it for leave-one-out scores of training edges, or for the features of In-n-Out calibration. Each pair
-    is toggled alone, all other edges stay as given. The model runs in evaluation mode without gradients; its
-    own mode and hooks are not touched, and several threads may toggle one model.
+    is toggled alone. The model runs in evaluation mode without gradients; its own mode and hooks are not
+    touched, and several threads may toggle one model.
 
     Parameters
     ----------
     model : nn.Module
         With ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``; the link embedding is its
-        ``link_embedding(z, edge_label_index)`` if it has one, else the pointwise product ``z_u * z_v``.
-        ``decode`` and ``link_embedding`` may read only the rows of the two endpoints. Or a
-        :class:`~linkcal.models.PairPredictor` (SEAL), which embeds both states itself.
+        ``link_embedding(z, edge_label_index)`` if it has one, else ``z_u * z_v``. Both may read only the rows
+        of the two endpoints. Or a :class:`~linkcal.models.PairPredictor` (SEAL), which embeds both states
+        itself.
     x : Tensor [N, F], float, or [N], int64
-        What ``encode`` takes: features, or node ids for a learned embedding.
+        Input of ``encode``: features, or node ids for a learned embedding.
     edge_index : Tensor [2, E], int
         The message-passing graph, source row first; undirected graphs hold both directions.
-    edge_label_index : Tensor [2, L], int
+    edge_label_index : Tensor [2, L], int64
         Pairs to toggle; repeats are allowed, self-pairs are not.
     undirected : bool
         Whether a pair is unordered and both directions of its edge are toggled together.
     method : {"auto", "naive", "fast", "delta", "khop"}
-        ``"naive"`` runs one forward pass per pair. ``"fast"`` propagates only what the toggled edge changes:
-        in a compiled kernel where there is one for the model's layers, else by ``"delta"``, the same in torch
-        operations, for any number of layers and on any device. ``"khop"`` runs the model itself on the L-hop
-        subgraphs around the pairs, for any deterministic message passing. ``"auto"`` is ``"fast"`` for known
-        layers, else ``"khop"``, else ``"naive"``. Every method but ``"naive"`` is verified on a few toggled
-        pairs against one forward pass each.
+        ``"naive"``: one forward pass per pair. ``"fast"``: only what the edge changes, in a compiled kernel
+        where there is one for the layers, else by ``"delta"``, the same in torch, for any depth and device.
+        ``"khop"``: the model itself on the L-hop subgraphs, for any deterministic message passing.
+        ``"auto"``: ``"fast"`` for known layers, else ``"khop"``, else ``"naive"``. All but ``"naive"`` are
+        verified on a few toggled pairs against one forward pass each.
     decode_returns : {"logits", "probabilities"}, optional
         What ``model.decode`` returns, unless the model's attribute of that name declares it.
-    num_hops : int, optional
-        For ``"khop"``: how many hops the model sees. By default the number of times that PyG
-        ``MessagePassing`` modules pass messages in one ``encode``; needed for a model that passes messages
-        by other means.
-    max_batch_nodes : int, optional
-        For ``"khop"``: nodes of the subgraphs that run at once (a single pair may exceed it). By default as
-        many as the graph has, or as hold twice its arcs, within 16,384 and 262,144.
+    num_hops, max_batch_nodes : int, optional
+        For ``"khop"``: the hops that the model sees (default: the rounds of PyG's ``MessagePassing`` in one
+        ``encode``; needed for a model that passes messages by other means), and the nodes of the subgraphs
+        that run at once (a single pair may exceed it; default: by the graph's size, 16,384 to 262,144).
     block_size : int
-        Pairs toggled at once. No result depends on it beyond the rounding of the model's own ``decode``
-        (and, for PEG, of its function of the distances).
+        Pairs toggled at once; changes results only by the rounding of the model's own ``decode`` (and of
+        PEG's function of the distances).
     out : mapping of str to array or Tensor, optional
-        Arrays, memory maps or CPU tensors named ``absent`` and ``present`` [L, d], ``logit_absent`` and
-        ``logit_present`` [L], ``in_graph`` [L] bool, to write into; all five. The result then holds views of
-        them.
-    edge_weight : Tensor [E], float, >= 0, optional
-        Weights of the edges, for a model whose ``encode`` takes an argument of that name. Not for
-        ``"khop"``.
-    insert_weight : float, >= 0
-        With `edge_weight`: the weight of an inserted edge, in both directions if `undirected`. A removed edge
-        may have any weight.
+        Arrays, memory maps or CPU tensors to write into, all five: ``absent``, ``present`` [L, d],
+        ``logit_absent``, ``logit_present`` [L], ``in_graph`` [L] bool. The result holds views of them.
+    edge_weight, insert_weight : Tensor [E] and float, >= 0, optional
+        Weights for an ``encode`` with an argument `edge_weight` (not for ``"khop"``), and the weight of an
+        inserted edge, in both directions if `undirected`.
 
     Returns
     -------
     ToggledEmbeddings
-        Tensors on the device and in the dtype of the model's output (float32 for one in half precision);
-        ``.method`` names what was used.
+        On the device and in the dtype of the model's output (float32 for half precision).
 
     Raises
     ------
     InputError
-        If a tensor has the wrong shape, an index is out of range, a pair joins a node to itself,
-        `undirected` is True and some edge stands in one direction only, or an array of `out` does not fit.
+        If an argument has the wrong shape, range or content, a pair joins a node to itself, or `undirected`
+        is True and some edge stands in one direction only.
     UnsupportedModelError
         If the model lacks a method, caches its graph or is not deterministic in evaluation mode, or the
         requested method is not exact for the model.
@@ -112,23 +103,17 @@ def toggle_edges(
     Notes
     -----
     ``h_uv = psi(z_u, z_v)`` on A- (target link absent) and ``h+_uv`` on A+ (present), arXiv 2403.04605,
-    section 4. `docs/toggling.md` in the source repository derives the fast methods.
-
-    Memory beyond the graph, the model and the result: a few arrays [N, k] of hidden values for each layer (k
-    the widest one) and a few [block_size, k]; from three layers on up to eight rows of k per node of the
-    largest neighbourhood and thread; for ``"delta"`` about 0.5 GB at k = 32 in float32 (arcs are held in
-    blocks of a million); for ``"khop"`` what the model itself takes on `max_batch_nodes` nodes and 16 times
-    as many arcs, and 24 bytes per node and thread.
+    section 4. `docs/toggling.md` in the source repository derives the fast methods. Extra memory: a few
+    arrays [N, k] per layer (k the widest) and [block_size, k]; from three layers on up to eight rows of k per
+    thread and node of the largest neighbourhood; ``"delta"`` holds arcs in blocks of a million.
 
     Examples
     --------
-    >>> import torch
     >>> from linkcal.models import GCN
     >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    >>> model = GCN(in_channels=4, hidden_channels=8, out_channels=3)
-    >>> toggled = toggle_edges(model, torch.eye(3, 4), path, torch.tensor([[0, 0], [1, 2]]))
+    >>> toggled = toggle_edges(GCN(4), torch.eye(3, 4), path, torch.tensor([[0, 0], [1, 2]]))
     >>> toggled.absent.shape, toggled.in_graph.tolist(), toggled.method
-    (torch.Size([2, 3]), [True, False], 'kernel')
+    (torch.Size([2, 16]), [True, False], 'kernel')
     """
     engine = toggle_engine(
         model,
@@ -156,17 +141,15 @@ def iter_toggled(
 ) -> Iterator[tuple[slice, ToggledEmbeddings]]:
     """Toggle pairs block by block, for results that do not fit into memory.
 
-    The arguments are checked and the work per graph (a forward pass, sums over each node's neighbours) is
-    done once, when this is called; the model, `x` and `edge_index` must not change while the blocks are read.
+    Arguments are checked and the work per graph is done once, at the call; the model, `x` and `edge_index`
+    must not change while the blocks are read.
 
     Parameters
     ----------
-    model, x, edge_index, edge_label_index
-        As in :func:`toggle_edges`.
+    model, x, edge_index, edge_label_index, **options
+        As in :func:`toggle_edges`, without `out`; errors too.
     block_size : int
         Pairs per block.
-    **options
-        The other arguments of :func:`toggle_edges`, but for `out`.
 
     Yields
     ------
@@ -175,19 +158,11 @@ def iter_toggled(
     toggled : ToggledEmbeddings
         Without pairs there is one empty block.
 
-    Raises
-    ------
-    InputError, UnsupportedModelError
-        As :func:`toggle_edges`.
-
     Examples
     --------
-    >>> import torch
     >>> from linkcal.models import GCN
-    >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    >>> pairs = torch.tensor([[0, 0, 1], [1, 2, 2]])
-    >>> model = GCN(in_channels=4, hidden_channels=8, out_channels=3)
-    >>> for rows, toggled in iter_toggled(model, torch.eye(3, 4), path, pairs, block_size=2):
+    >>> path, pairs = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.tensor([[0, 0, 1], [1, 2, 2]])
+    >>> for rows, toggled in iter_toggled(GCN(3), torch.eye(3), path, pairs, block_size=2):
     ...     print(rows, toggled.in_graph.tolist())
     slice(0, 2, None) [True, False]
     slice(2, 3, None) [True]
@@ -209,10 +184,10 @@ def toggle_engine(
     edge_weight: Tensor | None = None,
     insert_weight: float = 1.0,
 ) -> ToggleEngine | PairwiseToggle:
-    """The work per graph, done once: an object that toggles any pairs, call after call, from any thread.
+    """An object that toggles any pairs, call after call, from any thread: the work per graph, done once.
 
-    Its method ``toggle`` takes checked pairs [2, L]; :func:`toggle_in_blocks` checks them. The arguments are
-    those of :func:`toggle_edges`.
+    Its method ``toggle`` takes checked pairs [2, L] (:func:`toggle_in_blocks` checks them). Arguments as in
+    :func:`toggle_edges`.
     """
     check_choice(method, "method", METHODS)
     predictor = as_link_predictor(model, decode_returns)

@@ -26,23 +26,18 @@ class ToggledEmbeddings:
     logit_absent, logit_present : Tensor [L]
         The decoder's logits in the two states.
     in_graph : Tensor [L], bool
-        Whether the pair is an edge of the graph as given. Where it is, `present` is the untouched graph and
-        `absent` is recomputed; elsewhere the other way round.
+        Whether the pair is an edge of the graph as given: then `present` is the untouched graph and `absent`
+        is recomputed; elsewhere the other way round.
     method : str
-        What computed them: ``"kernel"``, ``"delta"``, ``"khop"``, ``"naive"``, or ``"pairwise"`` where the
-        model embeds pairs itself.
+        ``"kernel"``, ``"delta"``, ``"khop"``, ``"naive"``, or ``"pairwise"`` for models that embed pairs.
 
     Examples
     --------
-    >>> import torch
     >>> from linkcal import toggle_edges
     >>> from linkcal.models import GCN
     >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    >>> toggled = toggle_edges(GCN(3, out_channels=2), torch.eye(3), path, torch.tensor([[0, 0], [1, 2]]))
-    >>> toggled.in_graph, toggled.absent.shape
-    (tensor([ True, False]), torch.Size([2, 2]))
-    >>> len(toggled.take(torch.tensor([1])))
-    1
+    >>> toggle_edges(GCN(3), torch.eye(3), path, torch.tensor([[0, 0], [1, 2]])).in_graph
+    tensor([ True, False])
     """
 
     absent: Tensor
@@ -67,26 +62,16 @@ class ToggledEmbeddings:
         )
 
 
-# Where blocks of results are put together: new tensors, or arrays and memory maps of the caller.
+# New tensors, or arrays and memory maps of the caller.
 
 _NAMES = tuple(field.name for field in fields(ToggledEmbeddings) if field.name != "method")
 
 
 class OutputArrays:
-    """Five arrays of L rows that blocks are written into.
+    """Five arrays of L = `num_pairs` rows, by the names of :class:`ToggledEmbeddings`, to write blocks into.
 
-    Parameters
-    ----------
-    arrays : mapping of str to ndarray or Tensor
-        By the field names of :class:`ToggledEmbeddings`, all of them.
-    num_pairs : int
-        L.
-
-    Raises
-    ------
-    InputError
-        If a name is missing or unknown, or an array has not L rows or cannot be written to; from ``write``,
-        if an array has not the width or dtype of the results.
+    InputError if a name is missing or unknown or an array does not have L rows, cannot be written to, or (in
+    ``write``) has not the width or dtype of the results.
     """
 
     def __init__(self, arrays: Mapping[str, Any], num_pairs: int) -> None:
