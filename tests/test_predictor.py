@@ -303,10 +303,10 @@ def test_changed_weights_are_refused_until_fitted_again(small_split, tmp_path):
     assert torch.equal(clp.predict_proba(pairs), p)
 
 
-@pytest.mark.parametrize("write", ["step", "data", "numpy", "buffer"])
+@pytest.mark.parametrize("write", ["step", "data", "numpy", "buffer", "hidden buffer"])
 def test_any_write_to_weights_is_seen(small_split, write):
     model = UserModel(24)
-    model.register_buffer("scale", torch.ones(1))
+    model.register_buffer("scale", torch.ones(1), persistent=write != "hidden buffer")
     clp = CalibratedLinkPredictor(model, Platt(), decode_returns="probabilities", symmetrise=True)
     pairs = clp.fit(small_split).evidence_.null_pairs[:, :3]
     clp.predict_proba(pairs)
@@ -333,6 +333,16 @@ def test_a_changed_graph_is_refused(trained_gcn, small_split):
     graph.x[0] += 1.0
     with pytest.raises(InputError, match="message-passing graph must be as when the calibrator was fitted"):
         clp.predict_proba(pairs)
+
+
+def test_a_part_of_the_graph_in_the_same_memory_is_refused(trained_gcn, small_split):
+    clp = CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)
+    for change in ({"edge_index": clp.graph_.edge_index[:, :60]}, {"directed": True}):
+        graph = clp.graph_
+        clp.graph_ = replace(graph, **change)
+        with pytest.raises(InputError, match="message-passing graph must be as when"):
+            clp.predict_proba(small_split.test.edge_label_index)
+        clp.graph_ = graph
 
 
 def test_another_dtype_is_no_change(trained_gcn, small_split):

@@ -50,6 +50,35 @@ def test_settings_are_put_back_after_an_error(count):
     assert numba.get_num_threads() == numba_before
 
 
+def test_the_smallest_of_nested_blas_limits_holds():
+    before = blas_counts()
+    with blas_threads(1):
+        with blas_threads(2):
+            assert set(blas_counts()) == {1}
+        assert set(blas_counts()) == {1}
+    assert blas_counts() == before
+
+
+def test_a_fresh_thread_keeps_its_count_when_another_block_ends():
+    """torch hands a thread the process's count when it first asks, also after it has set one."""
+    torch.set_num_threads(2)
+    entered, left, seen = threading.Event(), threading.Event(), []
+
+    def fresh():
+        with torch_threads(1):
+            entered.set()
+            left.wait(60)
+            seen.append(torch.get_num_threads())
+
+    with torch_threads(1):
+        worker = threading.Thread(target=fresh)
+        worker.start()
+        entered.wait(60)
+    left.set()
+    worker.join(60)
+    assert seen == [1]
+
+
 @pytest.mark.parametrize(
     ("block", "read"), [(torch_threads, torch.get_num_threads), (blas_threads, blas_counts)]
 )

@@ -67,7 +67,8 @@ def score_fit_links(
 
 
 def _refuse_directed_decoder(scorer: LinkScorer, pairs: Tensor, scores: LinkScores) -> None:
-    rows = torch.linspace(0, pairs.size(1) - 1, min(_TURNED, pairs.size(1)), device=pairs.device).long()
+    number = min(_TURNED, pairs.size(1))
+    rows = torch.arange(number, device=pairs.device) * (pairs.size(1) - 1) // max(number - 1, 1)
     turned = scorer.score(pairs[:, rows].flip(0), target_link=scores.target_link).logit
     logit = scores.logit[rows]
     # Far beyond rounding in the model's dtype, far below what matters to a probability.
@@ -206,22 +207,23 @@ class Fingerprint:
     """
 
     def __init__(self, model: nn.Module, graph: Graph) -> None:
-        weights, edges = plain_state(model), _graph_tensors(graph)
+        weights, edges = _all_tensors(model), _graph_tensors(graph)
+        self._sizes = graph.num_nodes, graph.directed
         self._seen = _versions(weights), _versions(edges)
-        self.weights, self.graph = _digest(weights), _digest(edges, graph.num_nodes, graph.directed)
+        self._in_memory = _digest(weights)
+        self.weights, self.graph = _digest(plain_state(model)), _digest(edges, *self._sizes)
 
     def difference(self, model: nn.Module, graph: Graph) -> str | None:
         """What is no longer as it was: ``"weights of the model"``, ``"message-passing graph"`` or None."""
-        weights, edges = plain_state(model), _graph_tensors(graph)
+        weights, edges = _all_tensors(model), _graph_tensors(graph)
         versions = _versions(weights), _versions(edges)
         small = sum(part.nbytes for part in weights.values()) <= _CHEAP_BYTES
-        if (small or versions[0] is None or versions[0] != self._seen[0]) and _digest(
-            weights
-        ) != self.weights:
+        look = small or versions[0] is None or versions[0] != self._seen[0]
+        if look and _digest(weights) != self._in_memory:
             return "weights of the model"
-        if (versions[1] is None or versions[1] != self._seen[1]) and self.graph != _digest(
-            edges, graph.num_nodes, graph.directed
-        ):
+        sizes = graph.num_nodes, graph.directed
+        look = sizes != self._sizes or versions[1] is None or versions[1] != self._seen[1]
+        if look and _digest(edges, *sizes) != self.graph:
             return "message-passing graph"
         self._seen = versions
         return None
@@ -233,16 +235,24 @@ def plain_state(model: nn.Module) -> dict[str, Tensor]:
     return {name.replace("_orig_mod.", ""): part for name, part in state.items() if isinstance(part, Tensor)}
 
 
+def _all_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers, also those that no ``state_dict`` holds."""
+    model = unwrap_link_predictor(model)
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
 def _graph_tensors(graph: Graph) -> dict[str, Tensor]:
     parts = {"edge_index": graph.edge_index, "x": graph.x, "attributes": graph.attributes}
     return {name: part for name, part in parts.items() if part is not None}
 
 
-def _versions(tensors: dict[str, Tensor]) -> tuple[tuple[int, int], ...] | None:
-    """Place and version of each tensor; None where some tensor does not count its versions."""
+def _versions(tensors: dict[str, Tensor]) -> tuple[tuple[Any, ...], ...] | None:
+    """Place, extent and version of each tensor; None where some tensor does not count its versions."""
     if any(part.is_inference() or part.layout is not torch.strided for part in tensors.values()):
         return None
-    return tuple((part.data_ptr(), part._version) for part in tensors.values())
+    return tuple(
+        (part.data_ptr(), part._version, part.shape, part.stride(), part.dtype) for part in tensors.values()
+    )
 
 
 def _digest(tensors: dict[str, Tensor], *more: object) -> str:

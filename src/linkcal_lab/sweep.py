@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import joblib
 from threadpoolctl import threadpool_limits
 
-from linkcal._core.threads import numba_threads, torch_threads
+from linkcal._core.threads import torch_threads
 from linkcal._core.validation import check_choice, check_device, check_positive_int
 from linkcal.data import OFFICIAL_SPLITS, Graph, LinkSplit
 from linkcal.data._raw import find_data_root
@@ -49,8 +49,8 @@ def threads_per_job(jobs: int) -> int:
 
 @contextmanager
 def threads_limited(count: int) -> Iterator[None]:
-    """Let torch, Numba and the BLAS libraries use `count` threads for a block."""
-    with torch_threads(count), numba_threads(count), threadpool_limits(count):
+    """Let torch and the BLAS libraries use `count` threads for a block; compiled code follows torch."""
+    with torch_threads(count), threadpool_limits(count):
         yield
 
 

@@ -67,7 +67,9 @@ def test_order_of_links_and_chunks_of_draws_change_nothing(monkeypatch):
     [
         ({}, "groups must name at least one grouping of links, got 0 of 2"),
         ({"g": [1]}, r"groups\['g'\] must have shape \(2,\), got \(1,\)"),
-        ({"g": [1.0, np.nan]}, r"groups\['g'\] must name a segment for each link, got NaN"),
+        ({"g": [1.0, np.nan]}, r"groups\['g'\] must name a segment for each link, got missing values"),
+        ({"g": np.array([1.0, None], dtype=object)}, "must name a segment for each link, got missing values"),
+        ({"g": np.array(["a", 1], dtype=object)}, "must hold values of one kind"),
     ],
 )
 def test_groups_that_cannot_be_read(groups, message):

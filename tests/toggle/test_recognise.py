@@ -277,3 +277,33 @@ def test_hooks_that_no_forward_pass_runs_do_not_count():
     model = seeded(gcn, 0).double()
     model.gnn.register_full_backward_hook(lambda *_: None)
     assert auto(model) == "kernel"
+
+
+class RelativeToTheHub(nn.Module):
+    """Reads a column as a share of its largest value, which a hub holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = pyg.GCNConv(4, 6), pyg.GCNConv(6, 5)
+
+    def encode(self, x, edge_index):
+        x = torch.cat([x[:, :3], x[:, 3:] / x[:, 3].max()], dim=1)
+        return self.two(self.one(x, edge_index).relu(), edge_index)
+
+    def decode(self, z, edge_label_index):
+        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=1)
+
+
+def test_a_batch_with_a_hub_does_not_stand_for_batches_without():
+    ring, leaves = torch.arange(300), torch.arange(3, 200)
+    one_way = torch.cat(
+        [torch.stack([ring, (ring + 1) % 300]), torch.stack([torch.zeros_like(leaves), leaves])], dim=1
+    )
+    edges = torch.cat([one_way, one_way.flip(0)], dim=1)
+    x = torch.randn(300, 4)
+    x[:, 3] = torch.bincount(edges[0]).float()
+    pairs = torch.stack([torch.arange(220, 225), torch.arange(250, 255)])
+    model = RelativeToTheHub()
+    naive = toggle_edges(model, x, edges, pairs, method="naive", decode_returns="logits")
+    found = toggle_edges(model, x, edges, pairs, decode_returns="logits")
+    torch.testing.assert_close(found.logit_present, naive.logit_present, rtol=1e-4, atol=1e-5)

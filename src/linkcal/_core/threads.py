@@ -20,7 +20,8 @@ class _Shared:
         #: Guards the counts below.
         self.lock = threading.Lock()
         self.torch_users, self.torch_before = 0, 0
-        self.blas_users = 0
+        #: Limits of the BLAS blocks that are open, and how to undo the first.
+        self.blas_counts: list[int] = []
         self.blas_before: Any = None
         #: Counts of the torch blocks that this thread is in, innermost last.
         self.own = threading.local()
@@ -41,21 +42,23 @@ def blas_threads(count: int) -> Iterator[None]:
     """Run NumPy's and SciPy's linear algebra with at most `count` threads for a block.
 
     With one thread numbers do not depend on the machine's cores, over which BLAS cuts its sums. The limit is
-    the process's: when blocks overlap, the last one to end restores what the first one found.
+    the process's: where blocks overlap the smallest holds, and the last to end restores what the first found.
     """
     from threadpoolctl import threadpool_limits
 
     shared = _shared
     with shared.lock:
-        limits: Any = threadpool_limits(count, user_api="blas")
-        shared.blas_before = limits if not shared.blas_users else shared.blas_before
-        shared.blas_users += 1
+        limits: Any = threadpool_limits(min([count, *shared.blas_counts]), user_api="blas")
+        shared.blas_before = shared.blas_before if shared.blas_counts else limits
+        shared.blas_counts.append(count)
     try:
         yield
     finally:
         with shared.lock:
-            shared.blas_users -= 1
-            if not shared.blas_users:
+            shared.blas_counts.remove(count)
+            if shared.blas_counts:
+                threadpool_limits(min(shared.blas_counts), user_api="blas")
+            else:
                 shared.blas_before.restore_original_limits()
 
 
@@ -89,8 +92,10 @@ def torch_threads(count: int) -> Iterator[None]:
 
     shared, own = _shared, _own_counts()
     with shared.lock:
+        # Asked first: a thread takes over the process's count when it first asks, also after it has set one.
+        found = torch.get_num_threads()
         if not shared.torch_users:
-            shared.torch_before = torch.get_num_threads()
+            shared.torch_before = found
         shared.torch_users += 1
         own.append(count)
         torch.set_num_threads(count)
@@ -109,11 +114,8 @@ def _own_counts() -> list[int]:
 
 
 def _torch_count() -> int | None:
-    """Count of torch for this thread outside other threads' blocks; None where torch is not imported."""
-    if "torch" not in sys.modules:
+    """Count of torch for this thread; None where torch is not imported."""
+    torch, own = sys.modules.get("torch"), _own_counts()
+    if torch is None:
         return None
-    own = _own_counts()
-    if own:
-        return own[-1]
-    with _shared.lock:
-        return _shared.torch_before if _shared.torch_users else int(sys.modules["torch"].get_num_threads())
+    return own[-1] if own else int(torch.get_num_threads())

@@ -321,6 +321,12 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         shape = (n, 0 if self.link_features == "none" else self.n_features_in_ - 1)
         if shape[1] == 0:
             return np.empty(shape)
+        given = getattr(features, "columns", None)
+        names = getattr(self, "feature_names_in_", None)
+        if given is not None and names is not None and list(given) != list(names[1:]):
+            raise InputError(
+                f"features must have the columns {list(names[1:])} of the fit, got {list(given)}"
+            )
         array = np.asarray([] if features is None else to_numpy(features), dtype=np.float64)
         if array.shape != shape:
             got = "None" if features is None else str(array.shape)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
@@ -157,9 +158,12 @@ def _members(groups: Mapping[str, ArrayLike], num_links: int) -> tuple[tuple[str
         value = to_numpy(values)
         if value.shape != (num_links,):
             raise InputError(f"groups[{name!r}] must have shape ({num_links},), got {value.shape}")
-        if value.dtype.kind == "f" and np.isnan(value).any():
-            raise InputError(f"groups[{name!r}] must name a segment for each link, got NaN")
-        different, segment = np.unique(value, return_inverse=True)
+        if bool(pd.isna(value).any()):
+            raise InputError(f"groups[{name!r}] must name a segment for each link, got missing values")
+        try:
+            different, segment = np.unique(value, return_inverse=True)
+        except TypeError as error:
+            raise InputError(f"groups[{name!r}] must hold values of one kind, got {error}") from error
         rows.append(segment + len(names))
         columns.append(np.arange(num_links))
         names += [f"{name}={each}" for each in different.tolist()]

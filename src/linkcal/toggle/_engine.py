@@ -36,6 +36,8 @@ LARGE_MESSAGES = 1 << 22
 MOST_CHECKED = 1 << 10
 #: Toggled pairs on which a method is compared with one pass over the whole graph each.
 NUM_VERIFIED = 5
+#: Edges whose subgraphs are verified in batches of their own.
+_ALONE = 3
 
 
 class ToggleEngine:
@@ -175,13 +177,16 @@ class ToggleEngine:
             try:
                 for khop, pairs in checks:
                     self._require_as_given(khop, pairs)
+                self._require_alone(shared, arcs)
                 self._verify(shared.endpoints, hops)
             except UnsupportedModelError:
                 some = some[:, :0]
         if some.size(1):
             return shared.endpoints
         whole = build(shared=False)
-        self._require_as_given(whole, check_pairs(self.graph))
+        if self.graph.senders.numel():
+            self._require_as_given(whole, check_pairs(self.graph))
+        self._require_alone(whole, arcs)
         self._verify(whole.endpoints, hops)
         return whole.endpoints
 
@@ -194,6 +199,15 @@ class ToggleEngine:
         z, nothing = self._whole(), torch.zeros_like(pairs[0], dtype=torch.bool)
         found = khop.endpoints(pairs, nothing, toggle=False)
         _require_equal(found, (z[pairs[0]], z[pairs[1]]), z, khop.subgraphs.num_hops)
+
+    def _require_alone(self, khop: KHop, arcs: Tensor) -> None:
+        """Verify edges near hubs and far from them in a batch each: a hub may hide what differs without."""
+        near = torch.bincount(arcs.flatten(), minlength=self.x.size(0))
+        for _ in range(khop.subgraphs.num_hops):
+            near = near.scatter_reduce(0, arcs.flatten(), near[arcs.flip(0).flatten()], "amax")
+        order = near[arcs].amax(dim=0).argsort(stable=True)
+        for place in torch.linspace(0, arcs.size(1) - 1, min(_ALONE, arcs.size(1))).long().tolist():
+            self._require_as_given(khop, arcs[:, order[place], None])
 
     def _pair_by_pair(self) -> Endpoints:
         self.method = "naive"
