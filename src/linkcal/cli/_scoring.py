@@ -185,7 +185,7 @@ def _provenance(
 
 
 def _edge_trace(features: bool, positions: bool, model: str) -> str:
-    """Which inputs of the model were computed from the edges, the scored pair's own edge included."""
+    """Which inputs of the model were computed from the edges, the target link included."""
     computed = ["node features"] * features + [f"the nodes' positions that {model} reads"] * positions
     if not computed:
         return ""
