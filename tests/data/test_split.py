@@ -212,15 +212,6 @@ def test_hand_made_split_that_does_not_leak(directed):
     assert replace(split, test=NO_PAIRS).counts()["test_positives"] == 0
 
 
-def test_negatives_in_the_message_passing_graph_are_refused():
-    graph = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 5)
-    nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
-    leak = LinkPairs(torch.tensor([[0, 2], [4, 1]]), torch.tensor([1.0, 0.0]))
-    for parts in ((nothing, leak, nothing), (nothing, nothing, leak)):
-        with pytest.raises(InputError, match=r"negatives must not be message-passing edges.*got 1 "):
-            LinkSplit(graph, *parts)
-
-
 @pytest.mark.parametrize("name", ["val", "test"])
 @pytest.mark.parametrize("pair", [(1, 2), (2, 1)])
 def test_held_out_links_in_the_message_passing_graph_are_refused(name, pair):

@@ -145,16 +145,17 @@ class LinkSplit:
         graph, way = self.graph, "" if self.graph.directed else ", in either direction"
         # A subclass of LinkPairs may hold pairs drawn with replacement, and is not checked.
         parts = {name: part for name in reversed(_PARTS) if type(part := getattr(self, name)) is LinkPairs}
-        keys, present = {}, {}
+        keys = {}
         for name, part in parts.items():
             pairs = check_edge_index(part.edge_label_index, graph.num_nodes, f"{name}.edge_label_index")
             pairs = pairs.to(graph.edge_index.device)
             keys[name] = pair_keys(pairs, graph.num_nodes, directed=graph.directed)
-            is_link = (part.edge_label == 1).to(pairs.device)
-            in_graph = graph.has_pairs(pairs)
-            present[f"{name} negatives"] = pairs[:, in_graph & ~is_link]
-            if name != "train":
-                self._refuse_edges(f"{name} links", pairs[:, in_graph & is_link], way)
+            leaked = pairs[:, graph.has_pairs(pairs) & (part.edge_label == 1).to(pairs.device)]
+            if name != "train" and leaked.size(1):
+                raise InputError(
+                    f"{name} links must not be message-passing edges{way}, got {leaked.size(1)} that are, "
+                    f"such as {tuple(leaked[:, 0].tolist())}"
+                )
         ordered = torch.cat([*keys.values(), graph.edge_index.new_empty(0)]).sort().values
         repeated = torch.unique(ordered[1:][ordered[1:] == ordered[:-1]])
         if repeated.numel():
@@ -163,16 +164,6 @@ class LinkSplit:
             raise InputError(
                 f"train, val and test must hold each pair once{way}, got {repeated.numel()} repeated, such "
                 f"as {divmod(key, graph.num_nodes)} in {' and '.join(places)}"
-            )
-        for name, pairs in present.items():
-            self._refuse_edges(name, pairs, way)
-
-    @staticmethod
-    def _refuse_edges(name: str, pairs: Tensor, way: str) -> None:
-        if pairs.size(1):
-            raise InputError(
-                f"{name} must not be message-passing edges{way}, got {pairs.size(1)} that are, "
-                f"such as {tuple(pairs[:, 0].tolist())}"
             )
 
     def part(self, name: str) -> LinkPairs:
