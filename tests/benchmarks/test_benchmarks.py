@@ -12,7 +12,7 @@ from scipy.stats import t
 from tests.benchmarks.documented import ROOT, commands_in, documents
 
 DOCUMENTED = [(where, *command) for where, text in documents() for command in commands_in(text)]
-SLOW = {"scale", "seal-speed", "runs", "negatives", "decisions", "in-n-out-speed"}
+SLOW = {"scale", "runs", "negatives", "decisions", "in-n-out-speed"}
 #: Cases that the small graph is no part of.
 OTHERS = {"targets", "stacked", "mutation"}
 
