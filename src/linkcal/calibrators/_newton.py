@@ -111,8 +111,7 @@ def fit_ridge(
     return Solution(theta, _MAX_ITER, False)
 
 
-@dataclass(frozen=True)
-class LogisticFit:
+class LogisticFit(NamedTuple):
     """``intercept + features @ slope`` and how the solver got there."""
 
     slope: FloatArray
@@ -125,7 +124,6 @@ def fit_logistic(
     features: FloatArray,
     y: FloatArray,
     weight: FloatArray,
-    *,
     lower: float = -np.inf,
     start: tuple[float, float] | None = None,
 ) -> LogisticFit:
@@ -154,23 +152,19 @@ def fit_logistic(
 
 
 def separated(s: FloatArray, y: FloatArray) -> int:
-    """Whether a threshold on `s` separates the classes: 1 (y = 1 above), -1 (y = 1 below) or 0.
+    """Whether a threshold on `s`, where both classes may lie, separates them: 1 (y = 1 above), -1 or 0.
 
-    Links of both classes may lie on it; 0 if all `s` are equal. Where it is not 0, the likelihood of logistic
-    regression on `s` has no maximum.
+    Where it is not 0, the likelihood of logistic regression on `s` has no maximum.
     """
     positive, negative = s[y == 1.0], s[y == 0.0]
     if s.min() == s.max():
         return 0
-    if negative.max() <= positive.min():
-        return 1
-    return -1 if positive.max() <= negative.min() else 0
+    return int(negative.max() <= positive.min()) - int(positive.max() <= negative.min())
 
 
 def step_fit(s: FloatArray, y: FloatArray, weight: FloatArray, direction: int) -> LogisticFit:
     """Best intercept at the steepest allowed slope, for classes that a threshold separates."""
-    upper_class = s[y == (1.0 if direction > 0 else 0.0)]
-    lower_class = s[y == (0.0 if direction > 0 else 1.0)]
+    upper_class, lower_class = s[y == (direction > 0)], s[y == (direction < 0)]
     threshold = 0.5 * (lower_class.max() + upper_class.min())
     mean = np.average(s, weights=weight)
     deviation = np.sqrt(np.average((s - mean) ** 2, weights=weight))

@@ -24,7 +24,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {cls.name: cls for cls in _CLASSES}
 
 
 def calibrator_name(calibrator: Calibrator) -> str:
-    """Name in ``CALIBRATORS`` of a calibrator's class.
+    """Name in ``CALIBRATORS`` of a calibrator's class; UnsupportedModelError if it is not linkcal's own.
 
     Parameters
     ----------
@@ -33,7 +33,6 @@ def calibrator_name(calibrator: Calibrator) -> str:
     Returns
     -------
     str
-        UnsupportedModelError if the class is not linkcal's own.
 
     Examples
     --------
@@ -54,12 +53,11 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     ----------
     name : str
     **params
-        Hyper-parameters.
+        Hyper-parameters. InputError if one or the name is unknown; the message names the nearest one.
 
     Returns
     -------
     Calibrator
-        InputError if the name or a hyper-parameter is unknown; the message names the nearest one.
 
     Examples
     --------

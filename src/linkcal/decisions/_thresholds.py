@@ -32,8 +32,7 @@ class LinkThreshold:
     Parameters
     ----------
     probability, logit : float
-        The threshold on the probability and on the calibrated logit, which is exact where a probability is
-        rounded.
+        The threshold on the probability, and on the calibrated logit, which is never rounded to 0 or 1.
     precision, recall : float
         Share of links among the pairs at or above it, and share of all links that lie there: expected, or a
         lower bound if `confidence` is given.
@@ -79,8 +78,8 @@ def expected_threshold(
     Notes
     -----
     Expected precision at t is the mean of p over pairs with ``p >= t``; it never rises when t falls. Expected
-    recall is the sum of p above t over the sum of all p. Both are right if the probabilities are calibrated
-    for these pairs; nothing is guaranteed if they are not.
+    recall is the sum of p above t over the sum of all p. Both are right only if the probabilities are
+    calibrated for these pairs.
 
     Examples
     --------
@@ -197,7 +196,7 @@ def certified_threshold(
 
 
 def weights_at_base_rate(y: FloatArray, rate: float) -> FloatArray:
-    """Weights (n,) under which labels have the share `rate` of links: each class by the ratio of shares."""
+    """Weights (n,) under which labels have the share `rate` of links."""
     share = float(y.mean())
     return np.where(y == 1.0, rate / share, (1.0 - rate) / (1.0 - share))
 
@@ -224,22 +223,17 @@ def _by_precision(links: FloatArray, others: FloatArray, wanted: float, rate: fl
     for start, part in _CHAINS:
         bound, _ = _bounds(links, others, grid[start:], rate, part * error)
         first = max(first, float(bound[0]))
-        failed = np.flatnonzero(bound < wanted)
-        passed = int(failed[0]) if failed.size else bound.size
+        passed = int(np.logical_and.accumulate(bound >= wanted).sum())
         if passed:
             lowest = max(lowest, start + passed - 1)
     if lowest < 0:
         every = np.concatenate((links, others))
         best = float(_bounds(links, others, every, rate, _CHAINS[0][1] * error)[0].max())
-        shown = f"at best about {best:.3g}"
-        if best >= wanted:  # but not where logits of this precision are, if they are calibrated
-            high, low = grid[_CHAINS[-1][0]], grid[_CHAINS[0][0]]
-            shown = (
-                f"{first:.3g} at logits of {low:.3g} to {high:.3g}, where tests begin, and elsewhere {shown}"
-            )
+        high, low = grid[_CHAINS[-1][0]], grid[_CHAINS[0][0]]
         raise InputError(
-            f"precision must be one that the labels can show, {shown} with {links.size} links and "
-            f"{others.size} negatives at a base rate of {rate:.4g}, got {wanted:g}"
+            f"precision must be one that the labels can show, {first:.3g} at logits of {low:.3g} to "
+            f"{high:.3g}, where tests begin, and elsewhere at best about {best:.3g} with {links.size} links "
+            f"and {others.size} negatives at a base rate of {rate:.4g}, got {wanted:g}"
         )
     return float(grid[lowest])
 
