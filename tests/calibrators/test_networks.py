@@ -150,7 +150,6 @@ def test_without_early_stopping_all_epochs_are_trained():
     fitted = InNOut(early_stopping=False, **FAST_NET).fit(X, y)
     assert fitted.n_iter_ == 30
     assert not fitted.converged_
-    assert len(fitted.loss_curve_) == 4
 
 
 def test_early_stopping_ends_before_the_cap():
@@ -158,7 +157,6 @@ def test_early_stopping_ends_before_the_cap():
     fitted = InNOut(hidden_channels=4, learning_rate=0.05, max_iter=3000, patience=50).fit(X, y)
     assert fitted.converged_
     assert 0 < fitted.n_iter_ < 3000
-    assert fitted.loss_curve_[-1] < fitted.loss_curve_[0]
 
 
 @pytest.mark.slow

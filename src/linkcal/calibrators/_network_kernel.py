@@ -229,9 +229,10 @@ def _forward(theta: Any, links: Any, scratch: Any) -> None:
 
 
 @compiled(**_FAST)
-def _likelihood(links: Any, scratch: Any) -> float:
-    """``L_NLL + L_Cal`` after :func:`_forward`."""
-    total = 0.0
+def total_loss(theta: Any, links: Any, scratch: Any, ece_weight: float) -> float:
+    """``L_NLL + L_Cal + ece_weight L_ECE``; the signed sums of the bins are in ``scratch.sums``."""
+    _forward(theta, links, scratch)
+    total = ece_weight * float(np.abs(scratch.sums).sum())
     for b in range(len(links.head)):
         z, p, label, weight = scratch.z[b], scratch.p[b], links.label[b], links.weight[b]
         part = _ZERO
@@ -240,14 +241,6 @@ def _likelihood(links: Any, scratch: Any) -> float:
             part += weight[i] * (softplus - label[i] * z[i] - (_TWO * label[i] - _ONE) * p[i])
         total += float(part)
     return total
-
-
-@compiled(**_FAST)
-def total_loss(theta: Any, links: Any, scratch: Any, ece_weight: float) -> float:
-    """``L_NLL + L_Cal + ece_weight L_ECE``; the signed sums of the bins are in ``scratch.sums``."""
-    _forward(theta, links, scratch)
-    likelihood: float = _likelihood(links, scratch)
-    return likelihood + ece_weight * float(np.abs(scratch.sums).sum())
 
 
 @compiled(**_FAST)
@@ -305,13 +298,9 @@ def _adam_step(state: Any, epoch: int, learning_rate: float, weight_decay: float
 @compiled(**_FAST)
 def train_epochs(
     state: Any, links: Any, scratch: Any, ece_weight: float, rate: float, decay: float, first: int, last: int
-) -> float:
-    """Epochs `first` to `last` (from 1, both included) of full-batch Adam, in place; the loss before them."""
-    loss = 0.0
+) -> None:
+    """Epochs `first` to `last` (from 1, both included) of full-batch Adam, in place."""
     for epoch in range(first, last + 1):
         _forward(state.theta, links, scratch)
-        if epoch == first:
-            loss = _likelihood(links, scratch) + ece_weight * np.abs(scratch.sums).sum()
         _backward(state.theta, links, scratch, ece_weight, state.gradient)
         _adam_step(state, epoch, rate, decay)
-    return loss

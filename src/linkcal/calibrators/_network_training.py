@@ -30,6 +30,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from linkcal._core.maths import FloatArray
 from linkcal._core.random import numpy_stream
 from linkcal.calibrators._network_kernel import (
     BLOCK,
@@ -44,8 +45,6 @@ from linkcal.calibrators._network_kernel import (
 )
 from linkcal.calibrators.binning import bin_sums
 from linkcal.exceptions import InputError
-
-FloatArray = NDArray[np.float64]
 
 #: How the networks' output o scales the logit: ``s / t`` or ``2 s t``, with ``t = softplus(o)``.
 Scaling = Literal["divide", "multiply-doubled"]
@@ -67,10 +66,9 @@ class TemperatureNet(NamedTuple):
 
 def draw_net(rng: np.random.Generator, k: int, width: int, heads: int) -> TemperatureNet:
     """Weights drawn as PyTorch's ``Linear`` does: uniform within ``1 / sqrt(fan_in)``."""
-    hidden_bound = 1.0 / np.sqrt(k) if k else 0.0
-    hidden = rng.uniform(-hidden_bound, hidden_bound, (heads, width, k + 1))
-    output_bound = 1.0 / np.sqrt(width)
-    return TemperatureNet(hidden, rng.uniform(-output_bound, output_bound, (heads, width + 1)))
+    first, last = 1.0 / np.sqrt(k) if k else 0.0, 1.0 / np.sqrt(width)
+    hidden = rng.uniform(-first, first, (heads, width, k + 1))
+    return TemperatureNet(hidden, rng.uniform(-last, last, (heads, width + 1)))
 
 
 def head_of(logit: FloatArray, heads: int) -> NDArray[np.intp]:
@@ -178,7 +176,6 @@ class Trained(NamedTuple):
     ece_weight: float
     n_iter: int  # epoch of the returned weights
     converged: bool  # the held-out loss had stopped falling
-    loss_curve: FloatArray  # (looks,) training loss
 
 
 def scratch_for(links: Blocks, width: int, n_bins: int) -> Scratch:
@@ -227,17 +224,15 @@ def _trained(member: Member, given_up: Event) -> Trained:
     # Python floats: a setting given as a whole number would be compiled anew.
     weight, rate, decay = map(float, (member.ece_weight, member.learning_rate, member.weight_decay))
     best, best_loss, best_epoch, epoch, stopped = theta.copy(), np.inf, 0, 0, False
-    curve: list[float] = []
     while epoch < member.max_iter and not stopped and not given_up.is_set():
         first, epoch = epoch + 1, min(epoch + _LOOK_EVERY, member.max_iter)
-        curve.append(train_epochs(state, links, scratch, weight, rate, decay, first, epoch))
+        train_epochs(state, links, scratch, weight, rate, decay, first, epoch)
         loss = float(total_loss(theta, *watched, weight)) if watched else np.inf
         # The drawn weights are no result: at least one step is always kept.
         if patience is None or loss < best_loss or best_epoch == 0:
             best, best_loss, best_epoch = theta.copy(), loss, epoch
         stopped = patience is not None and epoch - best_epoch >= patience
-    curve.append(total_loss(theta, links, scratch, weight))
-    return Trained(unpacked(best, member.net), weight, best_epoch, stopped, np.array(curve))
+    return Trained(unpacked(best, member.net), weight, best_epoch, stopped)
 
 
 def fit_nets(jobs: Sequence[NetJob]) -> list[Trained]:

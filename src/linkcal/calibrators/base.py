@@ -30,8 +30,6 @@ from linkcal._core.validation import (
 from linkcal.calibrators.base_rate import fit_offset
 from linkcal.exceptions import ArtifactError, InputError, LinkcalWarning, NotFittedError
 
-__all__ = ["Calibrator"]
-
 FloatArray = NDArray[np.float64]
 
 #: What columns 1.. of X hold: nothing, the link embedding h, the difference h - h+ between the embedding

@@ -5,16 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from linkcal._core.maths import sigmoid
+from linkcal._core.maths import FloatArray, sigmoid
 from linkcal._core.validation import check_fraction, check_probabilities, in_container_of
 from linkcal.exceptions import InputError
-
-__all__ = ["base_rate_offset", "shift_base_rate"]
-
-FloatArray = NDArray[np.float64]
 
 
 def fit_offset(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, float]:
@@ -47,10 +42,8 @@ def base_rate_offset(from_rate: float, to_rate: float) -> float:
 
     Parameters
     ----------
-    from_rate : float in (0, 1)
-        Base rate of the links that the probabilities were calibrated on: 0.5 for one negative per link.
-    to_rate : float in (0, 1)
-        Base rate where they are to be used.
+    from_rate, to_rate : float in (0, 1)
+        Base rates of the calibration links (0.5 for one negative per link) and where predictions are used.
 
     Returns
     -------
@@ -71,11 +64,10 @@ def shift_base_rate(prob: Any, *, from_rate: float, to_rate: float) -> Any:
     """Move link probabilities from one base rate to another.
 
     Probabilities calibrated on sampled negatives, one per link by default, are far too high in a graph with
-    hundreds of negatives per link. The order of links does not change; 0 and 1 stay.
-
-    Odds are multiplied by the ratio of the prior odds, assuming that the likelihood ratio of a link does not
-    depend on the base rate (Elkan, IJCAI 2001, theorem 2). Near 1, adding :func:`base_rate_offset` to
-    ``decision_function`` keeps more digits.
+    hundreds of negatives per link. Odds are multiplied by the ratio of the prior odds, assuming that the
+    likelihood ratio of a link does not depend on the base rate (Elkan, IJCAI 2001, theorem 2). The order of
+    links does not change; 0 and 1 stay. Adding :func:`base_rate_offset` to ``decision_function`` keeps more
+    digits near 1.
 
     Parameters
     ----------

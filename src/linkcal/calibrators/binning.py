@@ -15,8 +15,6 @@ from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.exceptions import InputError
 from linkcal.metrics.calibration import bin_index, uniform_edges
 
-__all__ = ["BBQ", "Histogram", "Isotonic"]
-
 
 def quantile_edges(values: FloatArray, weight: FloatArray, n_bins: int) -> FloatArray:
     """Edges (used + 1,) from 0 to 1 of at most `n_bins` occupied bins of about equal weight.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self, final, get_args
 
@@ -34,9 +33,7 @@ from linkcal.calibrators.base import (
 from linkcal.calibrators.scaling import warn_base_rate
 from linkcal.exceptions import ConvergenceWarning, InputError
 
-__all__ = ["EmbeddingMLP", "InNOut", "fit_together"]
-
-RandomState = int | np.random.Generator | np.random.RandomState | None
+RandomState = int | np.random.Generator | None
 
 
 class NetCalibrator(Calibrator):
@@ -56,15 +53,14 @@ class NetCalibrator(Calibrator):
         "ece_weight_": float,
         "n_iter_": int,
         "converged_": bool,
-        "loss_curve_": 1,
         "seed_": int,
     }
-    #: How the networks' output scales the logit.
-    scaling: Scaling = "divide"
 
     def __init__(
         self,
         *,
+        gamma: Literal["difference", "distance"] = "difference",
+        scaling: Scaling = "divide",
         hidden_channels: int = 16,
         ece_weights: Sequence[float] = (0.0, 1.0, 10.0),
         n_bins: int = 15,
@@ -75,6 +71,8 @@ class NetCalibrator(Calibrator):
         patience: int = 500,
         random_state: RandomState = 0,
     ) -> None:
+        self.gamma = gamma
+        self.scaling = scaling
         self.hidden_channels = hidden_channels
         self.ece_weights = ece_weights
         self.n_bins = n_bins
@@ -85,9 +83,11 @@ class NetCalibrator(Calibrator):
         self.patience = patience
         self.random_state = random_state
 
-    @abstractmethod
     def _inputs(self, X: FloatArray) -> FloatArray:
         """Network inputs (n, k) of checked X."""
+        if check_choice(self.gamma, "gamma", ("difference", "distance")) == "difference":
+            return X[:, 1:]
+        return np.asarray(np.linalg.norm(X[:, 1:], axis=1, keepdims=True))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Self:
         """Fit on calibration links, as :meth:`Calibrator.fit` states.
@@ -104,7 +104,7 @@ class NetCalibrator(Calibrator):
         """Temperature T > 0 of each link of X (n, 1 + k), shape (n,)."""
         return self._temperature(self._check_predict(X))
 
-    def _job(self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any) -> NetJob:
+    def _job(self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None, y_val: Any = None) -> NetJob:
         """What is to be trained for these arguments of :meth:`fit`, which are checked."""
         X, y, weight = self._check_fit(X, y, sample_weight)
         if (X_val is None) != (y_val is None):
@@ -115,14 +115,18 @@ class NetCalibrator(Calibrator):
             label = known_labels(y_val, len(X_val), self.classes_, "y_val")
             validation = LinkArrays(X_val[:, 0], self._inputs(X_val), label, np.ones(len(label)))
         _check_settings(self)
+        seed = np.random.default_rng() if self.random_state is None else self.random_state
+        if isinstance(seed, np.random.Generator):
+            seed = int(seed.integers(2**31))
+        seed = check_positive_int(seed, "random_state", minimum=0)
         links = LinkArrays(X[:, 0], self._inputs(X), y, weight)
-        return NetJob(self, seed_from(self.random_state), self._heads, links, validation)
+        return NetJob(self, seed, self._heads, links, validation)
 
     def _finish(self, job: NetJob, fit: Trained) -> None:
         """Set the fitted attributes and warn of what the fit lacks."""
         self.hidden_weights_, self.output_weights_ = fit.net
         self.ece_weight_, self.n_iter_, self.converged_ = fit.ece_weight, fit.n_iter, fit.converged
-        self.loss_curve_, self.seed_ = fit.loss_curve, job.seed
+        self.seed_ = job.seed
         if self.early_stopping and not self.converged_:
             warn_caller(
                 f"{self._shown_name} was still improving after {self.max_iter} epochs; raise max_iter or "
@@ -158,17 +162,6 @@ def _check_settings(settings: NetCalibrator) -> None:
     check_positive_float(settings.learning_rate, "learning_rate")
 
 
-def seed_from(random_state: Any) -> int:
-    """Seed >= 0 from an integer, a NumPy generator or RandomState, or None (a fresh one)."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    return check_positive_int(random_state, "random_state", minimum=0)
-
-
 @final
 class EmbeddingMLP(NetCalibrator):
     """Temperature of each link from its embedding h: ``p = sigmoid(s / T)``, ``T = softplus(MLP(h))``.
@@ -178,8 +171,10 @@ class EmbeddingMLP(NetCalibrator):
 
     Parameters
     ----------
-    hidden_channels, ece_weights, n_bins, learning_rate, weight_decay, max_iter, early_stopping, patience
-    random_state
+    gamma : {"difference", "distance"}, default="difference"
+        Input of the network: h, or its Euclidean norm.
+    scaling, hidden_channels, ece_weights, n_bins, learning_rate, weight_decay, max_iter, early_stopping
+    patience, random_state
         As in :class:`InNOut`, and so are the attributes, for a single network.
 
     Examples
@@ -194,9 +189,6 @@ class EmbeddingMLP(NetCalibrator):
     description = "temperature of each link from its embedding (ablation of in-n-out)"
     link_features: ClassVar[LinkFeatures] = "embedding"
     _heads: ClassVar[int] = 1
-
-    def _inputs(self, X: FloatArray) -> FloatArray:
-        return X[:, 1:]
 
 
 @final
@@ -226,7 +218,7 @@ class InNOut(NetCalibrator):
     early_stopping, patience : bool, default=True, and int, default=500
         Stop when the held-out loss has not fallen for `patience` epochs and keep the best weights. The paper
         trains all 5,000 epochs (``False``).
-    random_state : int, Generator, RandomState or None, default=0
+    random_state : int, Generator or None, default=0
         Initial weights and folds. None draws a seed.
 
     Attributes
@@ -237,8 +229,6 @@ class InNOut(NetCalibrator):
         The chosen lambda: smallest ECE on the validation (or pooled held-out) links.
     n_iter_, converged_ : int, bool
         Epochs of the returned network, and whether the held-out loss stopped falling before `max_iter`.
-    loss_curve_ : ndarray of shape (looks,)
-        Training loss of the returned network, every ten epochs from 0 on.
     seed_ : int
         Seed that was used.
 
@@ -263,40 +253,6 @@ class InNOut(NetCalibrator):
     search: ClassVar[dict[str, list[Any]]] = {"gamma": ["difference", "distance"], **NetCalibrator.search}
     link_features: ClassVar[LinkFeatures] = "difference"
     _heads: ClassVar[int] = 2
-
-    def __init__(
-        self,
-        *,
-        gamma: Literal["difference", "distance"] = "difference",
-        scaling: Scaling = "divide",
-        hidden_channels: int = 16,
-        ece_weights: Sequence[float] = (0.0, 1.0, 10.0),
-        n_bins: int = 15,
-        learning_rate: float = 1e-4,
-        weight_decay: float = 5e-8,
-        max_iter: int = 5000,
-        early_stopping: bool = True,
-        patience: int = 500,
-        random_state: RandomState = 0,
-    ) -> None:
-        super().__init__(
-            hidden_channels=hidden_channels,
-            ece_weights=ece_weights,
-            n_bins=n_bins,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            max_iter=max_iter,
-            early_stopping=early_stopping,
-            patience=patience,
-            random_state=random_state,
-        )
-        self.gamma = gamma
-        self.scaling = scaling
-
-    def _inputs(self, X: FloatArray) -> FloatArray:
-        if check_choice(self.gamma, "gamma", ("difference", "distance")) == "difference":
-            return X[:, 1:]
-        return np.asarray(np.linalg.norm(X[:, 1:], axis=1, keepdims=True))
 
 
 def fit_together(
@@ -344,8 +300,7 @@ def fit_together(
     for calibrator, X_own, y_own, part in zip(fitted, X, y, held_out, strict=True):
         beside = links_beside(calibrator, part, base)
         if isinstance(calibrator, NetCalibrator):
-            job = calibrator._job(X_own, y_own, None, beside.get("X_val"), beside.get("y_val"))
-            jobs.append((calibrator, job))
+            jobs.append((calibrator, calibrator._job(X_own, y_own, **beside)))
         else:
             calibrator.fit(X_own, y_own, **beside)
     for (net, job), fit in zip(jobs, fit_nets([job for _, job in jobs]), strict=True):

@@ -12,8 +12,6 @@ from linkcal.calibrators.scaling import Beta, Identity, Platt, Temperature
 from linkcal.calibrators.structural import StructuralCalibrator
 from linkcal.exceptions import UnsupportedModelError
 
-__all__ = ["CALIBRATORS", "calibrator_name", "make_calibrator"]
-
 _CLASSES: tuple[type[Calibrator], ...] = (
     *(Identity, Temperature, Platt, Beta, Isotonic, Histogram, BBQ),
     *(EmbeddingMLP, InNOut, StructuralCalibrator),

@@ -8,11 +8,9 @@ import numpy as np
 from scipy.optimize import brentq
 
 from linkcal._core.maths import sigmoid
-from linkcal.calibrators._newton import SLOPE_BOUND, LogisticFit, fit_logistic, separated, step_fit
+from linkcal.calibrators._newton import SLOPE_BOUND, Solution, fit_logistic, separated, step_fit
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind, warn_caller
 from linkcal.exceptions import BaseRateWarning, BoundReachedWarning, ConvergenceWarning
-
-__all__ = ["Beta", "Identity", "Platt", "Temperature"]
 
 _SOLVED: dict[str, StateKind] = {"n_iter_": int, "converged_": bool}
 
@@ -133,7 +131,7 @@ def _warn_bound(which: str, cause: str) -> None:
 
 def _logistic(
     name: str, s: FloatArray, features: FloatArray, y: FloatArray, weight: FloatArray, lower: float = -np.inf
-) -> LogisticFit:
+) -> Solution:
     """Maximum-likelihood fit on features that increase with s; warns of a bound and of no convergence."""
     direction = separated(s, y)
     # No slope below `lower` = 0 separates classes the wrong way round.
@@ -180,7 +178,7 @@ class Platt(Calibrator):
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         fit = _logistic(self._shown_name, X[:, 0], X[:, :1], y, weight)
-        self.slope_, self.intercept_ = float(fit.slope[0]), fit.intercept
+        self.intercept_, self.slope_ = float(fit.theta[0]), float(fit.theta[1])
         self.n_iter_, self.converged_ = fit.n_iter, fit.converged
 
     def _decision(self, X: FloatArray) -> FloatArray:
@@ -214,8 +212,9 @@ class Beta(Calibrator):
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         fit = _logistic(self._shown_name, X[:, 0], _log_odds_parts(X[:, 0]), y, weight, lower=0.0)
-        self.a_, self.b_ = float(fit.slope[0]), float(fit.slope[-1])
-        self.c_, self.n_iter_, self.converged_ = fit.intercept, fit.n_iter, fit.converged
+        # A step has a single slope, a = b.
+        self.c_, self.a_, self.b_ = float(fit.theta[0]), float(fit.theta[1]), float(fit.theta[-1])
+        self.n_iter_, self.converged_ = fit.n_iter, fit.converged
 
     def _decision(self, X: FloatArray) -> FloatArray:
         parts = _log_odds_parts(X[:, 0])

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
+from linkcal._core.maths import FloatArray
 from linkcal._core.validation import check_fraction, check_scores
 from linkcal.exceptions import InputError
-
-FloatArray = NDArray[np.float64]
 
 
 def conformal_p_values(score: Any, null_score: Any) -> FloatArray:

@@ -11,12 +11,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import Tags
 
-from linkcal._core.maths import sigmoid
+from linkcal._core.maths import FloatArray, sigmoid
 from linkcal._core.validation import check_binary_labels, check_fraction, check_scores, to_float64, to_numpy
 from linkcal.calibrators.base import Calibrator, unchanged_if_refused
 from linkcal.exceptions import InputError, NotFittedError
-
-FloatArray = NDArray[np.float64]
 
 # Lengths of the windows in units of n^(2/3), the rate at which a window's width and the slope of the curve
 # across it cost the same.

@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import beta
 
-from linkcal._core.maths import logit, sigmoid
+from linkcal._core.maths import FloatArray, logit, sigmoid
 from linkcal._core.validation import check_binary_labels, check_fraction, check_sample_weight, check_scores
 from linkcal.calibrators.base_rate import base_rate_offset
 from linkcal.decisions._intervals import clopper_pearson
 from linkcal.exceptions import InputError
-
-FloatArray = NDArray[np.float64]
 
 # Candidates: logits from 3 above the wanted precision's own down to 20 below it, in steps of 0.1.
 _STEPS_ABOVE, _STEPS_BELOW, _STEP = 30, 200, 0.1
@@ -39,8 +36,8 @@ class LinkThreshold:
     base_rate : float or None
         Share of links for which this holds; None if it is that of the pairs' own probabilities.
     confidence : float or None
-        Probability, over the draw of the labelled links, with which the wanted value is reached; None for
-        expected values, which are as good as the calibration.
+        Probability, over the draw of the labelled links, that the wanted value is reached; None for expected
+        values, which are as good as the calibration.
 
     Examples
     --------
@@ -148,13 +145,12 @@ def certified_threshold(
     With TPR and FPR the shares of links and negatives at or above t, the precision at base rate pi is
     ``pi TPR / (pi TPR + (1 - pi) FPR)``. Links and negatives in `y` must be independent draws from those of
     future query pairs; then the exact bounds of Clopper and Pearson (1934) for TPR (a fifth of the error) and
-    FPR bound the precision at a fixed threshold. A fixed grid of logits around that of the wanted precision
-    is tested from high to low until one fails (fixed-sequence testing; Angelopoulos, Bates, Candes, Jordan,
-    Lei: Learn then Test, arXiv 2110.01052), in three chains that begin 0, 1.5 and 3 logits above the wanted
-    precision's own, with 80, 10 and 10 % of the error. The precision of the smallest threshold that passed is
-    too low with probability at most ``1 - confidence``, for every sample size and whether or not the logits
-    are calibrated. That is proved for the wanted value; for the slightly higher bound in the result it is
-    measured on simulated draws.
+    FPR bound the precision at a fixed threshold. A fixed grid of logits is tested from high to low until one
+    fails (fixed-sequence testing; Angelopoulos, Bates, Candes, Jordan, Lei: Learn then Test, arXiv
+    2110.01052), in three chains that begin 0, 1.5 and 3 above the logit of the wanted precision, with 80, 10
+    and 10 % of the error. The precision of the smallest threshold that passed is too low with probability at
+    most ``1 - confidence``, for every sample size and whether or not the logits are calibrated. That is
+    proved for the wanted value; for the slightly higher bound in the result it is measured by simulation.
 
     For a recall the threshold is an order statistic of the links' logits: the share of links above the r-th
     smallest of m is Beta(m - r + 1, r) distributed (Wilks: Sample sizes for setting tolerance limits, 1941).
