@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
+from linkcal._core.maths import FloatArray
 from linkcal._core.validation import check_fraction, check_scores
 from linkcal.exceptions import InputError
-
-FloatArray = NDArray[np.float64]
 
 
 def conformal_p_values(score: Any, null_score: Any) -> FloatArray:
@@ -74,9 +73,8 @@ def select_links(score: Any, null_score: Any, *, fdr: float = 0.1) -> NDArray[np
     >>> select_links([5.0, 0.5, 7.0], range(1, 5), fdr=0.3).tolist()
     [True, False, True]
     """
-    level = check_fraction(fdr, "fdr")
-    p = conformal_p_values(score, null_score)
-    if not p.size:
-        return np.zeros(0, dtype=np.bool_)
+    level, p = check_fraction(fdr, "fdr"), conformal_p_values(score, null_score)
+    if p.size:
+        p = false_discovery_control(p, method="bh")
     # Rounding must not undo an equality such as 2 / 10 <= 0.2.
-    return np.asarray(false_discovery_control(p, method="bh") <= level * (1.0 + 1e-12))
+    return np.asarray(p <= level * (1.0 + 1e-12))
