@@ -37,7 +37,6 @@ SETTINGS = {
     "isotonic, ranked": Isotonic(preserve_ranking=True),
     "in-n-out, centred": InNOut(center=True, **FAST_NET),
     "in-n-out, doubled": InNOut(scaling="multiply-doubled", **FAST_NET),
-    "in-n-out-plus, monotone": StructuralCalibrator(monotone=True),
     "in-n-out-plus, logit": StructuralCalibrator(features="logit"),
 }
 

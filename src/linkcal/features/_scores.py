@@ -22,8 +22,8 @@ from linkcal._core.validation import (
 )
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
-from linkcal.features._attributes import AttributeSimilarity
-from linkcal.features._structure import PairStructure, structural_features
+from linkcal.features._attributes import attribute_similarity
+from linkcal.features._structure import pair_structure, structural_features
 from linkcal.toggle import ToggledEmbeddings
 from linkcal.toggle._engine import PairwiseToggle, ToggleEngine
 from linkcal.toggle.api import BLOCK_SIZE, toggle_engine, toggle_in_blocks
@@ -189,7 +189,6 @@ class LinkScorer:
         }
         self._options = toggle_options
         self._engine: ToggleEngine | PairwiseToggle | None = None
-        self._around: tuple[PairStructure, AttributeSimilarity] | None = None
         self._lock = threading.Lock()  # the engine writes into a workspace of its own
 
     def score(self, pairs: LinkPairs | Tensor, *, target_link: TargetLink = "absent") -> LinkScores:
@@ -203,9 +202,7 @@ class LinkScorer:
         with self._lock:
             near: tuple[Tensor, ...] = ()
             if self._structural:
-                if self._around is None:
-                    self._around = PairStructure(self._graph), AttributeSimilarity(self._graph)
-                near = tuple(part(index) for part in self._around)
+                near = pair_structure(self._graph, index), attribute_similarity(self._graph, index)
             toggled = self._toggled(index)
             if self._symmetrise:
                 toggled = _mean(toggled, self._toggled(index.flip(0)))
