@@ -30,7 +30,6 @@ def fast(name: str) -> Calibrator:
 SETTINGS = {
     **{name: fast(name) for name in CALIBRATORS},
     "in-n-out, doubled": InNOut(scaling="multiply-doubled", **FAST_NET),
-    "in-n-out-plus, monotone": StructuralCalibrator(monotone=True),
     "in-n-out-plus, logit": StructuralCalibrator(features="logit"),
 }
 
