@@ -150,14 +150,29 @@ def test_ogbl_ddi_is_the_official_split():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([1, 2], "ogbl-collab's split/time/valid.pt must hold the array 'edge', got NoneType"),
-        ({"edge": np.array(VALID)}, "time/valid.pt must hold the array 'edge_neg', got NoneType"),
-        ({"edge": "abc"}, "time/valid.pt must hold the array 'edge', got str"),
-        ({"edge": np.array([[3, 99]])}, "'edge' of .* must hold node indices < num_nodes = 8, got 99"),
-        ({"edge": np.array([[3, -1]])}, "'edge' of .* must hold node indices >= 0, got -1"),
-        ({"edge": np.array([[3.5, 4]])}, "'edge' of .* must hold integers, got torch.float64"),
-        ({"edge": np.array([[3, 4, 5]])}, r"'edge' of .* must have shape \[2, L\], got \[3, 1\]"),
-        ({"edge": np.array([3, 4])}, r"'edge' of .* must have shape \[2, L\], got \[2\]"),
+        ([1, 2], "data of ogbl-collab must be as ogb publishes it, got .*ogbl_collab: "),
+        ({"edge": np.array(VALID)}, "must be as ogb publishes it, got .*ogbl_collab: 'edge_neg'"),
+        ({"edge": "abc"}, "must be as ogb publishes it, got .*ogbl_collab: "),
+        (
+            {"edge": np.array([[3, 99]]), "edge_neg": np.array(VALID)},
+            "'edge' of .* must hold node indices < num_nodes = 8, got 99",
+        ),
+        (
+            {"edge": np.array([[3, -1]]), "edge_neg": np.array(VALID)},
+            "'edge' of .* must hold node indices >= 0, got -1",
+        ),
+        (
+            {"edge": np.array([[3.5, 4]]), "edge_neg": np.array(VALID)},
+            "'edge' of .* must hold integers, got torch.float64",
+        ),
+        (
+            {"edge": np.array([[3, 4, 5]]), "edge_neg": np.array(VALID)},
+            r"'edge' of .* must have shape \[2, L\], got \[3, 1\]",
+        ),
+        (
+            {"edge": np.array([3, 4])},
+            "must be as ogb publishes it, got .*ogbl_collab: .* 1-D tensor",
+        ),
         # Out of range as a negative: this one would have become the pair (6, 2).
         (
             {"edge": np.array(VALID), "edge_neg": np.array([[0, 50]])},

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from zipfile import BadZipFile, ZipFile
 
-from linkcal._core.files import one_line
+from linkcal._core.files import damage_named, one_line
 from linkcal.exceptions import DataNotFoundError, InputError
 
 #: Environment variable that names the data root where no argument does.
@@ -79,10 +79,9 @@ class RawFiles:
 
 def find_data_root(data_root: str | os.PathLike[str] | None = None) -> Path:
     """Folder of the raw data: `data_root`, else ``LINKCAL_DATA_ROOT``, else the cache folder (created)."""
-    named_by, chosen = "data_root", data_root
-    if data_root is None:
-        named_by, chosen = DATA_ROOT_VARIABLE, os.environ.get(DATA_ROOT_VARIABLE) or None
-    if chosen is not None:
+    named_by = DATA_ROOT_VARIABLE if data_root is None else "data_root"
+    chosen = os.environ.get(DATA_ROOT_VARIABLE) if data_root is None else data_root
+    if chosen:
         root = Path(chosen).expanduser()
         if not root.is_dir():
             raise DataNotFoundError(f"{named_by} must be an existing folder, got {str(root)!r}")
@@ -117,10 +116,8 @@ def _verify(path: Path, key: str) -> None:
     content = path.read_bytes()
     if path.suffix == ".gz":
         # The same table can be compressed in many ways; its content counts.
-        try:
+        with damage_named(path, "file", "gzip-compressed"):
             content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"file {path} must be gzip-compressed, got damaged data ({error})") from error
     found = hashlib.sha256(content).hexdigest()
     if found != expected:
         raise InputError(

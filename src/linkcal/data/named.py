@@ -22,8 +22,6 @@ from linkcal.data.ogb import OFFICIAL_SPLITS
 from linkcal.data.simulated import simulate_graph
 from linkcal.exceptions import InputError
 
-__all__ = ["DATASETS", "DatasetInfo", "load_dataset"]
-
 
 @dataclass(frozen=True)
 class DatasetInfo:
@@ -34,7 +32,7 @@ class DatasetInfo:
     name, description, source : str
         `source` is the class or site that its files come from.
     num_nodes, num_edges, num_features : int
-        N, unordered pairs, F; of ``simulated`` the defaults (its number of edges is an expectation).
+        Unordered pairs; of ``simulated`` the defaults (its number of edges is an expectation).
 
     Examples
     --------
@@ -58,9 +56,7 @@ DATASETS: dict[str, DatasetInfo] = {
         DatasetInfo("citeseer", "citations, bag of words", "PyG Planetoid", 3327, 4552, 3703),
         DatasetInfo("pubmed", "citations, TF-IDF", "PyG Planetoid", 19717, 44324, 500),
         DatasetInfo("twitch-pt", "mutual follows of Twitch streamers", "PyG Twitch", 1912, 31299, 128),
-        DatasetInfo(
-            "chameleon", "links between Wikipedia articles", "PyG WikipediaNetwork", 2277, 31371, 2325
-        ),
+        DatasetInfo("chameleon", "Wikipedia links", "PyG WikipediaNetwork", 2277, 31371, 2325),
         DatasetInfo("bitcoin-alpha", "who-trusts-whom, structural features", "SNAP", 3783, 14124, 8),
         DatasetInfo("bitcoin-otc", "who-trusts-whom, structural features", "SNAP", 5881, 21492, 8),
         DatasetInfo("ogbl-ddi", "drug interactions, official split", "OGB", 4267, 1334889, 0),
@@ -86,8 +82,8 @@ def load_dataset(
         Folder of the raw files in PyG's layout (``Cora/raw/...``); missing files are fetched into it.
         Default: ``LINKCAL_DATA_ROOT``, else the user's cache folder.
     forward_only : bool
-        Keep only the stored edges with row < column, as the splits behind the paper's numbers do. Chameleon
-        then has 23,370 edges instead of 31,371; PyG's other sets lose nothing. Only for PyG's sets.
+        For PyG's sets only: keep the stored edges with row < column, as the splits behind the paper's numbers
+        do. Chameleon then has 23,370 edges instead of 31,371; the others lose nothing.
     **simulation
         For ``simulated`` only: arguments of :func:`~linkcal.data.simulate_graph`.
 
@@ -95,11 +91,7 @@ def load_dataset(
     -------
     Graph
         The Bitcoin graphs have a ``feature_builder`` (:func:`structural_node_features`) instead of ``x``.
-
-    Raises
-    ------
-    InputError, DataNotFoundError
-        If the name is unknown or a file is not the published one; if a file is missing and cannot be fetched.
+        InputError if a file is not the published one, DataNotFoundError if one cannot be fetched.
 
     Examples
     --------
@@ -108,19 +100,16 @@ def load_dataset(
     """
     check_choice(name, "dataset", DATASETS)
     if forward_only and name not in _STORED:
-        raise InputError(
-            f"forward_only must be False for dataset {name!r} (only {', '.join(_STORED)} have it), got True"
-        )
+        known = ", ".join(_STORED)
+        raise InputError(f"forward_only must be False for dataset {name!r} (only {known} have it), got True")
     if name == "simulated":
         return simulate_graph(**simulation)
     if simulation:
-        raise InputError(
-            f"options must be those of dataset {name!r}, which has none, got {', '.join(simulation)} "
-            "(of 'simulated')"
-        )
+        given = ", ".join(simulation)
+        raise InputError(f"options must be those of dataset {name!r}, which has none, got {given}")
     if name in OFFICIAL_SPLITS:
         raise InputError(
-            f"dataset must be one without an official split, got {name!r} (load it by load_official_split)"
+            f"dataset must have no official split, got {name!r} (load it by load_official_split)"
         )
     folder = _FILES[name].ensure(find_data_root(data_root))
     if name not in _STORED:
@@ -152,24 +141,18 @@ def read_bitcoin(path: Path, *, name: str) -> Graph:
     with damage_named(path, "file", "a table of lines SOURCE,TARGET,RATING,TIME"):
         table = pd.read_csv(path, header=None, usecols=[0, 1], dtype=np.int64)
     users, index = np.unique(table.to_numpy().T, return_inverse=True)
-    return Graph.from_edges(
-        index.reshape(2, -1), len(users), name=name, feature_builder=structural_node_features
-    )
+    index = index.reshape(2, -1)
+    return Graph.from_edges(index, len(users), name=name, feature_builder=structural_node_features)
 
 
 def _planetoid(name: str, folder: str) -> RawFiles:
     parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    return RawFiles(
-        folder,
-        tuple(f"ind.{name}.{part}" for part in parts),
-        "https://github.com/kimiyoung/planetoid/raw/master/data",
-    )
+    return RawFiles(folder, tuple(f"ind.{name}.{part}" for part in parts), _PLANETOID)
 
 
+_PLANETOID = "https://github.com/kimiyoung/planetoid/raw/master/data"
 _SNAP = "https://snap.stanford.edu/data"
-_GEOM_GCN = (
-    "https://raw.githubusercontent.com/graphdml-uiuc-jlu/geom-gcn/f1fc0d14b3b019c562737240d06ec83b07d16a8f"
-)
+_GEOM_GCN = "https://raw.githubusercontent.com/graphdml-uiuc-jlu/geom-gcn"
 _FILES: dict[str, RawFiles] = {
     "cora": _planetoid("cora", "Cora/raw"),
     "citeseer": _planetoid("citeseer", "CiteSeer/raw"),
@@ -178,7 +161,7 @@ _FILES: dict[str, RawFiles] = {
     "chameleon": RawFiles(
         "chameleon/geom_gcn/raw",
         ("out1_node_feature_label.txt", "out1_graph_edges.txt"),
-        f"{_GEOM_GCN}/new_data/chameleon",
+        f"{_GEOM_GCN}/f1fc0d14b3b019c562737240d06ec83b07d16a8f/new_data/chameleon",
     ),
     "bitcoin-alpha": RawFiles("bitcoin_alpha/raw", ("soc-sign-bitcoinalpha.csv.gz",), _SNAP),
     "bitcoin-otc": RawFiles("bitcoin_otc/raw", ("soc-sign-bitcoinotc.csv.gz",), _SNAP),

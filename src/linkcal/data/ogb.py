@@ -23,9 +23,6 @@ from linkcal.data._raw import RawFiles, find_data_root
 from linkcal.data.graph import Graph, pair_keys
 from linkcal.data.negatives import NegativeSampler, in_sorted
 from linkcal.data.split import LinkPairs, LinkSplit
-from linkcal.exceptions import InputError
-
-__all__ = ["OFFICIAL_SPLITS", "load_official_split"]
 
 IntArray = NDArray[np.int64]
 
@@ -73,20 +70,14 @@ def load_official_split(
     folder = files.ensure(find_data_root(data_root))
     with damage_named(folder, f"data of {name}", "as ogb publishes it"):
         num_nodes = int(pd.read_csv(folder / _NODES, header=None).to_numpy()[0, 0])
-        x = None
-        if _FEATURES in files.names:
-            table = pd.read_csv(folder / _FEATURES, header=None)
-            x = torch.from_numpy(table.to_numpy().astype(np.float32))
-        parts = {part: _read_part(folder / place) for part, place in places.items()}
-    links = {
-        part: {kind: _pairs(parts[part], kind, num_nodes, f"{name}'s {places[part]}") for kind in kinds}
-        for part, kinds in _KINDS.items()
-    }
+        table = pd.read_csv(folder / _FEATURES, header=None) if _FEATURES in files.names else None
+        x = None if table is None else torch.from_numpy(table.to_numpy().astype(np.float32))
+        links = {part: _read_part(folder / places[part], part, num_nodes) for part in places}
     return _build(name, num_nodes, x, links, seed)
 
 
-def _read_part(path: Path) -> Any:
-    """What the file of one part holds; torch's loader may build arrays of numbers and nothing else."""
+def _read_part(path: Path, part: str, num_nodes: int) -> dict[str, Tensor]:
+    """Pairs [2, L] of a part by kind; torch's loader may build arrays of numbers and nothing else."""
     reconstruct = np._core.multiarray._reconstruct  # type: ignore[attr-defined]
     allowed: list[Any] = [
         reconstruct,
@@ -96,7 +87,9 @@ def _read_part(path: Path) -> Any:
         *(type(np.dtype(kind)) for kind in (np.int64, np.int32, np.float32, np.float64)),
     ]
     with torch.serialization.safe_globals(allowed):
-        return torch.load(path, weights_only=True)
+        content = torch.load(path, weights_only=True)
+    pairs = {kind: torch.as_tensor(content[kind]).mT for kind in _KINDS[part]}
+    return {kind: check_edge_index(found, num_nodes, f"{kind!r} of {path}") for kind, found in pairs.items()}
 
 
 def _build(
@@ -125,14 +118,4 @@ def _build(
         test,
         seed=seed,
         counts_full={**full.counts(), "features": 0 if x is None else x.size(1), **counts},
-    )
-
-
-def _pairs(part: Any, kind: str, num_nodes: int, place: str) -> Tensor:
-    """Pairs [2, L] of ogb's array `kind` [L, 2], checked."""
-    found = part.get(kind) if isinstance(part, dict) else None
-    if not isinstance(found, (Tensor, np.ndarray)):
-        raise InputError(f"{place} must hold the array {kind!r}, got {type(found).__name__}")
-    return check_edge_index(
-        torch.as_tensor(found).mT if found.ndim == 2 else found, num_nodes, f"{kind!r} of {place}"
     )
