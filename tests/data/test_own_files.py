@@ -87,12 +87,12 @@ def test_integers_beside_the_same_as_floats_are_named(tmp_path):
         (
             "e.csv",
             "from,to\na,b\n",
-            r"edges must have the columns 'source' and 'target', each once, got 'from', 'to' in .*e\.csv$",
+            r"edges must have the columns 'source', 'target', each once, got 'from', 'to' in .*e\.csv$",
         ),
         (
             "e.csv",
             "source,to\na,b\n",
-            r"edges must have the columns 'source' and 'target', each once, got 'source', 'to' in .*e\.csv$",
+            r"edges must have the columns 'source', 'target', each once, got 'source', 'to' in .*e\.csv$",
         ),
         (
             "e.csv",

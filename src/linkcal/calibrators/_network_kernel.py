@@ -3,8 +3,7 @@
 Links lie side by side in blocks of ``BLOCK``, inputs and hidden units as rows of a block, so that every loop
 over links compiles to full vector instructions; tiles of a few rows are what the registers hold. An epoch is
 two sweeps over the blocks: z = s / T, p = sigmoid(z) and the sums of the bins, then the gradient, which needs
-the signs of those sums. Sums run in a fixed order and nothing is shared between networks, so a network's
-numbers do not depend on what else is trained.
+the signs of those sums. Sums run in a fixed order.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ _0, _1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(n) for n in range(9))
 _B, _B2, _B3, _B4, _B5, _B6, _B7 = (np.uint64(BLOCK * n) for n in range(1, 8))
 
 _ZERO, _HALF, _ONE, _TWO = (np.float32(v) for v in (0.0, 0.5, 1.0, 2.0))
-_FLOOR = np.float32(SMALLEST_TEMPERATURE)
-_LOWEST = np.float32(-87.0)  # exp of less is no normal number in single precision
+_FLOOR, _LOWEST = np.float32(SMALLEST_TEMPERATURE), np.float32(-87.0)  # exp of less is no normal number
 _LOG2_E, _LN2_HIGH = np.float32(1.0 / math.log(2.0)), np.float32(0.693359375)
 _LN2_LOW = np.float32(math.log(2.0) - 0.693359375)
 _E2, _E3, _E4, _E5, _E6, _E7 = (np.float32(1.0 / math.factorial(n)) for n in range(2, 8))

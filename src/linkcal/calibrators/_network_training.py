@@ -236,7 +236,7 @@ def _trained(member: Member, given_up: Event) -> Trained:
 
 
 def fit_nets(jobs: Sequence[NetJob]) -> list[Trained]:
-    """Train every job's networks together; a job's numbers do not depend on the others.
+    """Train every job's networks together.
 
     With validation links: one network per ECE weight, of which the one with the smallest validation ECE.
     Else: the ECE weight with the smallest pooled held-out ECE, trained anew for the mean epochs of its folds.

@@ -218,14 +218,10 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         kinds: dict[str, StateKind] = {"classes_": list, "n_features_in_": int, **self._state}
         for group in (_REFRESHED, _FRAMED):
             kinds |= group if group.keys() & state.keys() else {}
-        name, missing, unknown = (
-            type(self).__name__,
-            sorted(kinds.keys() - state),
-            sorted(state.keys() - kinds),
-        )
+        missing, unknown = sorted(kinds.keys() - state), sorted(state.keys() - kinds)
         if missing or unknown:
             raise ArtifactError(
-                f"state of {name} must hold {', '.join(sorted(kinds))}, "
+                f"state of {type(self).__name__} must hold {', '.join(sorted(kinds))}, "
                 f"got one with missing: {missing}, unknown: {unknown}"
             )
         fitted = {key: _checked_value(key, state[key], kind) for key, kind in kinds.items()}
@@ -242,7 +238,9 @@ class Calibrator(ClassifierMixin, BaseEstimator):
             try:
                 self._check_together()
             except (ValueError, IndexError, TypeError) as error:
-                raise ArtifactError(f"state of {name} must fit together, got {error}") from error
+                raise ArtifactError(
+                    f"state of {type(self).__name__} must fit together, got {error}"
+                ) from error
         return self
 
     def __sklearn_tags__(self) -> Tags:

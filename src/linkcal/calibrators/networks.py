@@ -195,8 +195,7 @@ class EmbeddingMLP(NetCalibrator):
 class InNOut(NetCalibrator):
     """In-n-Out: ``p = sigmoid(s / T)``, T from the link embedding without (h) and with (h+) the pair's edge.
 
-    For predictors whose confidence should depend on how much an edge would change the embedding. Columns 1..
-    of X hold h - h+. A logit of 0 stays p = 0.5, so a wrong base rate cannot be repaired
+    Columns 1.. of X hold h - h+. A logit of 0 stays p = 0.5, so a wrong base rate cannot be repaired
     (``BaseRateWarning`` if mean p and the base rate differ clearly).
 
     Parameters
@@ -230,7 +229,6 @@ class InNOut(NetCalibrator):
     n_iter_, converged_ : int, bool
         Epochs of the returned network, and whether the held-out loss stopped falling before `max_iter`.
     seed_ : int
-        Seed that was used.
 
     Notes
     -----

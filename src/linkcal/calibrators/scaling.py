@@ -36,14 +36,11 @@ class Identity(Calibrator):
 
 
 def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-    """Warn if mean p and base rate differ by more than 0.05 and 4 standard errors of the mean of ``y - p``.
-
-    A temperature cannot repair that. With weights n is Kish's effective number of rows.
-    """
+    """Warn if mean p and base rate differ by over 0.05 and 4 standard errors of the mean of ``y - p``."""
     # Shares of the weight: squares of huge or tiny weights would leave the range of float64.
     weight = weight / weight.max()
     mean_p, share = np.average(p, weights=weight), np.average(y, weights=weight)
-    effective_n = weight.sum() ** 2 / (weight**2).sum()
+    effective_n = weight.sum() ** 2 / (weight**2).sum()  # Kish
     standard_error = np.sqrt(np.average((y - p) ** 2, weights=weight) / effective_n)
     if abs(mean_p - share) > max(0.05, 4.0 * standard_error):
         warn_caller(

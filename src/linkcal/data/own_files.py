@@ -415,7 +415,7 @@ class _File:
             numeric = any(re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", entry) for entry in names)
             hint = "; the first line looks like data: has the file no header?" if numeric else ""
             raise InputError(
-                f"{self.name} must have the columns {columns[0]!r} and {columns[1]!r}, each once, got "
+                f"{self.name} must have the columns {columns[0]!r}, {columns[1]!r}, each once, got "
                 f"{one_line(', '.join(map(repr, names)))} in {self.path}{hint}"
             )
         return [header[names.index(column)] for column in columns]

@@ -16,16 +16,12 @@ from linkcal._core.validation import check_binary_labels, check_fraction, check_
 from linkcal.calibrators.base import Calibrator, unchanged_if_refused
 from linkcal.exceptions import InputError, NotFittedError
 
-# Lengths of the windows in units of n^(2/3), the rate at which a window's width and the slope of the curve
-# across it cost the same.
+# Lengths in units of n^(2/3), where a window's width and the slope of the curve across it cost the same.
 _WINDOWS = (0.5, 1.0, 2.0)
 
 
 def clopper_pearson(successes: Any, trials: Any, tail: float) -> tuple[FloatArray, FloatArray]:
-    """One-sided exact bounds of a binomial probability (Clopper and Pearson, Biometrika 26, 1934).
-
-    Each is missed with probability at most `tail`; with no trial they are 0 and 1.
-    """
+    """Exact bounds of a binomial probability (Clopper, Pearson 1934), each missed with at most `tail`."""
     k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     # Where a parameter would be 0 the bound is known; 1 only keeps the quantile defined.
     lower = np.where(k > 0, beta.ppf(tail, np.maximum(k, 1), n - k + 1), 0.0)
@@ -191,10 +187,7 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
 def calibrated_interval(
     calibrator: Calibrator, X: Any, score: FloatArray, label: FloatArray, *, level: float, shift: float = 0.0
 ) -> FloatArray:
-    """Ends (n, 2) of intervals, from :func:`ranking_scores` and labels, that hold the probability of X.
-
-    A change of the base rate, `shift`, is added to all logits.
-    """
+    """Ends (n, 2) of intervals, from :func:`ranking_scores` and labels; `shift` is added to all logits."""
     level = check_fraction(level, "level")
     z = calibrator.decision_function(X)
     offset, margin = 0.0, 0.0
