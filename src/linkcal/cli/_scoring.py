@@ -306,22 +306,21 @@ def _warn(ranked: RankedPairs, kind: str, *, two_hop: bool, has_rate: bool) -> N
     """Warn where the calibration links have another base rate, or other negatives, than the ranked pairs."""
     from linkcal.exceptions import BaseRateWarning
 
+    messages = []
     if not has_rate:
         # The density is a share among all pairs, and refused for other kinds.
         density = "density, or --base-rate with " if kind == "uniform" and not two_hop else "with "
         among = "the missing pairs at distance 2, which are ranked here," if two_hop else "all pairs"
-        warnings.warn(
+        messages.append(
             f"among {among} links are far rarer than the {ranked.base_rate:.3g} that these probabilities "
-            f"hold for, so the probabilities are too high; use --base-rate {density}your own rate",
-            BaseRateWarning,
-            stacklevel=3,
+            f"hold for, so the probabilities are too high; use --base-rate {density}your own rate"
         )
     right = "two-hop" if two_hop else "uniform"
     if kind != right:
         pairs = "the pairs at distance 2 that" if two_hop else "all pairs, which"
-        warnings.warn(
+        messages.append(
             f"these probabilities were fitted with {kind} negatives and hold for pairs like those, not for "
-            f"{pairs} are ranked here; make the folder with --negatives {right}",
-            BaseRateWarning,
-            stacklevel=3,
+            f"{pairs} are ranked here; make the folder with --negatives {right}"
         )
+    for message in messages:
+        warnings.warn(message, BaseRateWarning, stacklevel=3)

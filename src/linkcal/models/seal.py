@@ -132,10 +132,10 @@ class SEAL(PairPredictor):
         """``sort_k`` at the 60th percentile of the training pairs' subgraph sizes, and at least 10."""
         # Before the compiled search, which trusts its caller.
         extent = _checked_extent(options.get("num_hops", 1), options.get("max_neighbors"))
-        subgraphs = EnclosingSubgraphs(split.graph.edge_index, split.graph.num_nodes, *extent)
         pairs = split.train.edge_label_index.cpu().numpy()
         if not pairs.shape[1]:
             return {"sort_k": _MIN_SORT_K}
+        subgraphs = EnclosingSubgraphs(split.graph.edge_index, split.graph.num_nodes, *extent)
         sizes = subgraphs.sizes(pairs[:, :: math.ceil(pairs.shape[1] / _NUM_MEASURED)])[0]
         return {"sort_k": max(_MIN_SORT_K, math.ceil(np.percentile(sizes, 60)))}
 
