@@ -185,7 +185,6 @@ class LinkScorer:
         self._symmetrise = check_flag(symmetrise, "symmetrise")
         self._in_blocks = {
             "block_size": toggle_options.pop("block_size", BLOCK_SIZE),
-            "out": toggle_options.pop("out", None),
         }
         self._options = toggle_options
         self._engine: ToggleEngine | PairwiseToggle | None = None
