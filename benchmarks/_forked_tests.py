@@ -37,7 +37,9 @@ def run(folder: str, arguments: list[str], limit: float) -> int | None:
     status: int | None = None
     while status is None and time.monotonic() < end:
         ended, code = os.waitpid(child, os.WNOHANG)
-        status = os.waitstatus_to_exitcode(code) if ended else time.sleep(0.02)
+        if ended:
+            status = os.waitstatus_to_exitcode(code)
+        time.sleep(0.02)
     try:
         os.killpg(child, signal.SIGKILL)
     except ProcessLookupError:  # it has ended, and left nothing behind
