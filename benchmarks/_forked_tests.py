@@ -49,5 +49,6 @@ def run(folder: str, arguments: list[str], limit: float) -> int | None:
     return status
 
 
-for line in sys.stdin:
-    print(json.dumps(run(*json.loads(line))), flush=True)
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(run(*json.loads(line))), flush=True)
