@@ -258,7 +258,7 @@ def test_missing_or_wrong_features_are_refused(name):
 def test_link_features_are_what_the_method_needs():
     kinds = {name: cls.link_features for name, cls in CALIBRATORS.items()}
     assert {name for name, kind in kinds.items() if kind != "none"} == set(FEATURE_NAMES)
-    assert [kinds[name] for name in FEATURE_NAMES] == ["embedding", "difference", "structural"]
+    assert [kinds[name] for name in FEATURE_NAMES] == ["embedding", "difference", "structural", "structure"]
 
 
 def test_identity_is_the_sigmoid():

@@ -208,12 +208,12 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
     ----------
     toggled : ToggledEmbeddings
         Of L links.
-    structure, attributes : Tensor [L, 3], int64, and [L, 2], float32
-        d_u, d_v, c of :func:`linkcal.features.pair_structure`; :func:`linkcal.features.attribute_similarity`.
+    structure, attributes : Tensor [L, 6], float64, and [L, 2], float32
+        Of :func:`pair_structure` and :func:`pair_paths`, side by side; :func:`attribute_similarity`.
 
     Returns
     -------
-    Tensor [L, 9]
+    Tensor [L, 12]
         Named by ``STRUCTURAL_COLUMNS``, in the dtype of the logits.
 
     Notes
@@ -227,25 +227,28 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
         cosine                 of h+ and h; 0 where one of them is zero
         log_degree_sum         log(1 + d_u) + log(1 + d_v)
         log_degree_difference  |log(1 + d_u) - log(1 + d_v)|
-        log_common_neighbours  log(1 + c)
+        log_common_neighbours, log_adamic_adar, log_resource_allocation, log_paths_of_length_three
+                               log(1 + x)
         attribute_cosine, neighbourhood_cosine: `attributes`
     """
     absent, present = toggled.absent, toggled.present
     size = torch.linalg.vector_norm(absent, dim=1)
     distance = torch.linalg.vector_norm(present - absent, dim=1)
-    cosine = (_direction(absent) * _direction(present)).sum(dim=1)
-    log_degree = torch.log1p(structure[:, :2].to(absent.dtype))
-    columns = [
+    toggle = [
         toggled.logit_present - toggled.logit_absent,
         torch.log(distance + _EPS),
         torch.log(distance / (size + _EPS) + _EPS),
-        cosine,
-        log_degree.sum(dim=1),
-        (log_degree[:, 0] - log_degree[:, 1]).abs(),
-        torch.log1p(structure[:, 2].to(absent.dtype)),
-        *attributes.unbind(dim=1),
+        (_direction(absent) * _direction(present)).sum(dim=1),
     ]
-    return torch.stack([column.to(toggled.logit_absent.dtype) for column in columns], dim=1)
+    columns = torch.stack([column.to(toggled.logit_absent.dtype) for column in toggle], dim=1)
+    return torch.cat([columns, structure_features(structure, attributes).to(columns)], dim=1)
+
+
+def structure_features(structure: Tensor, attributes: Tensor) -> Tensor:
+    """Those of :func:`structural_features` that need no model, [L, 8], float64."""
+    logs = torch.log1p(structure.double())
+    degrees = [logs[:, :2].sum(dim=1), (logs[:, 0] - logs[:, 1]).abs()]
+    return torch.cat([torch.stack(degrees, dim=1), logs[:, 2:], attributes.double()], dim=1)
 
 
 def _direction(h: Tensor) -> Tensor:

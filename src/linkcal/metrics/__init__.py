@@ -20,6 +20,7 @@ from linkcal.metrics.pattern import CalibrationPattern, calibration_pattern
 from linkcal.metrics.proper import accuracy, brier_score, negative_log_likelihood
 from linkcal.metrics.ranking import average_precision, hits_at_k, roc_auc
 from linkcal.metrics.registry import EVALUATION_KEYS, EXTENDED_KEYS, METRICS, MetricSpec, evaluate_links
+from linkcal.metrics.value import ModelValue, model_value
 
 __all__ = [
     "EVALUATION_KEYS",
@@ -29,6 +30,7 @@ __all__ = [
     "CalibrationPattern",
     "GroupCalibration",
     "MetricSpec",
+    "ModelValue",
     "NullBand",
     "ReliabilityCurve",
     "accuracy",
@@ -42,6 +44,7 @@ __all__ = [
     "expected_calibration_error",
     "group_calibration",
     "hits_at_k",
+    "model_value",
     "negative_log_likelihood",
     "reliability_curve",
     "roc_auc",
