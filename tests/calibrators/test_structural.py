@@ -298,16 +298,16 @@ def test_names_say_what_a_column_is_wherever_it_stands():
         moved.decision_function(X[:, order]), fitted.decision_function(X), rtol=1e-6, atol=1e-7
     )
     assert moved.scale_[1 + names.index("logit_change")] == fitted.scale_[1] > 0.0
-    part = StructuralCalibrator(features="structure", feature_names=["own", *names])
+    part = StructuralCalibrator(features="degrees", feature_names=["own", *names])
     part.fit(np.column_stack((X[:, :1], own, X[:, order[1:]])), y)
-    assert sorted(part.terms_) == sorted(["logit", *STRUCTURAL_COLUMNS[4:7]])
+    assert sorted(part.terms_) == sorted(["no logit", *STRUCTURAL_COLUMNS[4:6]])
 
 
 def test_a_data_frame_names_its_columns():
     X, y = structural_links(300)
     frame = pd.DataFrame(X, columns=["score", *STRUCTURAL_COLUMNS])
     expected = named(features=["logit", "toggle"]).fit(X, y)
-    fitted = StructuralCalibrator(features="toggle").fit(frame, y)
+    fitted = StructuralCalibrator(features=("logit", "toggle")).fit(frame, y)
     assert fitted.terms_ == expected.terms_
     np.testing.assert_array_equal(fitted.decision_function(frame), expected.decision_function(X))
     np.testing.assert_array_equal(
@@ -322,7 +322,7 @@ def test_a_data_frame_names_its_columns():
     np.testing.assert_array_equal(with_base.decision_function(frame), same.decision_function(X))
     assert with_base.base_.scale_[1] > 0.0
     with pytest.raises(InputError, match=r"must be the columns of X after column 0, \['logit_ch"):
-        StructuralCalibrator(feature_names=[f"c{j}" for j in range(9)]).fit(frame, y)
+        StructuralCalibrator(feature_names=[f"c{j}" for j in range(12)]).fit(frame, y)
     words = frame.set_axis(["score", "limit", *STRUCTURAL_COLUMNS[1:]], axis=1)
     with pytest.raises(InputError, match="feature_names must be different strings other than"):
         StructuralCalibrator().fit(words, y)

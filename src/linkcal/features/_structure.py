@@ -141,12 +141,7 @@ def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
     pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
     check_no_self_pairs(pairs)
     indptr, neighbours = neighbour_lists(graph)
-    degree = np.diff(indptr).astype(np.float64)
-    root = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
-    row = np.repeat(np.arange(graph.num_nodes), np.diff(indptr))
-    # What walking a node's two-step neighbourhood costs, and the sum of 1 / sqrt(d) over its neighbours.
-    cost = np.bincount(row, weights=degree[neighbours], minlength=graph.num_nodes)
-    root_sum = np.bincount(row, weights=root[neighbours], minlength=graph.num_nodes)
+    degree, root, root_sum, cost = _walks(graph)
     first, second = pairs.cpu().numpy().astype(np.int64)
     cheaper = cost[second] < cost[first]
     walked, other = np.where(cheaper, second, first), np.where(cheaper, first, second)
@@ -157,6 +152,19 @@ def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
     with numba_threads(parts):
         _walk(indptr, neighbours, degree, root, root_sum, *parts_of_pairs, parts, found)
     return torch.from_numpy(found).to(pairs.device)
+
+
+@once_per_graph
+def _walks(graph: Graph) -> tuple[Array, ...]:
+    """Of each node d, 1 / sqrt(d), its sum over the neighbours, and what its two-step neighbourhood costs."""
+    indptr, neighbours = neighbour_lists(graph)
+    degree = np.diff(indptr).astype(np.float64)
+    root = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
+    row = np.repeat(np.arange(graph.num_nodes), np.diff(indptr))
+    summed = (
+        np.bincount(row, weights=part[neighbours], minlength=graph.num_nodes) for part in (root, degree)
+    )
+    return degree, root, *summed
 
 
 @compiled(parallel=True)
