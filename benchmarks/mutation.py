@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -125,7 +125,7 @@ class Mutation(Case):
             "src/linkcal/toggle/_layers.py=tests/toggle",
         ),
     }  # fmt: skip
-    quick = {"sample": 2, "targets": ("src/linkcal/metrics/proper.py=tests/metrics/test_proper.py",)}
+    quick = {"sample": 2, "targets": ("src/linkcal/metrics/scores.py=tests/metrics/test_scores.py",)}
 
     def setup(self, point: Point, folder: Path) -> list[Mutant]:
         every = []
@@ -183,24 +183,36 @@ class Mutation(Case):
 
 
 def judge(mutant: Mutant, source: bytes, place: Path, limit: float) -> Row:
-    """Run the tests of a mutant in a copy of the repository, which is as before afterwards."""
+    """Run the tests of a mutant in a copy of the repository, which is as before afterwards.
+
+    The file's own doctests and the test file of the same name come first: they find most mutants in seconds.
+    """
     start, changed = time.perf_counter(), place / mutant.path
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--doctest-modules"]
-    command += [*mutant.tests, mutant.path]
-    environment = {**os.environ, "PYTHONPATH": str(place / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    nearest = sorted(f for t in mutant.tests for f in (place / t).glob(f"test_{changed.stem.lstrip('_')}.py"))
     changed.write_bytes(mutant.apply(source))
-    pipes: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, cwd=place, env=environment, start_new_session=True, **pipes)
     try:
-        code = process.wait(limit)
+        code = _pytest([mutant.path, *nearest], place, limit)
+        if code in (0, 5):  # 5: no test there
+            code = _pytest(mutant.tests, place, limit)
+    finally:
+        changed.write_bytes(source)
+    diff = mutant.diff(source)
+    return {"path": mutant.path, "outcome": _OUTCOMES[code], "s": time.perf_counter() - start, "diff": diff}
+
+
+def _pytest(tests: Iterable[str | Path], place: Path, limit: float) -> int | None:
+    """Exit status of pytest in a copy of the repository, stopped at the first failure; None: too slow."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--doctest-modules"]
+    environment = {**os.environ, "PYTHONPATH": str(place / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    pipes: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(
+        [*command, *tests], cwd=place, env=environment, start_new_session=True, **pipes
+    )
+    try:
+        return process.wait(limit)
     except subprocess.TimeoutExpired:
-        code = None
+        return None
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        changed.write_bytes(source)
-    if code not in _OUTCOMES:
-        raise SystemExit(f"{' '.join(command)}: pytest ended with {code}")
-    diff = mutant.diff(source)
-    return {"path": mutant.path, "outcome": _OUTCOMES[code], "s": time.perf_counter() - start, "diff": diff}

@@ -15,14 +15,13 @@ from mutation import Mutation
 from opponents import Opponents
 from quality import Negatives, RareLinks, Runs, TopOrder
 from scale import Scale
-from seal import SealSpeed
 from targets import Stacked, Targets
 
 from decisions import Decisions
 from toggle import Toggle
 
 CASES: tuple[Case, ...] = (
-    Toggle(), CalibratorSpeed(), NetworkSpeed(), SealSpeed(), Scale(), Negatives(), RareLinks(), TopOrder(),
+    Toggle(), CalibratorSpeed(), NetworkSpeed(), Scale(), Negatives(), RareLinks(), TopOrder(),
     Opponents(), Decisions(), Runs(), Targets(), Stacked(), Mutation(),
 )  # fmt: skip
 

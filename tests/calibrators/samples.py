@@ -6,12 +6,9 @@ import numpy as np
 from scipy.special import expit
 
 from linkcal.calibrators import (
-    BBQ,
     CALIBRATORS,
     Calibrator,
-    Histogram,
     InNOut,
-    Isotonic,
     StructuralCalibrator,
     make_calibrator,
 )
@@ -32,10 +29,6 @@ def fast(name: str) -> Calibrator:
 #: Every calibrator, and options that change what it computes.
 SETTINGS = {
     **{name: fast(name) for name in CALIBRATORS},
-    "histogram, ranked": Histogram(preserve_ranking=True),
-    "bbq, ranked": BBQ(preserve_ranking=True),
-    "isotonic, ranked": Isotonic(preserve_ranking=True),
-    "in-n-out, centred": InNOut(center=True, **FAST_NET),
     "in-n-out, doubled": InNOut(scaling="multiply-doubled", **FAST_NET),
     "in-n-out-plus, logit": StructuralCalibrator(features="logit"),
 }
