@@ -82,10 +82,11 @@ class Opponents(TrainedCase):
             )
         head = ["reads", "NLL", "AUC", "NLL below structure-only by", "sure", "surely above", "inside"]
         cells = []
-        for (dataset, model, _), part in rows.groupby([*DIVISION[:1], "model", "seed"], sort=False):
+        for key, part in rows.groupby(["dataset", "model", "seed"], sort=False):
             of = part.set_index("fit")
             value = f"{of.loc['all', 'gain']:.4f} +- {of.loc['all', 'half']:.4f}"
-            cells.append([dataset, model, *(f"{x:.4f}" for x in of["nll"]), value, of.loc["all", "worst"]])
+            nll = [f"{x:.4f}" for x in of["nll"].astype(float)]
+            cells.append([*key[:2], *nll, value, of.loc["all", "worst"]])
         names = rows["fit"].unique().tolist()
         wide = table(["data set", "model", *names, "the model adds", "worst segment of all"], cells, 2)
         return ["## Means over cells", table(head, lines), "## NLL by cell", wide]

@@ -258,7 +258,7 @@ class StructuralCalibrator(Calibrator):
 
     def _select(self) -> tuple[list[str], list[int]]:
         """Names of the terms without a base, and their columns in X."""
-        wanted = self.features
+        wanted: Any = self.features
         groups = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
         for group in groups or [""]:
             check_choice(group, "features", _GROUPS if len(groups) > 1 else ("all", *_GROUPS))
