@@ -130,7 +130,7 @@ def test_loss_where_links_are_rare(benchmarks):
 def test_opponents(quick):
     rows, page = quick("opponents")
     by_fit = {row["fit"]: row for row in rows}
-    assert list(by_fit)[0] == "structure-only"
+    assert next(iter(by_fit)) == "structure-only"
     for row in rows:
         assert row["gain"] == pytest.approx(by_fit["structure-only"]["nll"] - row["nll"], abs=1e-9)
     assert "## NLL by cell" in page
