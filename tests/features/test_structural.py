@@ -30,6 +30,7 @@ def test_values_by_hand():
     around = torch.tensor([[3, 1, 2, 1.5, 0.5, 0.25]]), torch.tensor([[0.5, -0.25]])
     features = structural_features(toggled([[3.0, 4.0]], [[6.0, 8.0]]), *around)
     toggle = [7.0, log(5 + 1e-6), log(5 / (5 + 1e-6) + 1e-6), 1.0]
+    paths = [log(3), log(1.6), log(0.6), log(0.01 + 0.25 / sqrt(8))]
     expected = [
         *toggle,
         log(4) + log(2),
