@@ -31,17 +31,7 @@ def test_values_by_hand():
     features = structural_features(toggled([[3.0, 4.0]], [[6.0, 8.0]]), *around)
     toggle = [7.0, log(5 + 1e-6), log(5 / (5 + 1e-6) + 1e-6), 1.0]
     paths = [log(3), log(1.6), log(0.6), log(0.01 + 0.25 / sqrt(8))]
-    expected = [
-        *toggle,
-        log(4) + log(2),
-        log(2),
-        log(3),
-        log(1.6),
-        log(0.6),
-        log(0.01 + 0.25 / sqrt(8)),
-        0.5,
-        -0.25,
-    ]
+    expected = [*toggle, log(4) + log(2), log(2), *paths, 0.5, -0.25]
     assert features.tolist() == [pytest.approx(expected, rel=1e-12, abs=1e-12)]
     assert len(expected) == len(STRUCTURAL_COLUMNS)
 

@@ -34,6 +34,7 @@ NOT_METRICS = {
     "calibration_pattern",
     "evaluate_links",
     "group_calibration",
+    "model_value",
     "reliability_curve",
 }
 
