@@ -71,9 +71,15 @@ class Negatives(TrainedCase):
     settings = {"kinds": NEGATIVE_KINDS, "calibrators": FAST}
     quick = ONE_CELL
 
-    FEATURES: tuple[str, ...] = (
-        "logit", "toggle", "structure", "attributes", "toggle+structure", "structure+attributes", "all",
-    )  # fmt: skip
+    FEATURES: Mapping[str, str | tuple[str, ...]] = {
+        "logit": "logit",
+        "toggle": ("logit", "toggle"),
+        "structure": ("logit", "degrees", "paths"),
+        "attributes": ("logit", "attributes"),
+        "toggle+structure": ("logit", "toggle", "degrees", "paths"),
+        "structure+attributes": ("logit", "degrees", "paths", "attributes"),
+        "all": "all",
+    }
     #: Feature sets whose difference of NLL is measured link by link.
     GAINS = (
         "logit to toggle", "logit to structure", "logit to attributes", "structure to toggle+structure",
@@ -90,7 +96,9 @@ class Negatives(TrainedCase):
 
     def _of_kind(self, point: Point, made: Trained, kind: Any, tests: Mapping[str, LinkScores]) -> list[Row]:
         val, (X, y) = made.scores("val", kind), columns_of(tests[kind])
-        fits = {name: fitted(StructuralCalibrator(features=name), val) for name in self.FEATURES}
+        fits = {
+            name: fitted(StructuralCalibrator(features=groups), val) for name, groups in self.FEATURES.items()
+        }
         by_features = {name: fit.decision_function(X) for name, fit in fits.items()}
         X_base, y_base = columns_of(made.scores("train", kind))
         stacked = fitted(StructuralCalibrator(), val, X_base=X_base, y_base=y_base)

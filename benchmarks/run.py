@@ -12,6 +12,7 @@ from __future__ import annotations
 from _harness import Case, main
 from fits import CalibratorSpeed, NetworkSpeed
 from mutation import Mutation
+from opponents import Opponents
 from quality import Negatives, RareLinks, Runs, TopOrder
 from scale import Scale
 from targets import Stacked, Targets
@@ -21,7 +22,7 @@ from toggle import Toggle
 
 CASES: tuple[Case, ...] = (
     Toggle(), CalibratorSpeed(), NetworkSpeed(), Scale(), Negatives(), RareLinks(), TopOrder(),
-    Decisions(), Runs(), Targets(), Stacked(), Mutation(),
+    Opponents(), Decisions(), Runs(), Targets(), Stacked(), Mutation(),
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 #: Raised whenever artifacts of an older version can no longer be read.
-ARTIFACT_FORMAT_VERSION = 3
+ARTIFACT_FORMAT_VERSION = 4
 
 _FORMAT = "linkcal-artifact"
 _HEAD, _NODES, _EVIDENCE, _MODEL = "artifact.json", "nodes.parquet", "evidence.safetensors", "model.json"

@@ -127,6 +127,15 @@ def test_loss_where_links_are_rare(benchmarks):
     assert case.loss(link, negative, 0.1) == pytest.approx(expected)
 
 
+def test_opponents(quick):
+    rows, page = quick("opponents")
+    by_fit = {row["fit"]: row for row in rows}
+    assert next(iter(by_fit)) == "structure-only"
+    for row in rows:
+        assert row["gain"] == pytest.approx(by_fit["structure-only"]["nll"] - row["nll"], abs=1e-9)
+    assert "## NLL by cell" in page
+
+
 def test_top_order(quick, benchmarks):
     rows, _ = quick("top-order")
     graph = benchmarks["_cells"].load_graph("small")

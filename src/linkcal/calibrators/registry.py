@@ -9,12 +9,12 @@ from linkcal.calibrators.base import Calibrator
 from linkcal.calibrators.binning import BBQ, Histogram, Isotonic
 from linkcal.calibrators.networks import EmbeddingMLP, InNOut
 from linkcal.calibrators.scaling import Beta, Identity, Platt, Temperature
-from linkcal.calibrators.structural import StructuralCalibrator
+from linkcal.calibrators.structural import StructuralCalibrator, StructureOnly
 from linkcal.exceptions import UnsupportedModelError
 
 _CLASSES: tuple[type[Calibrator], ...] = (
     *(Identity, Temperature, Platt, Beta, Isotonic, Histogram, BBQ),
-    *(EmbeddingMLP, InNOut, StructuralCalibrator),
+    *(EmbeddingMLP, InNOut, StructuralCalibrator, StructureOnly),
 )
 
 #: Classes of all calibrators by their ``name``, in the order in which tables show them.

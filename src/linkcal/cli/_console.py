@@ -117,7 +117,9 @@ def print_results(metrics: dict[str, Any]) -> None:
         table.add_section()
         table.add_row("true probability", *cells({**metrics["oracle"], "true_error": 0.0}, " "))
     # Wide enough for all columns wherever the output goes; a terminal narrower than that wraps cells.
-    Console(width=None if Console().is_terminal else 170).print(table)
+    Console(width=None if Console().is_terminal else 190).print(table)
+    if "model_value" in metrics:
+        Console(soft_wrap=True).print(metrics["model_value"]["sentence"], highlight=False)
 
 
 def _ratio(metrics: dict[str, Any]) -> str:

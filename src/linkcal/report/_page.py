@@ -94,8 +94,8 @@ def write_report(
     metrics : dict
         The content of ``metrics.json``: ``results`` (calibrator -> metric -> fraction, None or NaN if
         undefined) and, as far as known, `dataset`, `model`, `seed`, `fit_on`, `selected`, `negatives`,
-        `negatives_per_positive`, `base_rate` (if probabilities were moved to one) and `counts` (as
-        ``LinkSplit.counts()``).
+        `negatives_per_positive`, `base_rate` (if probabilities were moved to one), `model_value`,
+        `worst_segment` (by calibrator) and `counts` (as ``LinkSplit.counts()``).
     config : dict
         JSON values, printed as they are.
     figure_png : path-like, optional
@@ -127,7 +127,7 @@ def write_report(
         base_rate=_base_rate(metrics, counts),
         selected=metrics.get("selected"),
         negatives=metrics.get("negatives") or "uniform",
-        findings=_findings(results),
+        findings=_findings(results) + _of_groups(metrics),
         columns=columns,
         rows=rows,
         has_missing=any(cell.text == "n/a" for cells in rows.values() for cell in cells),
@@ -181,3 +181,19 @@ def _findings(results: Results) -> list[str]:
         best = min(nll, key=nll.__getitem__)
         findings.append(f"The lowest negative log-likelihood, a proper score, is {nll[best]:.4f} ({best}).")
     return findings
+
+
+def _of_groups(metrics: Mapping[str, Any]) -> list[str]:
+    """Where the selected calibrator deviates most, and what the model adds, where that is known."""
+    selected, worst = str(metrics.get("selected")), metrics.get("worst_segment") or {}
+    found = []
+    if selected in worst:
+        z, bound = (metrics["results"][selected][key] for key in ("group_z", "group_bound"))
+        known = "within" if z <= bound else "beyond"
+        found.append(
+            f"By degree, common neighbours and feature similarity, {selected} deviates most in "
+            f"{worst[selected]}: by {z:.1f} standard deviations, {known} the 95 % bound of {bound:.1f} for "
+            "calibrated probabilities."
+        )
+    value = metrics.get("model_value")
+    return found if value is None else [*found, value["sentence"]]

@@ -33,8 +33,8 @@ from linkcal.artifact import Artifact, check_artifact_folder, save_artifact
 from linkcal.calibrators import Calibrator
 from linkcal.data import Graph, LinkSplit, NodeIds
 from linkcal.exceptions import LinkcalWarning, RareClassWarning
-from linkcal.features import LinkScores
-from linkcal.metrics import evaluate_links
+from linkcal.features import LinkScores, link_segments
+from linkcal.metrics import evaluate_links, group_calibration, model_value
 from linkcal.plots import reliability_figure
 from linkcal.report import write_report
 from linkcal.workflow import _steps as steps
@@ -43,6 +43,10 @@ from linkcal.workflow._steps import Progress, Step, TargetRate, TrainedModel
 
 #: Calibrators that compete to be the default; the two with networks are slow to fit and seldom win.
 CANDIDATES = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq", "in-n-out-plus")
+#: The same map with and without the model: never selected, and what their difference shows.
+WITH_MODEL, WITHOUT_MODEL = "in-n-out-plus", "structure-only"
+# Label vectors drawn for the bound of each calibrator's largest deviation by group.
+_GROUP_RESAMPLES = 200
 
 
 def select_calibrator(
@@ -51,9 +55,10 @@ def select_calibrator(
     """Name of the calibrator with the smallest held-out negative log-likelihood; ties go to the first.
 
     Measured on `validation`, links that nothing was fitted on, or else by stratified 5-fold cross-validation
-    on the calibration links `scores`. Without any of ``CANDIDATES``, the first calibrator.
+    on the calibration links `scores`. Without any of ``CANDIDATES``, the first calibrator of the model.
     """
-    candidates = [name for name in fitted if name in CANDIDATES] or list(fitted)[:1]
+    of_model = [name for name in fitted if name != WITHOUT_MODEL] or [WITHOUT_MODEL]
+    candidates = [name for name in of_model if name in CANDIDATES] or of_model[:1]
     _, y = scores.to_arrays()
     rarest = int(np.bincount(y, minlength=2).min())
     if validation is None and rarest < 2:
@@ -175,8 +180,13 @@ def run_experiment(
             probability[name], logit = _calibrated(calibrator, test, rate)
             measured = steps.measure_links(label, probability[name], logit, truth, rate=rate)
             results[name] = {**measured, "seconds_fit": seconds_fit[name]}
+        weight = None if rate is None else rate.weight(label)
+        beside = _model_value(label, probability, weight)
+        if rate is None:
+            beside["worst_segment"] = _add_groups(results, label, probability, test)
         info = _info(config, trained.split, selected, rate)
         metrics = {**info, "seed": config.seed, "counts": trained.split.counts(), "results": results}
+        metrics |= beside
         if truth is not None and rate is None:
             metrics["oracle"] = evaluate_links(label, truth)
     lap("evaluate")
@@ -186,7 +196,6 @@ def run_experiment(
     evidence = gather_evidence(split, config.fit_on, seed=config.seed, spare_test=True)
     known = node_ids, split.held_out_edges(), evidence
     artifact = Artifact(model, split.graph.to("cpu"), fitted, info, *known)
-    weight = None if rate is None else rate.weight(label)
     return RunOutcome(
         config, metrics, artifact, trained, test.toggled.method, label, weight, probability, seconds,
         str(place),
@@ -204,6 +213,31 @@ def _calibrated(
     # A probability near 1 has lost the digits that the shift needs.
     logit = logit + rate.offset
     return sigmoid(logit), logit
+
+
+def _model_value(
+    label: FloatArray, probability: Mapping[str, FloatArray], weight: FloatArray | None
+) -> dict[str, Any]:
+    """What the model adds to structure, where both calibrators were fitted."""
+    if not {WITH_MODEL, WITHOUT_MODEL} <= probability.keys() or len(label) < 2:
+        return {}
+    value = model_value(label, probability[WITH_MODEL], probability[WITHOUT_MODEL], sample_weight=weight)
+    return {"model_value": {**asdict(value), "sentence": str(value)}}
+
+
+def _add_groups(
+    results: dict[str, dict[str, Any]],
+    label: FloatArray,
+    probability: Mapping[str, FloatArray],
+    scores: LinkScores,
+) -> dict[str, str]:
+    """Add the largest deviation by group and its bound to each calibrator's results; its segment's name."""
+    segments, worst = link_segments(scores), {}
+    for name, p in probability.items():
+        found = group_calibration(label, p, segments, n_resamples=_GROUP_RESAMPLES)
+        results[name] |= {"group_z": float(abs(found.z[found.worst])), "group_bound": found.bound}
+        worst[name] = found.segment[found.worst]
+    return worst
 
 
 def _info(config: RunConfig, split: LinkSplit, selected: str, rate: TargetRate | None) -> dict[str, Any]:
