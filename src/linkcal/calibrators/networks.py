@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Self, final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, final, get_args
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from linkcal._core.validation import check_choice, check_flag, check_positive_float, check_positive_int
-from linkcal.calibrators._network_training import (
-    LinkArrays,
-    NetJob,
-    Scaling,
-    TemperatureNet,
-    Trained,
-    apply_net,
-    fit_nets,
-)
 from linkcal.calibrators.base import (
     Calibrator,
     FloatArray,
@@ -31,11 +22,24 @@ from linkcal.calibrators.base import (
     warn_caller,
 )
 from linkcal.calibrators.scaling import Platt, warn_base_rate
-from linkcal.exceptions import ConvergenceWarning, InputError
+from linkcal.exceptions import ConvergenceWarning, InputError, extra_needed
+
+if TYPE_CHECKING:
+    from linkcal.calibrators._network_training import LinkArrays, NetJob, Trained
 
 __all__ = ["EmbeddingMLP", "InNOut", "fit_together"]
 
+#: How the networks' output o scales the logit: ``s / t`` or ``2 s t``, with ``t = softplus(o)``.
+Scaling = Literal["divide", "multiply-doubled"]
+
 RandomState = int | np.random.Generator | np.random.RandomState | None
+
+
+def _nets() -> Any:
+    """The training of networks, which needs Numba: loaded by the first fit or prediction."""
+    with extra_needed("a calibrator with a network"):
+        from linkcal.calibrators import _network_training
+    return _network_training
 
 
 class _Request(NamedTuple):
@@ -127,7 +131,7 @@ class NetCalibrator(Calibrator):
         """
         with unchanged_if_refused(self):
             request = self._request(X, y, sample_weight, X_val, y_val)
-            self._finish(request, fit_nets([request.job])[0])
+            self._finish(request, _nets().fit_nets([request.job])[0])
         return self
 
     def temperature(self, X: Any) -> FloatArray:
@@ -140,8 +144,10 @@ class NetCalibrator(Calibrator):
         self._prepare(X, y, weight)
         validation = self._check_validation(X_val, y_val)
         _check_settings(self)
-        links = LinkArrays(self._score(X), self._inputs(X), y, weight)
-        job = NetJob(self, seed_from(self.random_state), self._heads, self._scaling(), links, validation)
+        links = _nets().LinkArrays(self._score(X), self._inputs(X), y, weight)
+        job = _nets().NetJob(
+            self, seed_from(self.random_state), self._heads, self._scaling(), links, validation
+        )
         return _Request(X, y, weight, job)
 
     def _finish(self, request: _Request, fit: Trained) -> None:
@@ -168,11 +174,13 @@ class NetCalibrator(Calibrator):
             raise InputError("X_val and y_val must be given together, got only one of them")
         X, y = validated(self, X_val, y_val, reset=False)
         label = known_labels(y, len(X), self.classes_, "y_val")
-        return LinkArrays(self._score(X), self._inputs(X), label, np.ones(len(y)))
+        links: LinkArrays = _nets().LinkArrays(self._score(X), self._inputs(X), label, np.ones(len(y)))
+        return links
 
     def _temperature(self, X: FloatArray) -> FloatArray:
-        net = TemperatureNet(self.hidden_weights_, self.output_weights_)
-        return apply_net(net, self._score(X), self._inputs(X), self._scaling())
+        net = _nets().TemperatureNet(self.hidden_weights_, self.output_weights_)
+        out: FloatArray = _nets().apply_net(net, self._score(X), self._inputs(X), self._scaling())
+        return out
 
     def _decision(self, X: FloatArray) -> FloatArray:
         return self._score(X) / self._temperature(X)
@@ -417,7 +425,7 @@ def fit_together(
             requests.append((calibrator, calibrator._request(X_own, y_own, None, X_val, y_val)))
         else:
             calibrator.fit(X_own, y_own, **beside)
-    fits = fit_nets([request.job for _, request in requests])
+    fits = _nets().fit_nets([request.job for _, request in requests])
     for (net, request), fit in zip(requests, fits, strict=True):
         net._finish(request, fit)
     return fitted

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+from sklearn.model_selection import StratifiedKFold
+
+from linkcal._core.maths import bernoulli_nll
+from linkcal._core.random import numpy_stream
 from linkcal._core.validation import check_choice
 from linkcal.calibrators.base import Calibrator
 from linkcal.calibrators.binning import BBQ, Histogram, Isotonic
 from linkcal.calibrators.networks import EmbeddingMLP, InNOut
 from linkcal.calibrators.scaling import Beta, Identity, Platt, Temperature
 from linkcal.calibrators.structural import StructuralCalibrator
-from linkcal.exceptions import UnsupportedModelError
+from linkcal.exceptions import LinkcalWarning, RareClassWarning, UnsupportedModelError
 
 __all__ = ["CALIBRATORS", "calibrator_name", "make_calibrator"]
 
@@ -71,3 +78,55 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     for key in params:
         check_choice(key, f"parameter of {name}", known)
     return cls(**params)
+
+
+#: Calibrators that compete to be the default; the two with networks are slow to fit and seldom win.
+CANDIDATES = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq", "in-n-out-plus")
+
+_FOLDS = 5
+
+#: X (n, 1 + k) and labels y (n,) of links, with the features that a calibrator reads.
+LinksFor = Callable[[Calibrator], tuple[Any, Any]]
+
+
+def select_calibrator(
+    fitted: Mapping[str, Calibrator], links: LinksFor, validation: LinksFor | None = None, *, seed: int
+) -> str:
+    """Name of the calibrator with the smallest held-out negative log-likelihood; ties go to the first.
+
+    Measured on `validation`, links that nothing was fitted on, or else by stratified 5-fold cross-validation
+    on the calibration `links`. Without any of ``CANDIDATES``, the first calibrator.
+    """
+    candidates = [name for name in fitted if name in CANDIDATES] or list(fitted)[:1]
+    _, y = links(fitted[candidates[0]])
+    rarest = int(np.bincount(np.asarray(y, dtype=np.int64), minlength=2).min())
+    if validation is None and rarest < 2:
+        warnings.warn(
+            f"calibration links must hold at least 2 of each class to choose a calibrator by, got {rarest}: "
+            f"{candidates[0]} is taken",
+            RareClassWarning,
+            stacklevel=2,
+        )
+        return candidates[0]
+    if validation is not None:
+        losses = {name: _losses(fitted[name], *validation(fitted[name])).mean() for name in candidates}
+    else:
+        losses = {name: _cross_validated(fitted[name], *links(fitted[name]), seed) for name in candidates}
+    return min(candidates, key=losses.__getitem__)
+
+
+def _losses(calibrator: Calibrator, X: Any, y: Any) -> Any:
+    return bernoulli_nll(calibrator.decision_function(X), y.astype(np.float64))
+
+
+def _cross_validated(calibrator: Calibrator, X: Any, y: Any, seed: int) -> float:
+    folds = min(_FOLDS, int(np.bincount(y.astype(np.int64), minlength=2).min()))
+    state = int(numpy_stream(seed, "selection").integers(2**31))
+    total = 0.0
+    for train, held_out in StratifiedKFold(folds, shuffle=True, random_state=state).split(y, y):
+        with warnings.catch_warnings():
+            # The fit on all links gave the same warnings.
+            warnings.simplefilter("ignore", LinkcalWarning)
+            part = calibrator.refitted(X[train], y[train])
+        total += float(_losses(part, X[held_out], y[held_out]).mean()) * len(held_out)
+    return total / len(y)

@@ -105,8 +105,8 @@ def write_report(
     metrics : dict
         The content of ``metrics.json``: ``results`` (calibrator -> metric -> fraction, None or NaN if
         undefined) and, as far as known, `dataset`, `model`, `seed`, `fit_on`, `selected`, `negatives`,
-        `negatives_per_positive`, `base_rate` (if probabilities were moved to one) and `counts` (as
-        ``LinkSplit.counts()``).
+        `negatives_per_positive`, `base_rate` (if probabilities were moved to one), `counts` (as
+        ``LinkSplit.counts()``) and `groups` (as ``linkcal calibrate`` writes them).
     config : dict
         JSON values, printed as they are.
     figure_png : bytes or path-like, optional
@@ -135,6 +135,8 @@ def write_report(
         fit_on=_FIT_ON.get(str(metrics.get("fit_on")), metrics.get("fit_on")),
         base_rate=_base_rate(metrics, counts),
         selected=metrics.get("selected"),
+        groups=metrics.get("groups") or {},
+        only_scores=metrics.get("model") == "scores",
         negatives=metrics.get("negatives") or "uniform",
         findings=_findings(results),
         columns=columns,
