@@ -135,16 +135,8 @@ class CalibratedScores:
         p, _ = self._calibrated(logit, base_rate, calibrator)
         out = {"source": ends[0], "target": ends[1], name: score, "probability": p}
         if interval is not None:
-            chosen, level, (s, y) = (
-                self._chosen(calibrator),
-                check_fraction(interval, "interval"),
-                self.calibration,
-            )
-            bounds = np.empty((0, 2))
-            if len(logit):  # scikit-learn's checks refuse no rows
-                shift = self._offset(base_rate)
-                bounds = calibrated_interval(chosen, logit[:, None], s, y, level=level, shift=shift)
-            out["p_low"], out["p_high"] = bounds.T
+            check_fraction(interval, "interval")
+            out["p_low"], out["p_high"] = self._interval(logit, base_rate, calibrator, level=interval).T
         return out
 
     def select(
@@ -295,6 +287,15 @@ class CalibratedScores:
         z = chosen.decision_function(logit[:, None]) + offset
         # Maps by bins give a probability exactly, and derive its logit.
         return (sigmoid(z) if offset else chosen.predict_proba(logit[:, None])[:, 1]), z
+
+    def _interval(
+        self, logit: FloatArray, base_rate: float | None, calibrator: str | None, *, level: float
+    ) -> FloatArray:
+        """Ends (n, 2) of an interval for each probability."""
+        if not len(logit):
+            return np.empty((0, 2))
+        chosen, (s, y), shift = self._chosen(calibrator), self.calibration, self._offset(base_rate)
+        return calibrated_interval(chosen, logit[:, None], s, y, level=level, shift=shift)
 
     def _weight(self) -> FloatArray | None:
         """Weights of the test pairs, where results are for another base rate."""
@@ -449,10 +450,11 @@ def _ends(table: Columns, source: str, target: str) -> list[NDArray[Any]]:
 
 def _distinct(ends: list[NDArray[Any]], s: FloatArray, y: FloatArray, directed: bool) -> NDArray[np.bool_]:
     """Whether a row is the first of its pair (n,); all rows of a pair must have one label and one score."""
-    _, codes = np.unique(np.concatenate(ends), return_inverse=True)
-    pairs = codes.reshape(2, -1) if directed else np.sort(codes.reshape(2, -1), axis=0)
-    _, first, inverse = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
-    before = first[inverse.ravel()]
+    number: dict[str, int] = {}
+    codes = np.array([[number.setdefault(node, len(number)) for node in column] for column in ends])
+    low, high = codes if directed else np.sort(codes, axis=0)
+    _, first, inverse = np.unique(low * len(number) + high, return_index=True, return_inverse=True)
+    before = first[inverse]
     # Far beyond rounding in float32: the scores of (u, v) and (v, u) may be two sums.
     differs = {"label": y != y[before], "score": np.abs(s - s[before]) > 3e-4 * (1.0 + np.abs(s))}
     for what, rows in differs.items():

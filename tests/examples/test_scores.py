@@ -4,6 +4,7 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -24,3 +25,13 @@ def test_csv_example(tmp_path, capsys):
     page, threshold, _ = capsys.readouterr().out.splitlines()
     assert Path(page).is_file()
     assert threshold.startswith("LinkThreshold(")
+
+
+@pytest.mark.filterwarnings("ignore")  # what PyKEEN and torch's loader tell each other
+def test_pykeen_example(monkeypatch, tmp_path):
+    """Run where PyKEEN is installed, which no extra brings."""
+    monkeypatch.setenv("PYSTOW_HOME", str(tmp_path))
+    pytest.importorskip("pykeen")
+    found = runpy.run_path(str(EXAMPLES / "pykeen_umls.py"))["main"](10)
+    results = found.metrics["results"]
+    assert results[found.info["selected"]]["ece"] < 0.2 * results["uncalibrated"]["ece"]
