@@ -125,7 +125,7 @@ class Mutation(Case):
             "src/linkcal/toggle/_layers.py=tests/toggle",
         ),
     }  # fmt: skip
-    quick = {"sample": 2, "targets": ("src/linkcal/metrics/proper.py=tests/metrics/test_proper.py",)}
+    quick = {"sample": 2, "targets": ("src/linkcal/metrics/scores.py=tests/metrics/test_scores.py",)}
 
     def setup(self, point: Point, folder: Path) -> list[Mutant]:
         every = []

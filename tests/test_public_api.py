@@ -29,7 +29,10 @@ WITH_EXAMPLES = [
     *(f"linkcal.{name}" for name in ("calibrators", "data", "decisions", "metrics", "models", "toggle")),
 ]
 #: Names whose one-line summary already describes the parameters.
-DESCRIBED_IN_SUMMARY = {"Step"}
+DESCRIBED_IN_SUMMARY = {
+    "Step", "calibration_part", "check_output_folder", "environment", "file_record", "load_graph",
+    "preset_options", "split_graph", "to_json", "write_preset",
+}  # fmt: skip
 
 
 def public_names() -> list[str]:

@@ -13,25 +13,11 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
 __all__ = [
-    "ArtifactError",
-    "BaseRateWarning",
-    "BoundReachedWarning",
-    "ConvergenceWarning",
-    "DataNotFoundError",
-    "EdgeFeaturesWarning",
-    "FewNegativesWarning",
-    "InputError",
-    "LinkcalError",
-    "LinkcalWarning",
-    "MissingExtraError",
-    "NotFittedError",
-    "RareClassWarning",
-    "ShortageError",
-    "SymmetricDecoderWarning",
-    "TrainingDivergedError",
-    "UnsupportedModelError",
-    "WorkerDiedError",
-]
+    "ArtifactError", "BaseRateWarning", "BoundReachedWarning", "ConvergenceWarning", "DataNotFoundError",
+    "EdgeFeaturesWarning", "FewNegativesWarning", "InputError", "LinkcalError", "LinkcalWarning",
+    "MissingExtraError", "NotFittedError", "RareClassWarning", "ShortageError", "SymmetricDecoderWarning", "TrainingDivergedError",
+    "UnsupportedModelError", "WorkerDiedError",
+]  # fmt: skip
 
 
 # Messages quote what came; a quoted line of a file can have any length.

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor, nn
 
+from linkcal import _scoring, decisions
+from linkcal._core.maths import FloatArray
 from linkcal._core.validation import (
     check_binary_labels,
     check_choice,
@@ -21,31 +23,11 @@ from linkcal._core.validation import (
     check_fraction,
     check_positive_int,
 )
-from linkcal._scoring import (
-    NUM_NULL_PAIRS,
-    BaseRate,
-    Evidence,
-    Fingerprint,
-    base_rate_origin,
-    calibrated_logits,
-    encode_nodes,
-    fit_calibrator,
-    gather_evidence,
-    known_pair_keys,
-    resolved_base_rate,
-    score_fit_links,
-)
+from linkcal._scoring import BaseRate, Evidence, Fingerprint
 from linkcal.artifact import Artifact, load_artifact, save_artifact
 from linkcal.calibrators import Calibrator, base_rate_offset, calibrator_name
 from linkcal.data import Graph, LinkPairs, LinkSplit, NodeIds, pair_keys
 from linkcal.data.negatives import in_sorted
-from linkcal.decisions import (
-    LinkThreshold,
-    certified_threshold,
-    conformal_p_values,
-    expected_threshold,
-    select_links,
-)
 from linkcal.decisions._intervals import calibrated_interval, ranking_scores
 from linkcal.decisions._thresholds import weights_at_base_rate
 from linkcal.exceptions import InputError, NotFittedError
@@ -54,8 +36,6 @@ from linkcal.features._scores import scored_state
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor", "SelectedLinks"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +48,9 @@ class SelectedLinks:
         Known edges are not tested and not selected.
     p_value : Tensor [L], float64
         Conformal p-value; NaN for a known edge.
-    num_null : int
-        Null scores behind the p-values; no p-value is below ``1 / (num_null + 1)``.
-    num_tested : int
-        Distinct pairs tested; k are selected if k p-values are at most ``k fdr / num_tested``.
+    num_null, num_tested : int
+        Null scores behind the p-values, none of which is below ``1 / (num_null + 1)``; distinct pairs tested:
+        k are selected if k p-values are at most ``k fdr / num_tested``.
     """
 
     selected: Tensor
@@ -92,19 +71,19 @@ class CalibratedLinkPredictor(nn.Module):
     Parameters
     ----------
     model : nn.Module
-        Trained, with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``; may be compiled.
+        Trained, with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``, else an
+        ``UnsupportedModelError``; may be compiled.
     calibrator : Calibrator
         Unfitted; it is cloned, never changed.
     decode_returns : {"logits", "probabilities"}, optional
-        What ``model.decode`` returns, unless the model's attribute of that name declares it.
+        What ``model.decode`` returns, which must be declared here or by the model's attribute of that name.
     symmetrise : bool
         In an undirected graph, average the logits of (u, v) and (v, u); else ``fit`` refuses unequal ones.
 
     Attributes
     ----------
-    calibrator_ : Calibrator
-    graph_ : Graph
-        The message-passing graph.
+    calibrator_, graph_ : Calibrator, Graph
+        The fitted clone, and the message-passing graph.
     node_ids_ : NodeIds or None
         The user's names of the nodes, if they were loaded.
     held_out_ : Tensor [2, H] or None
@@ -115,11 +94,6 @@ class CalibratedLinkPredictor(nn.Module):
         ``fit_on``, ``negatives_per_positive`` and counts of the calibration links. Probabilities hold for
         that ratio of negatives to links, or for ``base_rate`` if it is there.
 
-    Raises
-    ------
-    UnsupportedModelError, InputError
-        If the model lacks a method, or what it decodes to is not declared.
-
     Examples
     --------
     >>> from linkcal import CalibratedLinkPredictor, Platt
@@ -129,8 +103,6 @@ class CalibratedLinkPredictor(nn.Module):
     >>> clp = CalibratedLinkPredictor(make_model("gcn", 20), Platt()).fit(split)
     >>> clp.predict_proba(split.test.edge_label_index).shape == (len(split.test),)
     True
-    >>> round(clp.refresh(split.test).calibration_rate, 2)
-    0.5
     """
 
     calibrator_: Calibrator
@@ -171,11 +143,10 @@ class CalibratedLinkPredictor(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the message-passing graph along with the weights (``to``, ``double``, ``cuda``, ...)."""
-        fitted = hasattr(self, "graph_")
-        unchanged = fitted and self._fingerprint.difference(self.predictor, self.graph_) is None
+        graph = getattr(self, "graph_", None)
+        unchanged = graph is not None and self._fingerprint.difference(self.predictor, graph) is None
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if fitted:
-            graph = self.graph_
+        if graph is not None:
             x, attributes = (None if part is None else fn(part) for part in (graph.x, graph.attributes))
             self.graph_ = replace(graph, edge_index=fn(graph.edge_index), x=x, attributes=attributes)
         if unchanged:
@@ -188,7 +159,7 @@ class CalibratedLinkPredictor(nn.Module):
         *,
         fit_on: FitOn = "val",
         base_rate: BaseRate | None = None,
-        num_null: int = NUM_NULL_PAIRS,
+        num_null: int = _scoring.NUM_NULL_PAIRS,
     ) -> Self:
         """Fit the calibrator on links of `split`; test links are not read. A fit that raises changes nothing.
 
@@ -206,34 +177,32 @@ class CalibratedLinkPredictor(nn.Module):
         """
         if not isinstance(split, LinkSplit):
             raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
-        rate = None if base_rate is None else resolved_base_rate(base_rate, split.graph, split.negatives)
-        split = _beside(self.predictor, split)
-        evidence = gather_evidence(split, fit_on, num_null=num_null)
-        links = score_fit_links(
-            self.predictor,
-            split,
-            fit_on,
-            features=self.calibrator.link_features,
-            symmetrise=self.symmetrise and not split.graph.directed,
+        stated: dict[str, Any] = {}
+        if base_rate is not None:
+            rate = _scoring.resolved_base_rate(base_rate, split.graph, split.negatives)
+            stated = {"base_rate": rate, "base_rate_origin": _scoring.base_rate_origin(base_rate)}
+        place = next(self.predictor.parameters(), split.graph.edge_index).device
+        split = replace(split, **{part: getattr(split, part).to(place) for part in ("graph", "train", "val")})
+        evidence = _scoring.gather_evidence(split, fit_on, num_null=num_null)
+        features, averaged = self.calibrator.link_features, self.symmetrise and not split.graph.directed
+        links = _scoring.score_fit_links(
+            self.predictor, split, fit_on, features=features, symmetrise=averaged
         )
         # Nothing of the predictor changes until all that may be refused is done.
-        self.calibrator_, label = fit_calibrator(self.calibrator, *links), evidence.calibration.edge_label
+        self.calibrator_ = _scoring.fit_calibrator(self.calibrator, *links)
         self.graph_, self.node_ids_, self.evidence_ = split.graph, None, evidence
         self.held_out_ = split.val.edge_label_index[:, split.val.edge_label == 1]
         self._fingerprint = Fingerprint(self.predictor, self.graph_)
-        positives = int(label.sum())
+        positives, negatives = evidence.calibration.num_positives, evidence.calibration.num_negatives
         self.info_ = {
             "fit_on": fit_on,
             "calibration_positives": positives,
-            "calibration_negatives": len(label) - positives,
-            "negatives_per_positive": (len(label) - positives) / positives,
+            "calibration_negatives": negatives,
+            "negatives_per_positive": negatives / positives,
             "negatives": split.negatives,
+            **stated,
         }
-        if base_rate is not None:
-            self.info_ |= {"base_rate": rate, "base_rate_origin": base_rate_origin(base_rate)}
         return self
-
-    # Scores and probabilities.
 
     def forward(self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None) -> Tensor:
         """Calibrated logits [L] of pairs [2, L], float64; `base_rate` as in :meth:`predict_proba`."""
@@ -257,24 +226,15 @@ class CalibratedLinkPredictor(nn.Module):
         """
         scorer, pairs = self.scorer(), self._placed(edge_label_index)
         size = check_positive_int(batch_size, "batch_size")
-        parts = [
-            self.probability_of(scorer.score(pairs[:, i : i + size]), base_rate=base_rate)
-            for i in range(0, max(pairs.size(1), 1), size)
-        ]
-        return torch.cat(parts)
+        parts = (pairs[:, first : first + size] for first in range(0, max(pairs.size(1), 1), size))
+        return torch.cat([self.probability_of(scorer.score(part), base_rate=base_rate) for part in parts])
 
     def scorer(self, features: str | None = None) -> LinkScorer:
-        """Scorer of the message-passing graph, which it encodes once; for pairs that come in chunks.
-
-        By default with the link features of the fitted calibrator. The model must not change meanwhile.
-        """
+        """Scorer for pairs in chunks, with the calibrator's features; the model must not change meanwhile."""
         self._require_unchanged()
-        return LinkScorer(
-            self.predictor,
-            self.graph_,
-            features=self.calibrator_.link_features if features is None else features,
-            symmetrise=self.symmetrise and not self.graph_.directed,
-        )
+        features = self.calibrator_.link_features if features is None else features
+        averaged = self.symmetrise and not self.graph_.directed
+        return LinkScorer(self.predictor, self.graph_, features=features, symmetrise=averaged)
 
     def score(self, edge_label_index: Tensor) -> LinkScores:
         """Logits, toggled embeddings and all link features of pairs [2, L] on the message-passing graph."""
@@ -283,7 +243,7 @@ class CalibratedLinkPredictor(nn.Module):
     def logit_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
         """Calibrated logits [L], float64, of links that :meth:`score` scored."""
         self._require_fitted()
-        logit = calibrated_logits(self.calibrator_, scores) + self._offset(self._rate(base_rate))
+        logit = _scoring.calibrated_logits(self.calibrator_, scores) + self._offset(self._rate(base_rate))
         return torch.as_tensor(logit, device=scores.logit.device)
 
     def probability_of(self, scores: LinkScores, *, base_rate: BaseRate | None = None) -> Tensor:
@@ -297,16 +257,14 @@ class CalibratedLinkPredictor(nn.Module):
 
     def known_edges(self, edge_label_index: Tensor) -> Tensor:
         """Whether each pair [2, L] is a message-passing edge or a held-out one, [L], bool."""
-        pairs = self._placed(edge_label_index)
-        keys = pair_keys(pairs, self.graph_.num_nodes, directed=self.graph_.directed).cpu().numpy()
-        return torch.from_numpy(in_sorted(self._known_keys(), keys)).to(pairs.device)
+        pairs, parts = self._placed(edge_label_index), (self.graph_, self.held_out_)
+        known = self._kept("_known_keys", parts, lambda: _scoring.known_pair_keys(*parts))
+        return torch.from_numpy(in_sorted(known, self._keys(pairs))).to(pairs.device)
 
     def node_embeddings(self) -> Tensor:
         """Node embeddings z [N, d] on the message-passing graph; refused if the model embeds pairs."""
         self._require_unchanged()
-        return encode_nodes(self.predictor, self.graph_)
-
-    # Base rates.
+        return _scoring.encode_nodes(self.predictor, self.graph_)
 
     @property
     def calibration_rate(self) -> float:
@@ -324,19 +282,21 @@ class CalibratedLinkPredictor(nn.Module):
     def resolve_base_rate(self, base_rate: BaseRate) -> float:
         """Share of links, in (0, 1), that `base_rate` stands for.
 
-        ``"density"`` is the share of all pairs that are edges of the message-passing graph: right for pairs
-        drawn uniformly from a graph as dense as that one, and an InputError unless the calibration negatives
-        were uniform.
+        ``"density"``: the share of all pairs that are message-passing edges. It is right for pairs drawn
+        uniformly from a graph as dense, and an InputError unless the calibration negatives were uniform.
         """
         self._require_fitted()
-        return resolved_base_rate(base_rate, self.graph_, self.info_.get("negatives"))
-
-    # Decisions.
+        return _scoring.resolved_base_rate(base_rate, self.graph_, self.info_.get("negatives"))
 
     def select(
         self, edge_label_index: Tensor, *, fdr: float = 0.1, null_pairs: Tensor | None = None
     ) -> SelectedLinks:
         """Pairs to call links, so that on average at most a share `fdr` of them are none.
+
+        The bound holds for any model and calibrator if the null pairs and the negatives among the query pairs
+        are exchangeable; unknown links among the null pairs only make it more conservative. No p-value is
+        below ``1 / (m + 1)``: with fewer than ``L / (fdr (m + 1))`` clear links among L pairs none can be
+        selected.
 
         Parameters
         ----------
@@ -348,31 +308,23 @@ class CalibratedLinkPredictor(nn.Module):
             Pairs without a link, drawn as the negatives among the query pairs were. Default: those of
             ``evidence_``, of the kind of the calibration negatives. Uniform null pairs score lower than, say,
             pairs at distance 2: for such query pairs the rate would be exceeded.
-
-        Notes
-        -----
-        The bound holds for any model and calibrator if the null pairs and the negatives among the query pairs
-        are exchangeable; unknown links among the null pairs only make it more conservative. No p-value is
-        below ``1 / (m + 1)``: with fewer than ``L / (fdr (m + 1))`` clear links among L pairs none can be
-        selected.
         """
         pairs = self._placed(edge_label_index)
         null = self._placed(self._evidence().null_pairs if null_pairs is None else null_pairs, "null_pairs")
         if not null.size(1):
             raise InputError("null_pairs must hold at least one pair without a link, got none")
         known = self.known_edges(pairs)
-        keys = pair_keys(pairs[:, ~known], self.graph_.num_nodes, directed=self.graph_.directed)
-        _, first, inverse = np.unique(keys.cpu().numpy(), return_index=True, return_inverse=True)
+        _, first, inverse = np.unique(self._keys(pairs[:, ~known]), return_index=True, return_inverse=True)
         scorer = self.scorer()
         tested, reference = (
-            calibrated_logits(self.calibrator_, scorer.score(part))
+            _scoring.calibrated_logits(self.calibrator_, scorer.score(part))
             for part in (pairs[:, ~known][:, torch.from_numpy(first).to(pairs.device)], null)
         )
         selected = torch.zeros_like(known)
         p_value = torch.full(known.shape, torch.nan, dtype=torch.float64, device=known.device)
         for whole, part in (
-            (selected, select_links(tested, reference, fdr=fdr)),
-            (p_value, conformal_p_values(tested, reference)),
+            (selected, decisions.select_links(tested, reference, fdr=fdr)),
+            (p_value, decisions.conformal_p_values(tested, reference)),
         ):
             whole[~known] = torch.from_numpy(part[inverse]).to(whole)
         return SelectedLinks(selected, p_value, known, null.size(1), len(first))
@@ -385,11 +337,13 @@ class CalibratedLinkPredictor(nn.Module):
         recall: float | None = None,
         base_rate: BaseRate | None = None,
         confidence: float = 0.95,
-    ) -> LinkThreshold:
+    ) -> decisions.LinkThreshold:
         """From which probability on to call pairs links, for a wanted precision or recall.
 
         :func:`linkcal.decisions.expected_threshold` and :func:`linkcal.decisions.certified_threshold` state
-        what is guaranteed. An error names what can be reached if no threshold reaches the value.
+        what is guaranteed. An error names what can be reached if no threshold reaches the value. Compare
+        ``predictor(pairs, base_rate=found.base_rate)`` with ``found.logit``: a rounded probability may fall
+        on the other side of the threshold.
 
         Parameters
         ----------
@@ -404,23 +358,18 @@ class CalibratedLinkPredictor(nn.Module):
             the one given to ``fit``, else that of the labelled `links`, else that of the calibration links.
         confidence : float in (0, 1)
             Used with labelled links only.
-
-        Returns
-        -------
-        LinkThreshold
-            Compare ``predictor(pairs, base_rate=found.base_rate)`` with ``found.logit``: a rounded
-            probability may fall on the other side of the threshold.
         """
         self._require_fitted()
         wanted = {"precision": precision, "recall": recall}
         if isinstance(links, LinkPairs):
             self._check_new(links)
-            scores, y = self.scorer().score(links.to(self._device)), _labels(links)
+            scores = self.scorer().score(links.to(self._device))
+            y = _labels(scores)
             # At the labels' own share of links, from where the rule moves it on.
             share = float(np.clip(y.sum() / max(y.size, 1), 1e-12, 1.0 - 1e-12))
             stated = base_rate is not None or "base_rate" in self.info_
-            return certified_threshold(
-                calibrated_logits(self.calibrator_, scores) + self._offset(share),
+            return decisions.certified_threshold(
+                _scoring.calibrated_logits(self.calibrator_, scores) + self._offset(share),
                 y,
                 base_rate=self._rate(base_rate) if stated else None,
                 confidence=confidence,
@@ -428,12 +377,12 @@ class CalibratedLinkPredictor(nn.Module):
             )
         rate, weight = self._rate(base_rate), None
         if links is None:
-            scores, y = self._calibration_scores()
-            weight = weights_at_base_rate(y, rate)
+            scores = self._calibration_scores()
+            weight = weights_at_base_rate(_labels(scores), rate)
         else:
             scores = self.scorer().score(self._placed(links))
-        z = calibrated_logits(self.calibrator_, scores) + self._offset(rate)
-        return replace(expected_threshold(z, sample_weight=weight, **wanted), base_rate=rate)
+        z = _scoring.calibrated_logits(self.calibrator_, scores) + self._offset(rate)
+        return replace(decisions.expected_threshold(z, sample_weight=weight, **wanted), base_rate=rate)
 
     def predict_interval(
         self, edge_label_index: Tensor, *, level: float = 0.9, base_rate: BaseRate | None = None
@@ -457,7 +406,7 @@ class CalibratedLinkPredictor(nn.Module):
         """Interval [L, 2] of links that a scorer scored; see :meth:`predict_interval`."""
         self._require_fitted()
         level, shift = check_fraction(level, "level"), self._offset(self._rate(base_rate))
-        reference, label = self._interval_evidence()
+        reference, label = self._kept("_interval_evidence", (self.calibrator_,), self._interval_evidence)
         ends = np.empty((0, 2))
         if len(scores):  # scikit-learn's checks refuse no rows
             X = scores.to_matrix(self.calibrator_.link_features)
@@ -468,14 +417,11 @@ class CalibratedLinkPredictor(nn.Module):
         """Refit only the offset of the calibrated logit on newly labelled pairs of both classes.
 
         Probabilities then hold for the share of links among these pairs (``calibration_rate``); the ranking
-        and ``select`` stay. ``info_["refresh"]`` has ``links``, ``positives``, ``offset`` and
-        ``standard_error``.
+        and ``select`` stay. ``info_["refresh"]`` has the offset and its ``standard_error``.
 
         Parameters
         ----------
-        links : LinkPairs or Tensor [2, L]
-        labels : array-like [L], values 0 and 1
-            Not with LinkPairs, which have their own.
+        links, labels : LinkPairs, or Tensor [2, L] and array-like [L] of 0 and 1
         """
         self._require_fitted()
         if not isinstance(links, LinkPairs):
@@ -488,33 +434,19 @@ class CalibratedLinkPredictor(nn.Module):
             raise InputError("labels must be left out with LinkPairs, which have their own, got both")
         X, y = self.scorer().score(links.to(self._device)).to_arrays(self.calibrator_.link_features)
         calibrator, positives = self.calibrator_.refresh(X, y), int(y.sum())
-        record = {
-            "links": len(y),
-            "positives": positives,
-            "offset": calibrator.offset_,
-            "standard_error": calibrator.offset_standard_error_,
-        }
+        record = {"links": len(y), "positives": positives, "offset": calibrator.offset_}
+        record["standard_error"] = calibrator.offset_standard_error_
         ratio = (len(y) - positives) / positives
         self.info_ = {**self.info_, "negatives_per_positive": ratio, "refresh": record}
         return self
-
-    # The folder on disk.
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write weights, message-passing graph and calibrator to `folder`; see :mod:`linkcal.artifact`."""
         self._require_unchanged()
         name = calibrator_name(self.calibrator_)
         own = {"selected": name, "decode_returns": self.decode_returns, "symmetrise": self.symmetrise}
-        artifact = Artifact(
-            self.model,
-            self.graph_,
-            {name: self.calibrator_},
-            {**self.info_, **own},
-            self.node_ids_,
-            self.held_out_,
-            self.evidence_,
-        )
-        save_artifact(artifact, folder)
+        info, known = {**self.info_, **own}, (self.node_ids_, self.held_out_, self.evidence_)
+        save_artifact(Artifact(self.model, self.graph_, {name: self.calibrator_}, info, *known), folder)
 
     @classmethod
     def load(
@@ -522,32 +454,21 @@ class CalibratedLinkPredictor(nn.Module):
     ) -> Self:
         """Read what :meth:`save`, ``linkcal run`` or ``linkcal fit`` wrote: fitted, in evaluation mode.
 
-        Parameters
-        ----------
-        folder, model
-            As in :func:`linkcal.artifact.load_artifact`.
-        calibrator : str, optional
-            Name of one of several saved calibrators; by default the one that was selected.
+        `folder` and `model` are as in :func:`linkcal.artifact.load_artifact`; `calibrator` names one of
+        several saved calibrators, by default the one that was selected.
         """
         artifact = load_artifact(folder, model)
         info = dict(artifact.info)
         selected, returns = info.pop("selected"), info.pop("decode_returns", None)
         name = str(selected) if calibrator is None else calibrator
-        check_choice(name, "calibrator", artifact.calibrators)
-        fitted = artifact.calibrators[name]
-        loaded = cls(
-            artifact.model,
-            clone(fitted),
-            decode_returns=returns,
-            symmetrise=info.pop("symmetrise", False),
-        )
+        fitted = artifact.calibrators[check_choice(name, "calibrator", artifact.calibrators)]
+        symmetrise = info.pop("symmetrise", False)
+        loaded = cls(artifact.model, clone(fitted), decode_returns=returns, symmetrise=symmetrise)
         loaded.calibrator_, loaded.info_ = fitted, info
         loaded.graph_, loaded.node_ids_ = artifact.graph, artifact.node_ids
         loaded.held_out_, loaded.evidence_ = artifact.held_out, artifact.evidence
         loaded._fingerprint = Fingerprint(loaded.predictor, loaded.graph_)
         return loaded.eval()
-
-    # What the methods above share.
 
     def _require_fitted(self) -> None:
         if not hasattr(self, "calibrator_"):
@@ -583,55 +504,39 @@ class CalibratedLinkPredictor(nn.Module):
     def _offset(self, rate: float) -> float:
         return base_rate_offset(self.calibration_rate, rate)
 
-    def _known_keys(self) -> NDArray[np.int64]:
-        """Sorted keys of all known edges; made once for each graph."""
-        parts = (self.graph_, self.held_out_)
-        kept = self.__dict__.get("_known_cache")
-        if kept is None or kept[0][0] is not parts[0] or kept[0][1] is not parts[1]:
-            kept = self.__dict__["_known_cache"] = parts, known_pair_keys(*parts)
-        keys: NDArray[np.int64] = kept[1]
-        return keys
+    def _kept(self, name: str, of: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once for the same objects `of`."""
+        kept = self.__dict__.get(f"{name}_cache")
+        if kept is None or any(old is not new for old, new in zip(kept[0], of, strict=True)):
+            kept = self.__dict__[f"{name}_cache"] = of, make()
+        return kept[1]
 
-    def _calibration_scores(self) -> tuple[LinkScores, FloatArray]:
-        """Scores of the calibration links, in the state in which the calibrator saw them, and labels."""
-        links = self._evidence().calibration
-        state = scored_state(self.info_["fit_on"])
-        return self.scorer().score(links.to(self._device), target_link=state), _labels(links)
+    def _keys(self, pairs: Tensor) -> NDArray[np.int64]:
+        """Keys (L,) of pairs [2, L], equal for equal pairs."""
+        keys: Tensor = pair_keys(pairs, self.graph_.num_nodes, directed=self.graph_.directed)
+        return keys.cpu().numpy()
+
+    def _calibration_scores(self) -> LinkScores:
+        """Scores of the calibration links, in the state in which the calibrator saw them."""
+        links = self._evidence().calibration.to(self._device)
+        return self.scorer().score(links, target_link=scored_state(self.info_["fit_on"]))
 
     def _interval_evidence(self) -> tuple[FloatArray, FloatArray]:
-        """Scores and labels of the calibration links for intervals; made once for each calibrator."""
-        kept = self.__dict__.get("_interval_cache")
-        if kept is None or kept[0] is not self.calibrator_:
-            scores, label = self._calibration_scores()
-            X, y = scores.to_arrays(self.calibrator_.link_features)
-            kept = self.calibrator_, (ranking_scores(self.calibrator_, X, y), label)
-            self.__dict__["_interval_cache"] = kept
-        found: tuple[FloatArray, FloatArray] = kept[1]
-        return found
+        """Scores and labels of the calibration links for intervals."""
+        X, y = self._calibration_scores().to_arrays(self.calibrator_.link_features)
+        return ranking_scores(self.calibrator_, X, y), y.astype(np.float64)
 
     def _check_new(self, links: LinkPairs) -> None:
         """Refuse labelled links if the calibrator was fitted on most of them; a few repeat by chance."""
         if self.evidence_ is None:
             return
-        used, new = (
-            pair_keys(part.edge_label_index.cpu(), self.graph_.num_nodes, directed=self.graph_.directed)
-            for part in (self.evidence_.calibration, links)
-        )
-        known = int(torch.isin(new, used).sum())
+        used, new = (self._keys(part.edge_label_index) for part in (self.evidence_.calibration, links))
+        known = int(np.isin(new, used).sum())
         if 2 * known > len(links):
             raise InputError(
                 f"links must be new to the calibrator, got {known} of {len(links)} that it was fitted on"
             )
 
 
-def _labels(links: LinkPairs) -> FloatArray:
-    return links.edge_label.cpu().numpy().astype(np.float64)
-
-
-def _beside(predictor: nn.Module, split: LinkSplit) -> LinkSplit:
-    """The split with graph and calibration links on the predictor's device; test links stay."""
-    weight = next(predictor.parameters(), None)
-    if weight is None:
-        return split
-    place = weight.device
-    return replace(split, graph=split.graph.to(place), train=split.train.to(place), val=split.val.to(place))
+def _labels(scores: LinkScores) -> FloatArray:
+    return scores.to_arrays()[1].astype(np.float64)

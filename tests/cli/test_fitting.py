@@ -27,7 +27,7 @@ def run(cli, monkeypatch, tmp_path):
 
     def call(*options, nodes=250, edges=1500):
         small = simulate_graph(nodes, num_edges=edges, num_features=20, seed=0)
-        monkeypatch.setattr("linkcal.data.load_dataset", lambda name, *, data_root=None: small)
+        monkeypatch.setattr("linkcal.data.load_dataset", lambda name, **options: small)
         return cli("run", "--dataset", "simulated", "--model", "gcn", "--epochs", 2, *options)
 
     return call

@@ -34,8 +34,9 @@ def test_the_grid_is_visited_once_and_the_best_is_the_best(whole):
 
 def test_trials_are_real_trainings(whole, small_graph):
     """What a trial reports is what a run with its values as a preset reaches."""
-    best = whole.best
-    config = replace(CONFIG, **whole.preset("best").options_for("gcn"), calibrators=("uncalibrated",))
+    best, preset = whole.best, whole.preset("best")
+    values = {"preset": preset.base, "hyperparameters": preset.hyperparameters}
+    config = replace(CONFIG, **values, calibrators=("uncalibrated",))
     result = run_experiment(config, small_graph).trained.result
     assert result.best_val_auc == best.val_auc
     assert result.best_epoch <= best.values["epochs"]

@@ -24,7 +24,7 @@ from linkcal.metrics import (
 )
 from linkcal.metrics.registry import COLUMNS
 
-# Small samples have fewer than 20 negatives; what Hits@K does then is tested in test_ranking.
+# Small samples have fewer than 20 negatives; what Hits@K does then is tested in test_scores.
 pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.FewNegativesWarning")
 
 #: Exported functions that are no metric of (y_true, y_prob): curves, floors, the table.

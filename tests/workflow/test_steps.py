@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.special import expit
 
-from linkcal.calibrators import CALIBRATORS, Histogram, Identity
+from linkcal.calibrators import CALIBRATORS, Histogram, Identity, base_rate_offset
 from linkcal.data import Graph
 from linkcal.exceptions import FewNegativesWarning, InputError
 from linkcal.features import LinkScores
@@ -29,7 +29,7 @@ def test_probabilities_that_round_to_1_keep_their_digits():
     fitted = Identity().fit([[-1.0], [1.0]], [0, 1])
     X = np.array([[40.0], [45.0], [0.0]])
     shift = np.log(1e-15) - np.log1p(-1e-15)
-    probability, _ = _calibrated(fitted, Given(X), TargetRate(1e-15, 0.5, "given"))
+    probability, _ = _calibrated(fitted, Given(X), TargetRate(1e-15, base_rate_offset(0.5, 1e-15), "given"))
     np.testing.assert_allclose(probability, expit(X[:, 0] + shift), rtol=1e-12)
     assert probability[0] < 0.996
 
@@ -38,7 +38,7 @@ def test_probabilities_that_round_to_1_keep_their_digits():
 def test_the_base_rate_multiplies_the_odds(calibrator):
     X = np.linspace(-3, 3, 40)[:, None]
     fitted = calibrator.fit(X, (X[:, 0] > -1).astype(int))
-    probability, logit = _calibrated(fitted, Given(X), TargetRate(0.02, 0.5, "given"))
+    probability, logit = _calibrated(fitted, Given(X), TargetRate(0.02, base_rate_offset(0.5, 0.02), "given"))
     np.testing.assert_allclose(probability, expit(logit), rtol=1e-12)
     odds = fitted.predict_proba(X)[:, 1] / np.maximum(fitted.predict_proba(X)[:, 0], 1e-300)
     moved = odds * 0.02 / 0.98 / (1 + odds * 0.02 / 0.98)
@@ -51,7 +51,9 @@ def test_metrics_at_a_base_rate_weigh_the_negatives_and_rank_without_weights():
     logit = rng.normal(size=200) + label
     probability = expit(logit)
     truth = np.full(200, 0.3)
-    result = measure_links(label, probability, logit, truth, rate=TargetRate(0.1, 0.5, "given"))
+    result = measure_links(
+        label, probability, logit, truth, rate=TargetRate(0.1, base_rate_offset(0.5, 0.1), "given")
+    )
     weight = np.where(label == 1, 1.0, 60 * 0.9 / (0.1 * 140))
     assert np.average(label, weights=weight) == pytest.approx(0.1, rel=1e-12)
     assert result["brier"] == pytest.approx(brier_score(label, probability, sample_weight=weight), rel=1e-12)

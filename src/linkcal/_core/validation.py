@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from linkcal._core.maths import FloatArray
 from linkcal.exceptions import InputError
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
-
-FloatArray = NDArray[np.float64]
 
 
 def is_tensor(values: Any) -> TypeGuard[Tensor]:
@@ -182,8 +181,7 @@ def check_scores(score: Any, name: str = "score") -> FloatArray:
         array = array[:, 0]
     if array.ndim != 1:
         raise InputError(f"{name} must have shape (n,), got {array.shape}")
-    check_finite(array, name)
-    return array
+    return check_finite(array, name)
 
 
 def check_probabilities(y_prob: Any, name: str = "y_prob") -> FloatArray:
@@ -200,19 +198,18 @@ def check_probabilities(y_prob: Any, name: str = "y_prob") -> FloatArray:
             )
         array = array[:, 1]
     array = check_scores(array, name)
-    outside = (array < 0.0) | (array > 1.0)
-    if outside.any():
-        worst = float(array[outside][0])
-        raise InputError(f"{name} must be in [0, 1], got {worst!r}")
+    outside = array[(array < 0.0) | (array > 1.0)]
+    if outside.size:
+        raise InputError(f"{name} must be in [0, 1], got {float(outside[0])!r}")
     return array
 
 
 def check_binary_labels(y: Any, n: int | None = None, name: str = "y_true") -> FloatArray:
     """Return labels in {0, 1} as float64 of shape (n,)."""
     array = check_scores(y, name)
-    if not np.isin(array, (0.0, 1.0)).all():
-        other = float(array[~np.isin(array, (0.0, 1.0))][0])
-        raise InputError(f"{name} must hold only 0 and 1, got {other!r}")
+    others = array[(array != 0.0) & (array != 1.0)]
+    if others.size:
+        raise InputError(f"{name} must hold only 0 and 1, got {float(others[0])!r}")
     if n is not None and array.shape[0] != n:
         raise InputError(f"{name} must have one label per link, {n}, got {array.shape[0]}")
     return array
@@ -250,10 +247,10 @@ def check_device(device: torch.device | str, name: str = "device") -> torch.devi
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(f"{name} must be auto, cpu, cuda or cuda:<index>, got {device!r}") from error
-    if found.type not in ("cpu", "cuda"):
-        raise InputError(f"{name} must be auto, cpu, cuda or cuda:<index>, got {str(found)!r}")
+    except (RuntimeError, TypeError):
+        found = None
+    if found is None or found.type not in ("cpu", "cuda"):
+        raise InputError(f"{name} must be auto, cpu, cuda or cuda:<index>, got {str(device)!r}")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise InputError(
             f"{name} must be a device of this machine, which has {torch.cuda.device_count()} CUDA devices, "

@@ -25,8 +25,7 @@ from linkcal.exceptions import InputError
 from linkcal.features._attributes import AttributeSimilarity
 from linkcal.features._structure import PairStructure, structural_features
 from linkcal.toggle import ToggledEmbeddings
-from linkcal.toggle._engine import PairwiseToggle, ToggleEngine
-from linkcal.toggle.api import BLOCK_SIZE, toggle_engine, toggle_in_blocks
+from linkcal.toggle.api import toggle_engine, toggle_in_blocks
 
 #: State of a pair's target link when its logit is computed: ``"absent"`` removes it first (leave-one-out for
 #: edges of the graph), ``"as-given"`` scores on the graph as it is.
@@ -39,9 +38,8 @@ class LinkScores:
 
     Parameters
     ----------
-    toggled : ToggledEmbeddings
-    target_link : {"absent", "as-given"}
-        Which logit is the one to calibrate.
+    toggled, target_link : ToggledEmbeddings, {"absent", "as-given"}
+        The second says which of the first's logits is the one to calibrate.
     label : Tensor [L], optional
         1 for a link, 0 for a negative.
     structure, attributes : Tensor [L, 3], int64, and [L, 2], float32, optional
@@ -132,10 +130,8 @@ def score_links(
     ----------
     model : nn.Module
         Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
-    graph : Graph
-        The message-passing graph.
-    pairs : LinkPairs or Tensor [2, L]
-        Of two different nodes each.
+    graph, pairs : Graph, and LinkPairs or Tensor [2, L]
+        The message-passing graph, and pairs of two different nodes each.
     target_link : {"absent", "as-given"}
         Remove a target link that is an edge first (leave-one-out), or score on the graph as it is.
     features : {"structural", "none", "embedding", "difference"}
@@ -180,47 +176,26 @@ class LinkScorer:
         symmetrise: bool = False,
         **toggle_options: Any,
     ) -> None:
-        self._model, self._graph = model, graph
-        self._structural = check_choice(features, "features", FEATURE_KINDS) == "structural"
-        self._symmetrise = check_flag(symmetrise, "symmetrise")
-        self._in_blocks = {
-            "block_size": toggle_options.pop("block_size", BLOCK_SIZE),
-            "out": toggle_options.pop("out", None),
-        }
-        self._options = toggle_options
-        self._engine: ToggleEngine | PairwiseToggle | None = None
-        self._around: tuple[PairStructure, AttributeSimilarity] | None = None
+        structural = check_choice(features, "features", FEATURE_KINDS) == "structural"
+        self._num_nodes, self._symmetrise = graph.num_nodes, check_flag(symmetrise, "symmetrise")
+        self._engine = toggle_engine(
+            model, graph.node_input, graph.edge_index, undirected=not graph.directed, **toggle_options
+        )
+        self._around = (PairStructure(graph), AttributeSimilarity(graph)) if structural else ()
         self._lock = threading.Lock()  # the engine writes into a workspace of its own
 
     def score(self, pairs: LinkPairs | Tensor, *, target_link: TargetLink = "absent") -> LinkScores:
         """Score links; see :func:`score_links`."""
         check_choice(target_link, "target_link", ("absent", "as-given"))
-        query, label = (
-            (pairs.edge_label_index, pairs.edge_label) if isinstance(pairs, LinkPairs) else (pairs, None)
-        )
-        index = check_edge_index(query, self._graph.num_nodes, "edge_label_index")
-        check_no_self_pairs(index)
+        label = pairs.edge_label if isinstance(pairs, LinkPairs) else None
+        query = pairs.edge_label_index if isinstance(pairs, LinkPairs) else pairs
+        index = check_no_self_pairs(check_edge_index(query, self._num_nodes, "edge_label_index"))
         with self._lock:
-            near: tuple[Tensor, ...] = ()
-            if self._structural:
-                if self._around is None:
-                    self._around = PairStructure(self._graph), AttributeSimilarity(self._graph)
-                near = tuple(part(index) for part in self._around)
-            toggled = self._toggled(index)
+            near = (part(index) for part in self._around)
+            toggled = toggle_in_blocks(self._engine, index)
             if self._symmetrise:
-                toggled = _mean(toggled, self._toggled(index.flip(0)))
-        return LinkScores(toggled, target_link, label, *near)
-
-    def _toggled(self, index: Tensor) -> ToggledEmbeddings:
-        if self._engine is None:
-            self._engine = toggle_engine(
-                self._model,
-                self._graph.node_input,
-                self._graph.edge_index,
-                undirected=not self._graph.directed,
-                **self._options,
-            )
-        return toggle_in_blocks(self._engine, index, **self._in_blocks)
+                toggled = _mean(toggled, toggle_in_blocks(self._engine, index.flip(0)))
+            return LinkScores(toggled, target_link, label, *near)
 
 
 def _mean(one: ToggledEmbeddings, other: ToggledEmbeddings) -> ToggledEmbeddings:
@@ -228,26 +203,14 @@ def _mean(one: ToggledEmbeddings, other: ToggledEmbeddings) -> ToggledEmbeddings
     return replace(one, **{name: (getattr(one, name) + getattr(other, name)) / 2 for name in names})
 
 
-# Which links of a split a calibrator is fitted on.
-
 #: Links that a calibrator is fitted on, and the state of their target link; see :func:`calibration_links`.
 FitOn = Literal["val", "stacked", "train-loo", "train"]
 FIT_ON: tuple[str, ...] = get_args(FitOn)
 
 
 def calibration_part(fit_on: str) -> Literal["val", "train"]:
-    """Part of the split, ``"val"`` or ``"train"``, that holds the calibration links of a `fit_on`.
-
-    Parameters
-    ----------
-    fit_on : {"val", "stacked", "train-loo", "train"}
-
-    Returns
-    -------
-    str
-    """
-    check_choice(fit_on, "fit_on", FIT_ON)
-    return "val" if fit_on in ("val", "stacked") else "train"
+    """Part of the split, ``"val"`` or ``"train"``, that holds the calibration links of a `fit_on`."""
+    return "val" if check_choice(fit_on, "fit_on", FIT_ON) in ("val", "stacked") else "train"
 
 
 def scored_state(fit_on: str) -> TargetLink:

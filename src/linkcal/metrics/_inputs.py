@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from linkcal._core.maths import FloatArray
 from linkcal._core.validation import (
     check_binary_labels,
     check_probabilities,
@@ -17,8 +17,6 @@ from linkcal._core.validation import (
     check_scores,
 )
 from linkcal.exceptions import InputError
-
-FloatArray = NDArray[np.float64]
 
 
 class Links(NamedTuple):

@@ -1,4 +1,4 @@
-"""Calibration errors and the reliability curve: predicted probability against observed frequency, in bins."""
+"""Calibration errors, the reliability curve, and the noise floor: the error of a calibrated predictor."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from linkcal._core.maths import FloatArray
 from linkcal._core.validation import check_choice, check_fraction, check_positive_int
 from linkcal.exceptions import InputError
-from linkcal.metrics._inputs import FloatArray, probability_links
-
-__all__ = [
-    "ReliabilityCurve",
-    "debiased_calibration_error",
-    "expected_calibration_error",
-    "reliability_curve",
-]
+from linkcal.metrics._inputs import probability_links
 
 Variant = Literal["positive", "top-label"]
 Strategy = Literal["uniform", "quantile"]
+
+# Random numbers per chunk: 1 MB of float64 stays in a core's cache.
+_CHUNK = 1 << 17
 
 
 class BinnedLinks(NamedTuple):
@@ -78,10 +75,9 @@ def bin_index(prob: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
 def _equal_mass(
     prob: FloatArray, weight: FloatArray, n_bins: int
 ) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
-    """Bin of each link, and bounds, for bins of about equal weight that never split identical probabilities.
+    """Bin of each link, and bounds: a group of identical values goes to the bin of the middle of its mass.
 
-    A group of identical values goes to the bin of the middle of its mass: groups of at least 1 / n_bins of
-    the mass never share a bin. Both ends of [0, 1] are alike.
+    So groups of at least 1 / n_bins of the mass never share a bin, and both ends of [0, 1] are alike.
     """
     values, group = np.unique(prob, return_inverse=True)
     if values.size <= n_bins:
@@ -109,8 +105,7 @@ class ReliabilityCurve:
         ``(sum w)^2 / sum w^2``: the number of equally weighted links that would be as noisy.
     lower, upper : ndarray (B,), float64
         Bounds of each bin: its edges (equal width), or its smallest and largest probability (equal mass).
-    n_bins, variant, strategy
-        As given; :attr:`n_bins_used` bins hold links.
+    variant : {"positive", "top-label"}
 
     Examples
     --------
@@ -126,19 +121,7 @@ class ReliabilityCurve:
     n_effective: FloatArray
     lower: FloatArray
     upper: FloatArray
-    n_bins: int
     variant: Variant
-    strategy: Strategy
-
-    @property
-    def n_bins_used(self) -> int:
-        """Number of bins that hold at least one link."""
-        return self.count.size
-
-    @property
-    def n_links(self) -> int:
-        """Number of links with positive weight."""
-        return int(self.count.sum())
 
     @property
     def expected_calibration_error(self) -> float:
@@ -156,9 +139,7 @@ class ReliabilityCurve:
         trials = np.maximum(np.rint(self.n_effective), 1.0)
         # A weighted mean of probabilities can leave [0, 1] by one unit in the last place.
         chance = np.minimum(self.mean_prob, 1.0)
-        lower = np.asarray(binom.ppf(tail, trials, chance), dtype=np.float64) / trials
-        upper = np.asarray(binom.ppf(1.0 - tail, trials, chance), dtype=np.float64) / trials
-        return lower, upper
+        return binom.ppf(tail, trials, chance) / trials, binom.ppf(1.0 - tail, trials, chance) / trials
 
 
 def reliability_curve(
@@ -170,7 +151,7 @@ def reliability_curve(
     strategy: Strategy = "uniform",
     sample_weight: Any = None,
 ) -> ReliabilityCurve:
-    """Predicted probability against observed frequency, bin by bin.
+    """Predicted probability against observed frequency, in the occupied bins.
 
     Parameters
     ----------
@@ -190,7 +171,6 @@ def reliability_curve(
     Returns
     -------
     ReliabilityCurve
-        Occupied bins only.
 
     Examples
     --------
@@ -209,9 +189,7 @@ def reliability_curve(
         n_effective=links.sums(share) ** 2 / links.sums(share**2),
         lower=links.lower,
         upper=links.upper,
-        n_bins=n_bins,
         variant=variant,
-        strategy=strategy,
     )
 
 
@@ -250,10 +228,9 @@ def expected_calibration_error(
     >>> round(expected_calibration_error(y, p, variant="top-label"), 6)
     0.0
     """
-    curve = reliability_curve(
+    return reliability_curve(
         y_true, y_prob, n_bins=n_bins, variant=variant, strategy=strategy, sample_weight=sample_weight
-    )
-    return curve.expected_calibration_error
+    ).expected_calibration_error
 
 
 def debiased_calibration_error(
@@ -268,7 +245,13 @@ def debiased_calibration_error(
     """Squared (L2) calibration error without the bias that label noise adds.
 
     It averages exactly zero for a perfectly calibrated predictor, so test sets of different size can be
-    compared. A negative value means "indistinguishable from zero".
+    compared. A negative value means "indistinguishable from zero". With residuals ``r_i = y_i - p_i``,
+    ``W_b = sum_{i in b} w_i`` and bins with at least two links
+
+        sum_b (W_b / W)  sum_{i != j in b} w_i w_j r_i r_j / sum_{i != j in b} w_i w_j,   W = sum_b W_b
+
+    With unit weights and one value of p in each bin this is the debiased estimator of Kumar, Liang and Ma
+    (arXiv 1909.10155), which over-corrects where p differs inside a bin.
 
     Parameters
     ----------
@@ -282,15 +265,6 @@ def debiased_calibration_error(
     -------
     float in [-1, 1]
         A squared error: the best value is 0. InputError also if no bin holds two links.
-
-    Notes
-    -----
-    With residuals ``r_i = y_i - p_i``, ``W_b = sum_{i in b} w_i`` and bins with at least two links
-
-        sum_b (W_b / W)  sum_{i != j in b} w_i w_j r_i r_j / sum_{i != j in b} w_i w_j,   W = sum_b W_b
-
-    With unit weights and one value of p in each bin this is the debiased estimator of Kumar, Liang and Ma
-    (arXiv 1909.10155), which over-corrects where p differs inside a bin.
 
     Examples
     --------
@@ -309,3 +283,153 @@ def debiased_calibration_error(
     products = links.sums(residual) ** 2 - links.sums(residual**2)
     mass = total[enough]
     return float(mass @ (products[enough] / pairs[enough]) / mass.sum())
+
+
+class CalibrationFloor(NamedTuple):
+    """Mean and 95 % quantile of the ECE that the same probabilities have when they are right.
+
+    Parameters
+    ----------
+    mean, q95 : float in [0, 1]
+        An observed ECE above `q95` is evidence of miscalibration at the 5 % level.
+
+    Examples
+    --------
+    >>> calibration_floor([0.0] * 5 + [1.0] * 5)  # certain and right: no draw differs
+    CalibrationFloor(mean=0.0, q95=0.0)
+    """
+
+    mean: float
+    q95: float
+
+
+class NullBand(NamedTuple):
+    """Mean and two-sided band of the ECE that the same probabilities have when they are right.
+
+    Parameters
+    ----------
+    mean, lower, upper : float in [0, 1]
+
+    Examples
+    --------
+    >>> band = NullBand(mean=0.09, lower=0.06, upper=0.12)
+    >>> band.is_consistent(0.10), band.is_consistent(0.20)
+    (True, False)
+    """
+
+    mean: float
+    lower: float
+    upper: float
+
+    def is_consistent(self, ece: float) -> bool:
+        """Whether an observed ECE is at most `upper`: no evidence against calibration.
+
+        A value below `lower` is a sign that the probabilities were fitted to these labels.
+        """
+        return bool(ece <= self.upper)
+
+
+def _null_errors(y_prob: Any, n_resamples: int, random_state: Any, *binning: Any) -> FloatArray:
+    """ECE (R,) of R label vectors drawn as y_i ~ Bernoulli(p_i), independently."""
+    check_positive_int(n_resamples, "n_resamples")
+    rng = generator_of(random_state)
+    links = binned_links(None, y_prob, *binning)
+    order = np.argsort(links.bin_of, kind="stable")
+    # For the top label too: if y ~ Bernoulli(p), the prediction is right with probability max(p, 1 - p).
+    chance, weight = links.confidence[order], links.weight[order]
+    starts = np.searchsorted(links.bin_of[order], np.arange(links.lower.size))
+    expected = np.add.reduceat(weight * chance, starts)
+    errors = np.empty(n_resamples)
+    rows = max(1, _CHUNK // chance.size)
+    for first in range(0, n_resamples, rows):
+        part = errors[first : first + rows]
+        # A uniform number in [0, 1) is below p with probability p: exact also for p = 0 and p = 1.
+        happened = rng.random((part.size, chance.size)) < chance
+        observed = np.add.reduceat(happened * weight, starts, axis=1)
+        part[:] = np.abs(observed - expected).sum(axis=1)
+    errors /= weight.sum()
+    return errors
+
+
+def generator_of(random_state: Any) -> np.random.Generator:
+    """Generator of a seed, of another generator, or of fresh entropy."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"random_state must be a whole number >= 0, a numpy Generator or None, got {random_state!r}"
+        ) from error
+
+
+def calibration_floor(
+    y_prob: Any,
+    *,
+    n_bins: int = 15,
+    variant: Variant = "positive",
+    strategy: Strategy = "uniform",
+    sample_weight: Any = None,
+    n_resamples: int = 1000,
+    random_state: int | np.random.Generator | None = 0,
+) -> CalibrationFloor:
+    """ECE that these probabilities would have, on as few links, if they were perfectly calibrated.
+
+    Each predictor has its own floor, from independent ``y_i ~ Bernoulli(p_i)`` (consistency resampling;
+    Vaicenavicius et al., arXiv 1902.06977).
+
+    Parameters
+    ----------
+    y_prob : array-like (L,), (L, 1) or (L, 2), in [0, 1]
+    n_bins, variant, strategy, sample_weight
+        As in :func:`reliability_curve`; give those of the ECE. A weighted link is one observation.
+    n_resamples : int
+        Label vectors drawn. The standard error of `mean` is about 1 % of it for 1,000.
+    random_state : int, Generator or None
+
+    Returns
+    -------
+    CalibrationFloor, which unpacks as ``(mean, q95)``
+
+    Examples
+    --------
+    >>> mean, q95 = calibration_floor([(i + 0.5) / 200 for i in range(200)])
+    >>> round(mean, 2), round(q95, 2)
+    (0.09, 0.12)
+    """
+    errors = _null_errors(y_prob, n_resamples, random_state, n_bins, variant, strategy, sample_weight)
+    return CalibrationFloor(float(errors.mean()), float(np.quantile(errors, 0.95)))
+
+
+def calibration_null_band(
+    y_prob: Any,
+    *,
+    level: float = 0.95,
+    n_bins: int = 15,
+    variant: Variant = "positive",
+    strategy: Strategy = "uniform",
+    sample_weight: Any = None,
+    n_resamples: int = 1000,
+    random_state: int | np.random.Generator | None = 0,
+) -> NullBand:
+    """Band in which the ECE of these probabilities lies with probability `level` if they are right.
+
+    Parameters
+    ----------
+    y_prob, n_bins, variant, strategy, sample_weight, n_resamples, random_state
+        As in :func:`calibration_floor`.
+    level : float in (0, 1)
+        Probability of the band; half of the rest lies on each side.
+
+    Returns
+    -------
+    NullBand, which unpacks as ``(mean, lower, upper)``
+
+    Examples
+    --------
+    >>> band = calibration_null_band([(i + 0.5) / 200 for i in range(200)])
+    >>> round(band.lower, 2), round(band.upper, 2), band.is_consistent(0.087)
+    (0.06, 0.12, True)
+    """
+    tail = (1.0 - check_fraction(level, "level")) / 2.0
+    errors = _null_errors(y_prob, n_resamples, random_state, n_bins, variant, strategy, sample_weight)
+    lower, upper = np.quantile(errors, [tail, 1.0 - tail])
+    return NullBand(float(errors.mean()), float(lower), float(upper))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
+from linkcal._core.maths import FloatArray
 from linkcal._core.validation import (
     check_binary_labels,
     check_fraction,
@@ -18,11 +19,7 @@ from linkcal._core.validation import (
     to_numpy,
 )
 from linkcal.exceptions import InputError
-from linkcal.metrics.floor import generator_of
-
-__all__ = ["GroupCalibration", "group_calibration"]
-
-FloatArray = NDArray[np.float64]
+from linkcal.metrics.calibration import generator_of
 
 #: Random numbers drawn at once, to bound memory.
 _CHUNK = 1 << 22
@@ -82,6 +79,9 @@ def group_calibration(
     """Compare observed and expected positives in every segment, with one bound for all of them.
 
     Probabilities too high for hubs and too low for others can have an ECE of 0: name the segments you use.
+    The bound is the `level` quantile of the largest ``|z|`` for independent ``y_i ~ Bernoulli(p_i)``. A
+    segment whose probabilities are all 0 or 1 has z 0 if every label agrees, else infinite. Compare
+    multicalibration, arXiv 1711.08513.
 
     Parameters
     ----------
@@ -95,13 +95,6 @@ def group_calibration(
     Returns
     -------
     GroupCalibration
-        InputError if an argument has the wrong shape, range or content, or there is no link or no group.
-
-    Notes
-    -----
-    The bound is the `level` quantile of the largest ``|z|`` for independent ``y_i ~ Bernoulli(p_i)``. A
-    segment whose probabilities are all 0 or 1 has z 0 if every label agrees, else infinite. Compare
-    multicalibration, arXiv 1711.08513.
 
     Examples
     --------
@@ -115,7 +108,7 @@ def group_calibration(
     prob = check_probabilities(y_prob)
     label = check_binary_labels(y_true, prob.size)
     check_fraction(level, "level")
-    n_resamples = check_positive_int(n_resamples, "n_resamples")
+    check_positive_int(n_resamples, "n_resamples")
     rng = generator_of(random_state)
     if not prob.size or not groups:
         raise InputError(f"groups must name at least one grouping of links, got {len(groups)} of {prob.size}")
@@ -124,19 +117,19 @@ def group_calibration(
     expected = member @ prob
 
     def z_of(labels: FloatArray) -> FloatArray:
-        residual = member @ labels - (expected if labels.ndim == 1 else expected[:, None])
-        scale = np.sqrt(variance if labels.ndim == 1 else variance[:, None])
+        """(R, S) from labels (R, L)."""
+        residual = (member @ labels.T).T - expected
         with np.errstate(divide="ignore", invalid="ignore"):
             # Sums of zeros and ones are exact, so that 0 / 0 is agreement, not rounding.
-            return np.where((scale == 0) & (residual == 0), 0.0, residual / scale)
+            return np.where((variance == 0) & (residual == 0), 0.0, residual / np.sqrt(variance))
 
-    z = z_of(label)
+    z = z_of(label[None])[0]
     largest = np.empty(n_resamples)
     rows = max(1, _CHUNK // prob.size)
     for first in range(0, n_resamples, rows):
-        last = min(first + rows, n_resamples)
-        drawn = rng.random((last - first, prob.size)) < prob
-        largest[first:last] = np.abs(z_of(drawn.T.astype(np.float64))).max(axis=0)
+        part = largest[first : first + rows]
+        drawn = rng.random((part.size, prob.size)) < prob
+        part[:] = np.abs(z_of(drawn.astype(np.float64))).max(axis=1)
     beyond = int((largest >= np.abs(z).max()).sum())
     return GroupCalibration(
         segment=segment,
@@ -153,7 +146,7 @@ def group_calibration(
 def _members(groups: Mapping[str, ArrayLike], num_links: int) -> tuple[tuple[str, ...], csr_array]:
     """Names (S,) of the segments and which links they hold, (S, L) of zeros and ones."""
     names: list[str] = []
-    rows, columns = [], []
+    members = []
     for name, values in groups.items():
         value = to_numpy(values)
         if value.shape != (num_links,):
@@ -164,8 +157,6 @@ def _members(groups: Mapping[str, ArrayLike], num_links: int) -> tuple[tuple[str
             different, segment = np.unique(value, return_inverse=True)
         except TypeError as error:
             raise InputError(f"groups[{name!r}] must hold values of one kind, got {error}") from error
-        rows.append(segment + len(names))
-        columns.append(np.arange(num_links))
+        members.append(csr_array((np.ones(num_links), (segment, np.arange(num_links)))))
         names += [f"{name}={each}" for each in different.tolist()]
-    row, column = np.concatenate(rows), np.concatenate(columns)
-    return tuple(names), csr_array((np.ones(row.size), (row, column)), shape=(len(names), num_links))
+    return tuple(names), vstack(members, format="csr")

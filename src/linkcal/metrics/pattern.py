@@ -9,14 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from linkcal.metrics._inputs import FloatArray, probability_links
-from linkcal.metrics.calibration import reliability_curve
-from linkcal.metrics.floor import calibration_floor
+from linkcal._core.maths import FloatArray
+from linkcal.metrics._inputs import probability_links
+from linkcal.metrics.calibration import calibration_floor, reliability_curve
 
-__all__ = ["CalibrationPattern", "calibration_pattern"]
-
-
-# 5 % level of every test below.
+# Level of every test below.
 _ALPHA = 0.05
 # Fewer links than this in a group, and the normal approximation to its share of links is poor.
 _SMALLEST_GROUP = 10
@@ -71,22 +68,17 @@ def calibration_pattern(
     CalibrationPattern
         The first that applies of
 
-        CALIBRATED
-            The positive-class ECE is at most `floor_q95`.
-        U_SHAPED
-            The occupied bins can be cut into a left, a middle and a right group of neighbours, of at least 10
-            links each, of which the middle has a lower share of links than both others (one-sided z tests of
-            two proportions at 5 % divided by the number of ways to cut).
-        OVER_POSITIVE_UNDER_NEGATIVE, UNDER_POSITIVE_OVER_NEGATIVE
-            Probabilities are too high (too low) on both sides of 0.5: positive predictions are overconfident
-            and negative ones underconfident (or the reverse).
-        OVERCONFIDENT, UNDERCONFIDENT
-            At least one side is overconfident (underconfident) and none the reverse.
-        OTHER
-            The ECE is beyond noise, but errors cancel within each side.
+        - CALIBRATED: the positive-class ECE is at most `floor_q95`.
+        - U_SHAPED: the occupied bins can be cut into a left, a middle and a right group of neighbours, of at
+          least 10 links each, of which the middle has a lower share of links than both others (one-sided z
+          tests of two proportions at 5 % divided by the number of ways to cut).
+        - OVER_POSITIVE_UNDER_NEGATIVE, UNDER_POSITIVE_OVER_NEGATIVE: probabilities are too high (too low) on
+          both sides of 0.5.
+        - OVERCONFIDENT, UNDERCONFIDENT: at least one side is so, and none the reverse.
+        - OTHER: the ECE is beyond noise, but errors cancel within each side.
 
-        A side (p > 0.5, or p <= 0.5) counts as over- or underconfident if ``|sum (y - p)|`` is beyond the 95
-        % band of calibrated probabilities, ``1.96 sqrt(sum p (1 - p))``.
+        A side (p > 0.5, or p <= 0.5) counts as over- or underconfident if ``|sum (y - p)|`` is beyond the
+        95 % band of calibrated probabilities, ``1.96 sqrt(sum p (1 - p))``.
 
     Examples
     --------
@@ -104,35 +96,34 @@ def calibration_pattern(
         return CalibrationPattern.CALIBRATED
     if _is_u_shaped(curve.frequency * curve.count, curve.count.astype(np.float64)):
         return CalibrationPattern.U_SHAPED
-    return _by_sides(_excess(label, prob, prob > 0.5), _excess(label, prob, prob <= 0.5))
+    positive, negative = (_excess(label, prob, side) for side in (prob > 0.5, prob <= 0.5))
+    if positive == negative:
+        return _EQUAL_EXCESS[positive]
+    # Overconfidence: too many links among negative predictions, or too few among positive ones.
+    return CalibrationPattern.OVERCONFIDENT if negative > positive else CalibrationPattern.UNDERCONFIDENT
+
+
+#: Pattern if both sides of 0.5 have more links than predicted (1), fewer (-1), or neither.
+_EQUAL_EXCESS = {
+    1: CalibrationPattern.UNDER_POSITIVE_OVER_NEGATIVE,
+    0: CalibrationPattern.OTHER,
+    -1: CalibrationPattern.OVER_POSITIVE_UNDER_NEGATIVE,
+}
 
 
 def _excess(label: FloatArray, prob: FloatArray, side: NDArray[np.bool_]) -> int:
     """1 if a side has more links than predicted, -1 if fewer, 0 within the 95 % band or without links."""
-    gap = float((label[side] - prob[side]).sum())
-    band = norm.isf(_ALPHA / 2) * float(np.sqrt((prob[side] * (1.0 - prob[side])).sum()))
+    y, p = label[side], prob[side]
+    gap, band = (y - p).sum(), norm.isf(_ALPHA / 2) * np.sqrt((p * (1.0 - p)).sum())
     return int(np.sign(gap)) if abs(gap) > band + 1e-9 else 0
-
-
-def _by_sides(positive: int, negative: int) -> CalibrationPattern:
-    """Pattern from the signs of ``y - p`` among positive and among negative predictions."""
-    if positive == negative == 0:
-        return CalibrationPattern.OTHER
-    if positive == negative < 0:
-        return CalibrationPattern.OVER_POSITIVE_UNDER_NEGATIVE
-    if positive == negative:
-        return CalibrationPattern.UNDER_POSITIVE_OVER_NEGATIVE
-    # Overconfidence: too many links among negative predictions, or too few among positive ones.
-    return CalibrationPattern.OVERCONFIDENT if negative - positive > 0 else CalibrationPattern.UNDERCONFIDENT
 
 
 def _is_u_shaped(links: FloatArray, pairs: FloatArray) -> bool:
     """Whether bins (B,) with `links` of `pairs` fall and rise again beyond noise."""
-    n_bins = pairs.size
-    if n_bins < 3:
+    if pairs.size < 3:
         return False
     # first, last: the middle group is bins first..last - 1, with at least one bin on each side.
-    first, last = (i + 1 for i in np.triu_indices(n_bins - 1, 1))
+    first, last = (i + 1 for i in np.triu_indices(pairs.size - 1, 1))
     threshold = norm.isf(_ALPHA / first.size)
     all_links, all_pairs = (np.concatenate([[0.0], np.cumsum(v)]) for v in (links, pairs))
     middle = all_links[last] - all_links[first], all_pairs[last] - all_pairs[first]

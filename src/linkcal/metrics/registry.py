@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -13,22 +13,14 @@ import numpy as np
 
 from linkcal._core.validation import check_probabilities, check_scores
 from linkcal.exceptions import InputError
+from linkcal.metrics import scores
 from linkcal.metrics._inputs import probability_links
-from linkcal.metrics.calibration import debiased_calibration_error, expected_calibration_error
-from linkcal.metrics.floor import calibration_floor
+from linkcal.metrics.calibration import (
+    calibration_floor,
+    debiased_calibration_error,
+    expected_calibration_error,
+)
 from linkcal.metrics.pattern import calibration_pattern
-from linkcal.metrics.proper import accuracy, brier_score, negative_log_likelihood
-from linkcal.metrics.ranking import average_precision, hits_at_k, roc_auc
-
-__all__ = [
-    "COLUMNS",
-    "EVALUATION_KEYS",
-    "EXTENDED_KEYS",
-    "METRICS",
-    "MetricSpec",
-    "ResultColumn",
-    "evaluate_links",
-]
 
 
 @dataclass(frozen=True)
@@ -59,7 +51,7 @@ class MetricSpec(ResultColumn):
     Parameters
     ----------
     name, label, unit, digits, higher_is_better, description
-        As in a result table; values are fractions, which unit ``%`` prints times 100.
+        As in a result table.
     function : callable
         ``function(y_true, values, *, sample_weight=None) -> float``.
     input : {"probability", "score"}
@@ -110,30 +102,27 @@ _METRICS: dict[str, dict[str, Any]] = {
     "ece_quantile": {"function": partial(expected_calibration_error, strategy="quantile")},
     "ece_debiased": {"function": debiased_calibration_error, "range": (-1.0, 1.0)},
     # -log of the clipping distance 2.2e-16, a little more for 1 - (1 - eps).
-    "nll": {"function": negative_log_likelihood, "range": (0.0, 36.05), "proper": True},
-    "brier": {"function": brier_score, "proper": True},
-    "auc": {"function": roc_auc, "input": "score"},
-    "ap": {"function": average_precision, "input": "score"},
-    "hits@20": {"function": partial(hits_at_k, k=20), "input": "score"},
-    "hits@50": {"function": partial(hits_at_k, k=50), "input": "score"},
-    "acc": {"function": accuracy},
+    "nll": {"function": scores.negative_log_likelihood, "range": (0.0, 36.05), "proper": True},
+    "brier": {"function": scores.brier_score, "proper": True},
+    "auc": {"function": scores.roc_auc, "input": "score"},
+    "ap": {"function": scores.average_precision, "input": "score"},
+    "hits@20": {"function": partial(scores.hits_at_k, k=20), "input": "score"},
+    "hits@50": {"function": partial(scores.hits_at_k, k=50), "input": "score"},
+    "acc": {"function": scores.accuracy},
 }
 
 
-def _columns() -> Iterator[ResultColumn]:
-    for row in _COLUMNS:
-        if row[0] in _METRICS:
-            yield MetricSpec(*row, **_METRICS[row[0]])
-        else:
-            yield ResultColumn(*row)
-
-
 #: Every column of result tables by name, read-only.
-COLUMNS: Mapping[str, ResultColumn] = MappingProxyType({column.name: column for column in _columns()})
+COLUMNS: Mapping[str, ResultColumn] = MappingProxyType(
+    {
+        row[0]: MetricSpec(*row, **_METRICS[row[0]]) if row[0] in _METRICS else ResultColumn(*row)
+        for row in _COLUMNS
+    }
+)
 
 #: Every metric by name, read-only.
 METRICS: Mapping[str, MetricSpec] = MappingProxyType(
-    {column.name: column for column in COLUMNS.values() if isinstance(column, MetricSpec)}
+    {name: column for name, column in COLUMNS.items() if isinstance(column, MetricSpec)}
 )
 
 #: Keys of the result of :func:`evaluate_links`, in this order.
@@ -189,20 +178,22 @@ def evaluate_links(
     if ranking.size != prob.size:
         raise InputError(f"score must have one value per link, {prob.size}, got {ranking.size}")
     one_class = label.min() == label.max()
-    options: dict[str, Any] = {"n_bins": n_bins, "sample_weight": sample_weight}
-    draws: dict[str, Any] = {"n_resamples": n_resamples, "random_state": random_state}
+    draws: dict[str, Any] = {
+        "n_bins": n_bins, "sample_weight": sample_weight,
+        "n_resamples": n_resamples, "random_state": random_state,
+    }  # fmt: skip
     result = dict.fromkeys(EVALUATION_KEYS, math.nan)
-    floor = calibration_floor(y_prob, **draws, **options)
+    floor = calibration_floor(y_prob, **draws)
     result["ece_floor"], result["ece_floor_q95"] = floor
     for key in (key for key in EVALUATION_KEYS if key in METRICS):
         spec = METRICS[key]
+        bins = {"n_bins": n_bins} if key.startswith("ece") else {}
         if spec.input == "probability":
-            bins = options if key.startswith("ece") else {"sample_weight": sample_weight}
-            result[key] = spec.function(y_true, y_prob, **bins)
+            result[key] = spec.function(y_true, y_prob, sample_weight=sample_weight, **bins)
         elif not one_class:
             result[key] = spec.function(y_true, ranking, sample_weight=sample_weight)
     if extended:
-        top = calibration_floor(y_prob, variant="top-label", **draws, **options)
+        top = calibration_floor(y_prob, variant="top-label", **draws)
         known = floor.q95 if sample_weight is None else None
         pattern = calibration_pattern(y_true, y_prob, n_bins=n_bins, floor_q95=known)
         result.update(zip(EXTENDED_KEYS, (*top, float(pattern)), strict=True))

@@ -16,20 +16,7 @@ from linkcal.workflow._settings import PresetFile, RunConfig, preset_options, re
 from linkcal.workflow._steps import Step, load_graph, split_graph
 
 __all__ = [
-    "ARTIFACT_FOLDER",
-    "PresetFile",
-    "RunConfig",
-    "RunOutcome",
-    "Step",
-    "check_output_folder",
-    "environment",
-    "file_record",
-    "load_graph",
-    "preset_options",
-    "read_preset",
-    "run_experiment",
-    "split_graph",
-    "to_json",
-    "write_outputs",
-    "write_preset",
-]
+    "ARTIFACT_FOLDER", "PresetFile", "RunConfig", "RunOutcome", "Step", "check_output_folder", "environment",
+    "file_record", "load_graph", "preset_options", "read_preset", "run_experiment", "split_graph", "to_json",
+    "write_outputs", "write_preset",
+]  # fmt: skip

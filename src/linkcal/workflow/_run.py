@@ -13,16 +13,18 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
 from linkcal._core.files import require_writable, written_whole
-from linkcal._core.maths import bernoulli_nll, sigmoid
+from linkcal._core.maths import FloatArray, bernoulli_nll, sigmoid
 from linkcal._core.random import numpy_stream
 from linkcal._core.threads import blas_threads
 from linkcal._core.validation import check_device
@@ -30,42 +32,21 @@ from linkcal._scoring import gather_evidence
 from linkcal.artifact import Artifact, check_artifact_folder, save_artifact
 from linkcal.calibrators import Calibrator
 from linkcal.data import Graph, LinkSplit, NodeIds
-from linkcal.exceptions import InputError, LinkcalWarning, RareClassWarning
+from linkcal.exceptions import LinkcalWarning, RareClassWarning
 from linkcal.features import LinkScores
 from linkcal.metrics import evaluate_links
 from linkcal.plots import reliability_figure
 from linkcal.report import write_report
+from linkcal.workflow import _steps as steps
 from linkcal.workflow._settings import RunConfig
-from linkcal.workflow._steps import (
-    FloatArray,
-    Progress,
-    Step,
-    TargetRate,
-    TrainedModel,
-    distinct_warnings,
-    fit_calibrators,
-    fit_links,
-    fit_parts,
-    measure_links,
-    negatives_per_positive,
-    split_graph,
-    train_model,
-    true_probability,
-    warn_of_limits,
-)
+from linkcal.workflow._steps import Progress, Step, TargetRate, TrainedModel
 
 #: Calibrators that compete to be the default; the two with networks are slow to fit and seldom win.
 CANDIDATES = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq", "in-n-out-plus")
 
-_FOLDS = 5
-
 
 def select_calibrator(
-    fitted: Mapping[str, Calibrator],
-    scores: LinkScores,
-    validation: LinkScores | None,
-    *,
-    seed: int,
+    fitted: Mapping[str, Calibrator], scores: LinkScores, validation: LinkScores | None, *, seed: int
 ) -> str:
     """Name of the calibrator with the smallest held-out negative log-likelihood; ties go to the first.
 
@@ -73,40 +54,34 @@ def select_calibrator(
     on the calibration links `scores`. Without any of ``CANDIDATES``, the first calibrator.
     """
     candidates = [name for name in fitted if name in CANDIDATES] or list(fitted)[:1]
-    rarest = int(scores.label.sum().item()) if scores.label is not None else 0
-    rarest = min(rarest, len(scores) - rarest)
-    if validation is None and rarest < 2:
-        warnings.warn(
-            f"calibration links must hold at least 2 of each class to choose a calibrator by, got {rarest}: "
-            f"{candidates[0]} is taken",
-            RareClassWarning,
-            stacklevel=2,
-        )
-        return candidates[0]
-    if validation is not None:
-        losses = {name: _loss(fitted[name], validation) for name in candidates}
-    else:
-        losses = {name: _cross_validated_loss(fitted[name], scores, seed) for name in candidates}
-    return min(candidates, key=losses.__getitem__)
-
-
-def _loss(calibrator: Calibrator, scores: LinkScores) -> float:
-    X, y = scores.to_arrays(calibrator.link_features)
-    return float(bernoulli_nll(calibrator.decision_function(X), y.astype(np.float64)).mean())
-
-
-def _cross_validated_loss(calibrator: Calibrator, scores: LinkScores, seed: int) -> float:
     _, y = scores.to_arrays()
-    folds = min(_FOLDS, int(np.bincount(y, minlength=2).min()))
+    rarest = int(np.bincount(y, minlength=2).min())
+    if validation is None and rarest < 2:
+        text = f"calibration links must hold at least 2 of each class to choose a calibrator by, got {rarest}"
+        warnings.warn(f"{text}: {candidates[0]} is taken", RareClassWarning, stacklevel=2)
+        return candidates[0]
+
     state = int(numpy_stream(seed, "selection").integers(2**31))
-    total = 0.0
-    for train, held_out in StratifiedKFold(folds, shuffle=True, random_state=state).split(y, y):
-        with warnings.catch_warnings():
-            # The fit on all links gave the same warnings.
-            warnings.simplefilter("ignore", LinkcalWarning)
-            part = calibrator.refitted(*scores.take(train).to_arrays(calibrator.link_features))
-        total += _loss(part, scores.take(held_out)) * len(held_out)
-    return total / len(y)
+    folds = StratifiedKFold(min(5, max(rarest, 2)), shuffle=True, random_state=state)
+
+    def loss(name: str) -> float:
+        calibrator = fitted[name]
+        if validation is not None:
+            return _loss(calibrator, *validation.to_arrays(calibrator.link_features))
+        X, total = scores.to_matrix(calibrator.link_features), 0.0
+        for train, held_out in folds.split(y, y):
+            with warnings.catch_warnings():
+                # The fit on all links gave the same warnings.
+                warnings.simplefilter("ignore", LinkcalWarning)
+                part = calibrator.refitted(X[train], y[train])
+            total += _loss(part, X[held_out], y[held_out]) * len(held_out)
+        return total / len(y)
+
+    return min(candidates, key=loss)
+
+
+def _loss(calibrator: Calibrator, X: FloatArray, y: NDArray[np.int64]) -> float:
+    return float(bernoulli_nll(calibrator.decision_function(X), y.astype(np.float64)).mean())
 
 
 @dataclass(frozen=True)
@@ -115,21 +90,14 @@ class RunOutcome:
 
     Parameters
     ----------
-    config : RunConfig
-    metrics : dict
-        The content of ``metrics.json``.
-    artifact : Artifact
-    trained : TrainedModel
+    config, metrics, artifact, trained, device
+        Settings, the content of ``metrics.json``, what is saved, the trained model, where it was trained.
     toggle_method : str
         How the test links were toggled.
-    test_label : ndarray (L,)
-    test_probability : dict of str to ndarray (L,)
-        By calibrator.
-    seconds : dict of str to float
-        Wall-clock time by stage.
-    device : str
-    test_weight : ndarray (L,) or None
-        Of the test links, where results are for another base rate.
+    test_label, test_weight : ndarray (L,)
+        Weights are None unless results are for another base rate.
+    test_probability, seconds : dict of str to ndarray (L,), dict of str to float
+        By calibrator; wall-clock time by stage.
     """
 
     config: RunConfig
@@ -138,10 +106,10 @@ class RunOutcome:
     trained: TrainedModel
     toggle_method: str
     test_label: FloatArray
+    test_weight: FloatArray | None
     test_probability: dict[str, FloatArray]
     seconds: dict[str, float]
     device: str
-    test_weight: FloatArray | None = None
 
 
 def run_experiment(
@@ -173,45 +141,55 @@ def run_experiment(
     -------
     RunOutcome
     """
-    place = check_device(device)
+    place, laps = check_device(device), [("", time.perf_counter())]
+
+    def lap(stage: str) -> None:
+        laps.append((stage, time.perf_counter()))
+
     notify = progress or (lambda _step: None)
-    clock = _Clock()
-    split = split_graph(config, graph).to(place)
-    warn_of_limits(config, split)
+    split = steps.split_graph(config, graph).to(place)
+    steps.warn_of_limits(config, split)
     # Looked up before the model adds positions of its own.
     features_from_edges = split.graph.features_from_edges
-    clock.lap("split")
-    trained = train_model(config, split, place, progress)
-    clock.lap("train")
-    links = fit_links({part: trained.score(part) for part in fit_parts(config.fit_on)}, config.fit_on)
-    clock.lap("toggle")
+    lap("split")
+    trained = steps.train_model(config, split, place, progress)
+    lap("train")
+    parts = ("val",) if config.fit_on == "val" else ("train", "val")
+    links = steps.fit_links({part: trained.score(part) for part in parts}, config.fit_on)
+    lap("toggle")
     fitted, seconds_fit = {}, {}
     for number, name in enumerate(config.calibrators):
         notify(Step(f"fit {name}", number, len(config.calibrators)))
         start = time.perf_counter()
-        (fitted[name],) = fit_calibrators(config, name, [links])
+        (fitted[name],) = steps.fit_calibrators(config, name, [links])
         seconds_fit[name] = time.perf_counter() - start
     selected = select_calibrator(fitted, links.scores, links.validation, seed=config.seed)
-    clock.lap("calibrate")
+    lap("calibrate")
     test = trained.score("test")
     label = test.to_arrays()[1].astype(np.float64)
-    rate, truth = TargetRate.of(config, trained.split), true_probability(split)
+    rate, truth = TargetRate.of(config, trained.split), steps.true_probability(split)
     probability, results = {}, {}
-    with distinct_warnings(), blas_threads(1):
+    with blas_threads(1):
         for number, (name, calibrator) in enumerate(fitted.items()):
             notify(Step("evaluate", number + 1, len(fitted)))
             probability[name], logit = _calibrated(calibrator, test, rate)
-            measured = measure_links(label, probability[name], logit, truth, rate=rate)
+            measured = steps.measure_links(label, probability[name], logit, truth, rate=rate)
             results[name] = {**measured, "seconds_fit": seconds_fit[name]}
-        metrics = _metrics(config, trained.split, results, selected, rate)
+        info = _info(config, trained.split, selected, rate)
+        metrics = {**info, "seed": config.seed, "counts": trained.split.counts(), "results": results}
         if truth is not None and rate is None:
             metrics["oracle"] = evaluate_links(label, truth)
-    clock.lap("evaluate")
-    artifact = _artifact(config, trained, fitted, metrics, node_ids, features_from_edges)
+    lap("evaluate")
+    seconds = {stage: end - start for (_, start), (stage, end) in pairwise(laps)}
+    info |= {"decode_returns": "logits", "features_from_edges": features_from_edges}
+    model, split = trained.model.cpu(), trained.split
+    evidence = gather_evidence(split, config.fit_on, seed=config.seed, spare_test=True)
+    known = node_ids, split.held_out_edges(), evidence
+    artifact = Artifact(model, split.graph.to("cpu"), fitted, info, *known)
     weight = None if rate is None else rate.weight(label)
     return RunOutcome(
-        config, metrics, artifact, trained, test.toggled.method, label, probability, clock.seconds,
-        str(place), weight,
+        config, metrics, artifact, trained, test.toggled.method, label, weight, probability, seconds,
+        str(place),
     )  # fmt: skip
 
 
@@ -228,61 +206,16 @@ def _calibrated(
     return sigmoid(logit), logit
 
 
-def _metrics(
-    config: RunConfig,
-    split: LinkSplit,
-    results: dict[str, dict[str, float]],
-    selected: str,
-    rate: TargetRate | None,
-) -> dict[str, Any]:
-    """Content of ``metrics.json``."""
-    common = {"dataset": config.dataset, "model": config.model, "seed": config.seed, "fit_on": config.fit_on}
+def _info(config: RunConfig, split: LinkSplit, selected: str, rate: TargetRate | None) -> dict[str, Any]:
+    """What metrics and artifact both record of a run."""
     for_rate = {} if rate is None else {"base_rate": rate.rate, "base_rate_origin": rate.origin}
     return {
-        **common,
-        "negatives_per_positive": negatives_per_positive(config, split),
+        **{name: getattr(config, name) for name in ("dataset", "model", "fit_on")},
+        "negatives_per_positive": steps.negatives_per_positive(config, split),
         "negatives": split.negatives,
         **for_rate,
-        "counts": split.counts(),
         "selected": selected,
-        "results": results,
     }
-
-
-_INFO = (
-    "fit_on", "selected", "model", "dataset", "negatives_per_positive", "negatives", "base_rate",
-    "base_rate_origin",
-)  # fmt: skip
-
-
-def _artifact(
-    config: RunConfig,
-    trained: TrainedModel,
-    fitted: dict[str, Calibrator],
-    metrics: dict[str, Any],
-    node_ids: NodeIds | None,
-    features_from_edges: bool,
-) -> Artifact:
-    info = {name: metrics[name] for name in _INFO if name in metrics}
-    info |= {"decode_returns": "logits", "features_from_edges": features_from_edges}
-    split = trained.split
-    evidence = gather_evidence(split, config.fit_on, seed=config.seed, spare_test=True)
-    return Artifact(
-        trained.model.cpu(), split.graph.to("cpu"), fitted, info, node_ids, split.held_out_edges(), evidence
-    )
-
-
-class _Clock:
-    """Seconds between laps, by name."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.seconds[name] = now - self._last
-        self._last = now
 
 
 #: Sub-folder of a run that holds the fitted artifact.
@@ -295,31 +228,14 @@ _PACKAGES = (
 
 
 def check_output_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse a folder that :func:`write_outputs` could not write, before the work starts.
-
-    Parameters
-    ----------
-    folder : path
-    """
+    """Refuse a folder that :func:`write_outputs` could not write, before the work starts."""
     out = Path(folder)
-    for part in (out, *out.parents):
-        if part.exists() and not part.is_dir():
-            raise InputError(f"out must be a folder, got the file {part}")
     require_writable(out, "out")
     check_artifact_folder(out / ARTIFACT_FOLDER)
 
 
 def file_record(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Path and SHA-256 of an input file, so that a run can be repeated on the same bytes.
-
-    Parameters
-    ----------
-    path : path
-
-    Returns
-    -------
-    dict of str
-    """
+    """Path and SHA-256 of an input file, so that a run can be repeated on the same bytes."""
     with Path(path).open("rb") as file:
         return {"path": str(Path(path).resolve()), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
@@ -346,33 +262,19 @@ def write_outputs(
     check_output_folder(folder)
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    paths = {
-        "artifact": out / ARTIFACT_FOLDER,
-        "figure": out / "reliability.png",
-        "config": out / "config.json",
-        "report": out / "report.html",
-        "metrics": out / "metrics.json",
-    }
+    names = {"artifact": ARTIFACT_FOLDER, "figure": "reliability.png", "config": "config.json"}
+    names |= {"report": "report.html", "metrics": "metrics.json"}
+    paths = {what: out / name for what, name in names.items()}
     # An unfinished folder must not look finished.
     paths["metrics"].unlink(missing_ok=True)
     save_artifact(outcome.artifact, paths["artifact"])
     title = f"{outcome.config.model} on {outcome.config.dataset}"
-    reliability_figure(
-        outcome.test_label,
-        outcome.test_probability,
-        paths["figure"],
-        title=title,
-        sample_weight=outcome.test_weight,
-    )
+    shown, weight = (outcome.test_label, outcome.test_probability), outcome.test_weight
+    reliability_figure(*shown, paths["figure"], title=title, sample_weight=weight)
     config = {"input": source or {}, **_config_record(outcome)}
     _write_json(config, paths["config"])
-    write_report(
-        paths["report"],
-        title=f"Calibrated link probabilities: {title}",
-        metrics=outcome.metrics,
-        config=config,
-        figure_png=paths["figure"],
-    )
+    title, figure = f"Calibrated link probabilities: {title}", paths["figure"]
+    write_report(paths["report"], title=title, metrics=outcome.metrics, config=config, figure_png=figure)
     _write_json(outcome.metrics, paths["metrics"])
     return paths
 
@@ -395,12 +297,7 @@ def _config_record(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """Versions, git commit, platform and thread counts of this process, as JSON values.
-
-    Returns
-    -------
-    dict
-    """
+    """Versions, git commit, platform and thread counts of this process, as JSON values."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -430,16 +327,7 @@ def _git_commit() -> str | None:
 
 
 def to_json(values: Any) -> str:
-    """JSON text; NaN and infinity, which JSON does not have, become null.
-
-    Parameters
-    ----------
-    values : JSON values
-
-    Returns
-    -------
-    str
-    """
+    """JSON text of JSON values; NaN and infinity, which JSON does not have, become null."""
     return json.dumps(_without_nan(values), indent=2, allow_nan=False)
 
 

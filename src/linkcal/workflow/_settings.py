@@ -11,10 +11,11 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from linkcal._core.files import written_whole
+from linkcal._core.files import damage_named, written_whole
 from linkcal._core.validation import (
     check_base_rate,
     check_choice,
+    check_flag,
     check_fraction,
     check_positive_float,
     check_positive_int,
@@ -28,7 +29,8 @@ from linkcal.models import MODELS, TrainingConfig, make_training_config
 #: Hyper-parameters by name in a form that can stand in a frozen record: sorted pairs.
 Hyperparameters = tuple[tuple[str, int | float | bool | None], ...]
 
-_TRAINING = {each.name: each for each in fields(TrainingConfig)}
+#: Settings of a training; other hyper-parameters are arguments of a model.
+TRAINING = {each.name: each for each in fields(TrainingConfig)}
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,8 @@ class RunConfig:
 
     Parameters
     ----------
-    dataset : str
-        Name of the graph: a data set's, or a file's.
-    model : str
-        In ``linkcal.models.MODELS``.
+    dataset, model : str
+        Name of a data set or file; key of ``linkcal.models.MODELS``.
     seed : int
         The one seed; split, negatives, initialisation, training and calibration have streams of their own.
     fit_on : {"val", "stacked", "train-loo", "train"}
@@ -61,10 +61,9 @@ class RunConfig:
         In ``linkcal.calibrators.CALIBRATORS``.
     hyperparameters, calibrator_params : mapping or pairs
         In place of the preset's, for model and training; in place of a calibrator's defaults, by calibrator.
-    forward_only : bool
-        Keep only the stored edges with row < column (``load_dataset(forward_only=True)``).
-    normalise_features : bool
-        Make every node's features sum to one, where there are stored features and no official split.
+    forward_only, normalise_features : bool
+        Keep only the stored edges with row < column (``load_dataset(forward_only=True)``); make every node's
+        stored features sum to one. Neither changes an official split.
 
     Examples
     --------
@@ -109,22 +108,20 @@ class RunConfig:
         if self.base_rate is not None:
             check_base_rate(self.base_rate, self.negatives)
         for name in ("forward_only", "normalise_features"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} must be true or false, got {getattr(self, name)!r}")
+            check_flag(getattr(self, name), name)
         if not self.calibrators:
             raise InputError(f"calibrators must name one of {', '.join(CALIBRATORS)}, got none")
         for name in self.calibrators:
             check_choice(name, "calibrators", CALIBRATORS)
         if len(set(self.calibrators)) < len(self.calibrators):
             raise InputError(f"calibrators must hold each name once, got {', '.join(self.calibrators)}")
-        params = {name: dict(values) for name, values in sorted(dict(self.calibrator_params).items())}
-        for name, values in params.items():
-            make_calibrator(name, **values)
-        frozen = tuple(
-            (name, tuple((key, _frozen(value)) for key, value in sorted(values.items())))
-            for name, values in params.items()
-        )
-        object.__setattr__(self, "calibrator_params", frozen)
+        frozen = []
+        for name, values in sorted(dict(self.calibrator_params).items()):
+            make_calibrator(name, **dict(values))
+            # JSON made lists of tuples.
+            pairs = [(key, tuple(v) if isinstance(v, list) else v) for key, v in dict(values).items()]
+            frozen.append((name, tuple(sorted(pairs))))
+        object.__setattr__(self, "calibrator_params", tuple(frozen))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values by field name."""
@@ -143,11 +140,6 @@ class RunConfig:
         return cls(**{**values, "calibrators": tuple(values.get("calibrators", tuple(CALIBRATORS)))})
 
 
-def _frozen(value: Any) -> Any:
-    """A value that went through JSON as a list, as the tuple that it was."""
-    return tuple(value) if isinstance(value, list) else value
-
-
 def check_hyperparameters(
     model: str, values: Mapping[str, Any] | Iterable[tuple[str, Any]], preset: str = "default"
 ) -> Hyperparameters:
@@ -157,33 +149,20 @@ def check_hyperparameters(
     """
     pairs = dict(values)
     arguments = inspect.signature(MODELS[model].cls).parameters
-    known = [*(name for name in arguments if name not in ("in_channels", "num_nodes")), *_TRAINING]
+    known = [*(name for name in arguments if name not in ("in_channels", "num_nodes")), *TRAINING]
     for name, value in pairs.items():
         check_choice(name, f"hyper-parameter of {model}", known)
-        if name in _TRAINING and _TRAINING[name].type in (bool, "bool"):
+        if name in TRAINING and TRAINING[name].type in (bool, "bool"):
             continue  # TrainingConfig refuses all but a bool there
         if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
             raise InputError(f"{name} must be a number or null, got {value!r}")
-    make_training_config(model, preset=preset, **{name: pairs[name] for name in pairs if name in _TRAINING})
+    make_training_config(model, preset=preset, **{name: pairs[name] for name in pairs if name in TRAINING})
     return tuple(sorted(pairs.items()))
 
 
-def split_hyperparameters(values: Hyperparameters) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Part checked hyper-parameters into the model's and the training's."""
-    training = {name: value for name, value in values if name in _TRAINING}
-    return {name: value for name, value in values if name not in training}, training
-
-
 _FORMAT = "linkcal preset 1"
-#: Keys of a preset file with the kind of their value, and what a missing one stands for.
-_KEYS: dict[str, tuple[type, Any]] = {
-    "format": (str, None),
-    "name": (str, None),
-    "model": (str, None),
-    "base": (str, "default"),
-    "hyperparameters": (dict, None),
-    "origin": (dict, {}),
-}
+#: Keys of a preset file, and the kind of their values.
+_KEYS = {"format": str, "name": str, "model": str, "base": str, "hyperparameters": dict, "origin": dict}
 
 
 @dataclass(frozen=True)
@@ -192,12 +171,10 @@ class PresetFile:
 
     Parameters
     ----------
-    name : str
-    model : str
-        That the preset belongs to.
-    hyperparameters : tuple of (str, number, bool or None)
-        Arguments of the model and training settings, in place of those of the named preset `base`.
-    base : str
+    name, model, base : str
+        The preset's own name, the model that it belongs to, and the named preset whose values it replaces.
+    hyperparameters : mapping or pairs
+        Arguments of the model and training settings.
     origin : dict
         Where the values come from: JSON values, not interpreted.
     """
@@ -214,21 +191,9 @@ class PresetFile:
         checked = check_hyperparameters(self.model, self.hyperparameters, self.base)
         object.__setattr__(self, "hyperparameters", checked)
 
-    def options_for(self, model: str) -> dict[str, Any]:
-        """Arguments of a ``RunConfig`` for `model`; an error if the preset belongs to another one."""
-        if model != self.model:
-            raise InputError(f"preset {self.name!r} must be used with model {self.model!r}, got {model!r}")
-        return {"preset": self.base, "hyperparameters": self.hyperparameters}
-
 
 def write_preset(preset: PresetFile, path: str | os.PathLike[str]) -> None:
-    """Write a preset as JSON, whole or not at all.
-
-    Parameters
-    ----------
-    preset : PresetFile
-    path : path
-    """
+    """Write a preset as JSON, whole or not at all."""
     record = {"format": _FORMAT, **asdict(preset), "hyperparameters": dict(preset.hyperparameters)}
     with written_whole(path) as temporary:
         temporary.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -247,38 +212,30 @@ def read_preset(path: str | os.PathLike[str]) -> PresetFile:
     -------
     PresetFile
     """
-    try:
+    with damage_named(Path(path), "preset file", "readable JSON"):
         record = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise InputError(f"preset file {path} must be readable JSON, got {reason}") from error
-    if not isinstance(record, dict) or record.get("format") != _FORMAT:
-        found = record.get("format") if isinstance(record, dict) else type(record).__name__
+    found = record.get("format") if isinstance(record, dict) else type(record).__name__
+    if found != _FORMAT:
         raise InputError(f"preset file {path} must be an object of format {_FORMAT!r}, got {found!r}")
+    record = {"base": "default", "origin": {}, **record}
     for key in record:
         check_choice(key, f"key of preset file {path}", _KEYS)
-    values = {}
-    for key, (kind, default) in _KEYS.items():
-        values[key] = record.get(key, default)
-        if not isinstance(values[key], kind):
-            raise InputError(f"{key} of preset file {path} must be a {kind.__name__}, got {values[key]!r}")
-    del values["format"]
-    return PresetFile(**{**values, "hyperparameters": tuple(values["hyperparameters"].items())})
+    for key, kind in _KEYS.items():
+        if not isinstance(record.get(key), kind):
+            raise InputError(
+                f"{key} of preset file {path} must be a {kind.__name__}, got {record.get(key)!r}"
+            )
+    del record["format"]
+    return PresetFile(**record)
 
 
 def preset_options(preset: str, model: str) -> dict[str, Any]:
-    """Arguments of a ``RunConfig`` for a preset's name, or for a ``.json`` file that belongs to `model`.
-
-    Parameters
-    ----------
-    preset, model : str
-
-    Returns
-    -------
-    dict
-    """
+    """Arguments of a ``RunConfig`` for a preset's name, or for a ``.json`` file that belongs to `model`."""
     if Path(preset).suffix == ".json":
-        return read_preset(preset).options_for(model)
+        found = read_preset(preset)
+        if model != found.model:
+            raise InputError(f"preset {found.name!r} must be used with model {found.model!r}, got {model!r}")
+        return {"preset": found.base, "hyperparameters": found.hyperparameters}
     if model in MODELS:
         # The message lists the file among the choices.
         check_choice(preset, "preset", (*MODELS[model].presets, "FILE.json"))

@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.transforms import NormalizeFeatures
 
-from linkcal import data
+from linkcal import calibrators, data, models
+from linkcal._core.maths import FloatArray
 from linkcal._core.random import numpy_stream, stream_seed
 from linkcal._core.threads import blas_threads
 from linkcal._scoring import FitLinks, base_rate_origin, graph_density
-from linkcal.calibrators import (
-    CALIBRATORS,
-    Calibrator,
-    base_rate_offset,
-    fit_together,
-    make_calibrator,
-    shift_base_rate,
-)
 from linkcal.data import Graph, LinkSplit, split_links
 from linkcal.exceptions import EdgeFeaturesWarning, InputError, SymmetricDecoderWarning
 from linkcal.features import COLUMN_NAMES, LinkScores, calibration_part, score_links
 from linkcal.metrics import METRICS, evaluate_links
-from linkcal.models import (
-    MODELS,
-    NODE_EMBEDDING_CHANNELS,
-    EpochReport,
-    GraphModel,
-    TrainingConfig,
-    TrainingResult,
-    make_model,
-    train_link_predictor,
-)
-from linkcal.workflow._settings import RunConfig, split_hyperparameters
-
-FloatArray = NDArray[np.float64]
+from linkcal.workflow._settings import TRAINING, RunConfig
 
 
 @dataclass(frozen=True)
@@ -58,47 +39,20 @@ Progress = Callable[[Step], None]
 
 
 def load_graph(config: RunConfig, *, data_root: str | os.PathLike[str] | None = None) -> Graph | LinkSplit:
-    """Load the named data set of a run as its settings want it.
-
-    Parameters
-    ----------
-    config : RunConfig
-        Without other negatives than those of an official split.
-    data_root : path, optional
-        As in :func:`linkcal.data.load_dataset`.
-
-    Returns
-    -------
-    Graph or LinkSplit
-        A split where there is an official one.
-    """
+    """Load the named data set of a run as its settings want it: a split where there is an official one."""
     if config.dataset in data.OFFICIAL_SPLITS:
-        for option, value, default in (
-            ("--negatives-per-positive", config.negatives_per_positive, 1.0),
-            ("--negatives", config.negatives, "uniform"),
-        ):
+        for name, default in (("negatives_per_positive", 1.0), ("negatives", "uniform")):
+            option, value = f"--{name.replace('_', '-')}", getattr(config, name)
             if value != default:
                 raise InputError(
                     f"{option} must be left out for {config.dataset}, whose split is fixed, got {value}"
                 )
         return data.load_official_split(config.dataset, data_root=data_root, seed=config.seed)
-    forward: dict[str, Any] = {"forward_only": True} if config.forward_only else {}
-    return data.load_dataset(config.dataset, data_root=data_root, **forward)
+    return data.load_dataset(config.dataset, data_root=data_root, forward_only=config.forward_only)
 
 
 def split_graph(config: RunConfig, graph: Graph | LinkSplit) -> LinkSplit:
-    """Split a graph as a run's settings say; an official split stays as it is.
-
-    Parameters
-    ----------
-    config : RunConfig
-    graph : Graph or LinkSplit
-        Loaded with ``forward_only`` if `config` has it.
-
-    Returns
-    -------
-    LinkSplit
-    """
+    """Split a graph as a run's settings say; an official split stays as it is."""
     if isinstance(graph, LinkSplit):
         return graph
     if config.forward_only and graph.num_backward is None:
@@ -107,76 +61,60 @@ def split_graph(config: RunConfig, graph: Graph | LinkSplit) -> LinkSplit:
             "stored edges"
         )
     if config.normalise_features and graph.x is not None:
-        graph = replace(graph, x=row_normalised(graph.x))
-    return split_links(
-        graph,
-        val_fraction=config.val_fraction,
-        test_fraction=config.test_fraction,
-        negatives_per_positive=config.negatives_per_positive,
-        negatives=config.negatives,  # type: ignore[arg-type]
-        seed=config.seed,
-    )
-
-
-def row_normalised(x: Tensor) -> Tensor:
-    """Features [N, F] less their minimum, each row divided by its sum, as PyG's NormalizeFeatures does."""
-    shifted = x - x.min()
-    return shifted / shifted.sum(dim=1, keepdim=True).clamp(min=1.0)
+        graph = replace(graph, x=NormalizeFeatures()(Data(x=graph.x)).x)
+    names = ("val_fraction", "test_fraction", "negatives_per_positive", "negatives", "seed")
+    return split_links(graph, **{name: getattr(config, name) for name in names})
 
 
 def warn_of_limits(config: RunConfig, split: LinkSplit) -> None:
     """Warn of what this graph and these settings cannot give."""
     if split.graph.directed:
-        warnings.warn(
-            f"{config.model} gives both directions of a pair the same score, while the graph is directed",
-            SymmetricDecoderWarning,
-            stacklevel=3,
-        )
-    from_edges = split.graph.features_from_edges or MODELS[config.model].cls.features_from_edges
+        text = f"{config.model} gives both directions of a pair the same score, while the graph is directed"
+        warnings.warn(text, SymmetricDecoderWarning, stacklevel=3)
+    from_edges = split.graph.features_from_edges or models.MODELS[config.model].cls.features_from_edges
     if from_edges and config.fit_on == "train-loo":
         what = "of this graph" if split.graph.features_from_edges else f"(positions) of {config.model}"
-        warnings.warn(
+        text = (
             f"node features {what} are computed from the edges, and not anew without a pair's target link: "
-            "leave-one-out scores keep a trace of it; fit on val",
-            EdgeFeaturesWarning,
-            stacklevel=3,
+            "leave-one-out scores keep a trace of it; fit on val"
         )
+        warnings.warn(text, EdgeFeaturesWarning, stacklevel=3)
 
 
 class TrainedModel(NamedTuple):
     """A training's outcome; the split's graph is the message-passing graph as the model reads it."""
 
-    model: GraphModel
+    model: models.GraphModel
     split: LinkSplit
-    config: TrainingConfig
-    result: TrainingResult
+    config: models.TrainingConfig
+    result: models.TrainingResult
 
     def score(self, part: str) -> LinkScores:
         """Scores of the labelled links of ``"train"``, ``"val"`` or ``"test"``, target link absent."""
         return score_links(self.model, self.split.graph, self.split.part(part))
 
 
-def build_model(config: RunConfig, split: LinkSplit) -> tuple[GraphModel, LinkSplit, TrainingConfig]:
+def build_model(
+    config: RunConfig, split: LinkSplit
+) -> tuple[models.GraphModel, LinkSplit, models.TrainingConfig]:
     """Untrained model, the split with the graph as the model reads it, and how to train it.
 
     Later sources win: preset, its settings for the data set, ``hyperparameters``, ``epochs``, ``batch_size``.
     """
-    x = split.graph.x
-    spec = MODELS[config.model]
+    x, spec = split.graph.x, models.MODELS[config.model]
     preset = spec.presets[config.preset].on(config.dataset)
-    for_model, for_training = split_hyperparameters(config.hyperparameters)
-    arguments = {**preset.model, **for_model}
-    model = make_model(
+    arguments = {**preset.model, **{k: v for k, v in config.hyperparameters if k not in TRAINING}}
+    model = models.make_model(
         config.model,
-        NODE_EMBEDDING_CHANNELS if x is None else x.size(1),
+        models.NODE_EMBEDDING_CHANNELS if x is None else x.size(1),
         num_nodes=split.graph.num_nodes if x is None else None,
         preset=config.preset,
         seed=config.seed,
         **{**spec.cls.options_for(split, **arguments), **arguments},
     )
-    given = {"epochs": config.epochs, "batch_size": config.batch_size}
-    for_training |= {key: value for key, value in given.items() if value is not None}
-    training = replace(preset.training, **for_training)
+    given: dict[str, Any] = {k: v for k, v in config.hyperparameters if k in TRAINING}
+    given |= {k: v for k in ("epochs", "batch_size") if (v := getattr(config, k)) is not None}
+    training = replace(preset.training, **given)
     return model, replace(split, graph=model.prepare(split.graph)), training
 
 
@@ -186,11 +124,13 @@ def train_model(
     """Build and train the model of a run on a split that is on `device`."""
     model, split, training = build_model(config, split)
 
-    def report(epoch: EpochReport) -> None:
+    def report(epoch: models.EpochReport) -> None:
         if progress is not None:
             progress(Step("train", epoch.epoch, epoch.epochs))
 
-    result = train_link_predictor(model, split, training, seed=config.seed, device=device, progress=report)
+    result = models.train_link_predictor(
+        model, split, training, seed=config.seed, device=device, progress=report
+    )
     return TrainedModel(model, split, training, result)
 
 
@@ -202,13 +142,8 @@ def true_probability(split: LinkSplit) -> FloatArray | None:
     return split.test.to("cpu").label_probability(edge_probability).numpy().astype(np.float64)
 
 
-def fit_parts(fit_on: str) -> tuple[str, ...]:
-    """Parts of the split whose scores :func:`fit_links` needs."""
-    return ("val",) if fit_on == "val" else ("train", "val")
-
-
 def fit_links(scores: Mapping[str, LinkScores], fit_on: str) -> FitLinks:
-    """Links that a fit reads, from the scores of the parts of a split, target links absent."""
+    """Links that a fit reads, from the scores of ``val`` and, unless `fit_on` is that, ``train`` links."""
     calibration = scores[calibration_part(fit_on)]
     if fit_on == "train":
         calibration = replace(calibration, target_link="as-given")
@@ -218,20 +153,21 @@ def fit_links(scores: Mapping[str, LinkScores], fit_on: str) -> FitLinks:
 
 def fit_calibrators(
     config: RunConfig, name: str, links: Sequence[FitLinks], calibration_seeds: Sequence[int] = (0,)
-) -> list[Calibrator]:
+) -> list[calibrators.Calibrator]:
     """Fit a calibrator on the `links` of each calibration seed, with the numbers of separate fits.
 
     Calibration seed 0 is the run's own stream ``"calibration"``, k > 0 the stream ``"calibration-k"``. All
     have the same validation and base links; networks are trained as one batch.
     """
     params = dict(dict(config.calibrator_params).get(name, ()))
-    blank = [make_calibrator(name, **params) for _ in calibration_seeds]
-    for calibrator, seed in zip(blank, calibration_seeds, strict=True):
+    kind = calibrators.CALIBRATORS[name].link_features
+    blank = []
+    for seed in calibration_seeds:
+        calibrator = calibrators.make_calibrator(name, **params)
         if "random_state" in calibrator.get_params():
             stream = f"calibration-{seed}" if seed else "calibration"
             calibrator.set_params(random_state=stream_seed(config.seed, stream) % 2**31)
-    kind = blank[0].link_features
-    blank = [calibrator.clone_for(COLUMN_NAMES.get(kind)) for calibrator in blank]
+        blank.append(calibrator.clone_for(COLUMN_NAMES.get(kind)))
 
     def arrays(scores: LinkScores | None) -> Any:
         if scores is None:
@@ -242,7 +178,7 @@ def fit_calibrators(
     X, y = zip(*(arrays(each.scores) for each in links), strict=True)
     validation, base = arrays(links[0].validation), arrays(links[0].base)
     with blas_threads(1):
-        return fit_together(blank, X, y, [validation] * len(blank), base)
+        return calibrators.fit_together(blank, X, y, [validation] * len(blank), base)
 
 
 def network_sample(name: str, scores: LinkScores, *, max_links: int | None, seed: int) -> LinkScores:
@@ -250,7 +186,7 @@ def network_sample(name: str, scores: LinkScores, *, max_links: int | None, seed
 
     The sample is the same for every calibrator, in the order of `scores`, and keeps the share of positives.
     """
-    if not CALIBRATORS[name].trains_network or max_links is None or len(scores) <= max_links:
+    if not calibrators.CALIBRATORS[name].trains_network or max_links is None or len(scores) <= max_links:
         return scores
     _, label = scores.to_arrays()
     rng = numpy_stream(seed, "network-links")
@@ -263,10 +199,10 @@ def network_sample(name: str, scores: LinkScores, *, max_links: int | None, seed
 
 @dataclass(frozen=True)
 class TargetRate:
-    """The base rate that results are moved to, that of the calibration links, and where the first is from."""
+    """The base rate that results are moved to, what that adds to a calibrated logit, and where it is from."""
 
     rate: float
-    calibration_rate: float
+    offset: float
     origin: str
 
     @classmethod
@@ -275,13 +211,8 @@ class TargetRate:
         if config.base_rate is None:
             return None
         rate = graph_density(split.graph) if config.base_rate == "density" else float(config.base_rate)
-        calibration_rate = 1.0 / (1.0 + negatives_per_positive(config, split))
-        return cls(rate, calibration_rate, base_rate_origin(config.base_rate))  # type: ignore[arg-type]
-
-    @property
-    def offset(self) -> float:
-        """What is added to a calibrated logit."""
-        return base_rate_offset(self.calibration_rate, self.rate)
+        offset = calibrators.base_rate_offset(1.0 / (1.0 + negatives_per_positive(config, split)), rate)
+        return cls(rate, offset, base_rate_origin(config.base_rate))  # type: ignore[arg-type]
 
     def weight(self, label: FloatArray) -> FloatArray:
         """Weights (L,) with which the test links have this base rate; 1 for positives."""
@@ -316,33 +247,18 @@ def measure_links(
     """
     weight = None if rate is None else rate.weight(label)
     result = evaluate_links(label, probability, logit, sample_weight=weight, extended=complete)
-    one_class = label.min() == label.max()
     for name, spec in METRICS.items():
+        ranks = spec.input == "score"
         # With weights the ranking metrics are measured again without: Hits@K counts negatives, not weights.
-        again = rate is not None and name in result and spec.input == "score"
+        again = rate is not None and name in result and ranks
         if again or (complete and name not in result):
-            values = logit if spec.input == "score" else probability
-            no_ranking = spec.input == "score" and one_class
-            result[name] = float("nan") if no_ranking else float(spec.function(label, values))
+            undefined = ranks and label.min() == label.max()
+            result[name] = math.nan if undefined else spec.function(label, logit if ranks else probability)
     if complete:
         result["positives"] = float(label.sum())
         result["negatives"] = float(len(label) - label.sum())
-    if truth is not None and rate is not None:
-        # The truth is known at the test links' own base rate.
-        truth = shift_base_rate(truth, from_rate=float(label.mean()), to_rate=rate.rate)
     if truth is not None:
+        if rate is not None:  # the truth is known at the test links' own base rate
+            truth = calibrators.shift_base_rate(truth, from_rate=float(label.mean()), to_rate=rate.rate)
         result["true_error"] = float(np.average(np.abs(probability - truth), weights=weight))
     return result
-
-
-@contextmanager
-def distinct_warnings() -> Iterator[None]:
-    """Give each different warning of the block once, at its end; filters that make errors do so at once."""
-    caught: list[warnings.WarningMessage] = []
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            yield
-    finally:  # also those before an error
-        different = {(one.category, str(one.message)): one for one in reversed(caught)}
-        for one in reversed(different.values()):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
