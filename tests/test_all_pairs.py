@@ -17,7 +17,7 @@ from linkcal._products import Best, top_products
 from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, simulate_graph, split_links
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
-from linkcal.models import PEG, TrainingConfig, make_model, train_link_predictor
+from linkcal.models import GCN, TrainingConfig, make_model, train_link_predictor
 
 
 def brute_force(z, graph, k, weight=None):
@@ -329,13 +329,16 @@ def test_rerank_below_k_is_refused(split):
 
 
 def test_other_decoders_and_unfitted_predictors_are_refused(split):
-    model = PEG(12, position_channels=2, decoder="product+distance")
+    class Scaled(GCN):
+        def decode(self, z, edge_label_index):
+            return 2 * super().decode(z, edge_label_index)
+
+    model = Scaled(12)
     clp = CalibratedLinkPredictor(model, Platt())
     with pytest.raises(NotFittedError, match="Predictor must be fitted first"):
         most_probable_pairs(clp, 3)
-    prepared = type(split)(model.prepare(split.graph), split.train, split.val, split.test)
-    with pytest.raises(UnsupportedModelError, match=r"weighted inner product.*got PEG"):
-        most_probable_pairs(clp.fit(prepared), 3)
+    with pytest.raises(UnsupportedModelError, match=r"weighted inner product.*got Scaled"):
+        most_probable_pairs(clp.fit(split), 3)
 
 
 @pytest.mark.parametrize("options", [{"k": 0}, {"k": 1, "chunk_size": 0}])

@@ -25,18 +25,10 @@ def test_band_is_the_band_of_the_curve():
     curve = reliability_curve(LABELS, PROBS, n_bins=2)
     artists = plot_reliability(curve, level=0.9)
     lower, upper = curve.null_band(0.9)
-    assert artists.band is not None
     boxes = [(r.get_x(), r.get_width(), r.get_y(), r.get_height()) for r in artists.band.patches]
     np.testing.assert_allclose(
         boxes, [(0.0, 0.5, lower[0], upper[0] - lower[0]), (0.5, 0.5, lower[1], upper[1] - lower[1])]
     )
-
-
-def test_without_band_no_point_is_called_an_outlier():
-    artists = plot_reliability((LABELS, PROBS), n_bins=2, band=False)
-    assert artists.band is None
-    assert len(artists.inside.get_offsets()) == 2
-    assert len(artists.outside.get_offsets()) == 0
 
 
 def test_certain_and_right_predictions_are_inside_their_band():
@@ -48,7 +40,7 @@ def test_axes_are_named_after_the_variant_and_given_axes_are_used():
     axes = plot_reliability((LABELS, PROBS), variant="top-label").axes
     assert axes.get_xlabel() == "Mean confidence"
     assert axes.get_ylabel() == "Share of correct predictions"
-    again = plot_reliability((LABELS, PROBS), axes, axis_labels=True)
+    again = plot_reliability((LABELS, PROBS), axes)
     assert again.axes is axes
     assert axes.get_ylabel() == "Observed share of links"
     assert axes.get_xlim() == axes.get_ylim() == (-0.02, 1.02)
@@ -62,7 +54,6 @@ def test_counts_are_shares_of_the_weight():
 
 def test_equal_mass_bins_of_one_value_are_still_visible():
     artists = plot_reliability((LABELS, PROBS), strategy="quantile")
-    assert artists.band is not None
     assert all(bar.get_width() > 0.01 for bar in artists.band.patches)
 
 

@@ -14,26 +14,24 @@ Weights and arrays are safetensors files, the rest is JSON; nothing is unpickled
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from linkcal._core.files import read_description, read_saved, refusing, sha256
 from linkcal._core.validation import check_edge_index, check_positive_int
 from linkcal._scoring import Evidence, Fingerprint, plain_state
 from linkcal.calibrators import Calibrator, calibrator_name, make_calibrator
@@ -57,6 +55,7 @@ _FORMAT = "linkcal-artifact"
 _HEAD, _NODES, _EVIDENCE, _MODEL = "artifact.json", "nodes.parquet", "evidence.safetensors", "model.json"
 _REQUIRED = {"graph.safetensors", "calibrators.json", "calibrators.safetensors", "model.safetensors"}
 _HEAD_OBJECTS = ("graph", "info", "fingerprint", "files")
+_GRAPH_KEYS = ("num_nodes", "directed", "name", "features_from_edges")
 _INFO_KEYS = ("fit_on", "selected", "negatives_per_positive")
 #: In the place of the manifest's own SHA-256 while that is computed.
 _UNSIGNED = "0" * 64
@@ -112,7 +111,7 @@ def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
     artifact : Artifact
         With calibrators of linkcal's own only.
     folder : path
-        Not there yet, empty, or an artifact.
+        As in :func:`check_artifact_folder`.
     """
     target = Path(folder)
     check_artifact_folder(target)
@@ -125,25 +124,18 @@ def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
             "format": _FORMAT,
             "format_version": ARTIFACT_FORMAT_VERSION,
             "linkcal": version("linkcal"),
-            "graph": {
-                name: getattr(artifact.graph, name)
-                for name in ("num_nodes", "directed", "name", "features_from_edges")
-            },
+            "graph": {name: getattr(artifact.graph, name) for name in _GRAPH_KEYS},
             "info": artifact.info,
             "fingerprint": {"weights": fingerprint.weights, "graph": fingerprint.graph},
-            "files": {path.name: _sha256(path.read_bytes()) for path in sorted(staging.iterdir())},
+            "files": {path.name: sha256(path.read_bytes()) for path in sorted(staging.iterdir())},
             "sha256": _UNSIGNED,
         }
         unsigned = (json.dumps(head, indent=2) + "\n").encode()
-        (staging / _HEAD).write_bytes(_signed(unsigned, _UNSIGNED, _sha256(unsigned)))
+        (staging / _HEAD).write_bytes(_signed(unsigned, _UNSIGNED, sha256(unsigned)))
         staging.chmod(0o755)
         _replace_folder(staging, target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _signed(head: bytes, old: str, new: str) -> bytes:
@@ -157,27 +149,13 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
         save_model(artifact.model, folder)
     else:
         _write_tensors(folder / "model.safetensors", plain_state(artifact.model))
-    graph = artifact.graph
-    _write_tensors(
-        folder / "graph.safetensors",
-        {
-            "edge_index": graph.edge_index,
-            "x": graph.x,
-            "attributes": graph.attributes,
-            "held_out": artifact.held_out,
-        },
-    )
+    graph = {name: getattr(artifact.graph, name) for name in ("edge_index", "x", "attributes")}
+    _write_tensors(folder / "graph.safetensors", {**graph, "held_out": artifact.held_out})
     _write_calibrators(artifact.calibrators, folder)
     if artifact.evidence is not None:
-        calibration = artifact.evidence.calibration
-        _write_tensors(
-            folder / _EVIDENCE,
-            {
-                "calibration_pairs": calibration.edge_label_index,
-                "calibration_label": calibration.edge_label,
-                "null_pairs": artifact.evidence.null_pairs,
-            },
-        )
+        links, null_pairs = artifact.evidence.calibration, artifact.evidence.null_pairs
+        pairs = {"calibration_pairs": links.edge_label_index, "calibration_label": links.edge_label}
+        _write_tensors(folder / _EVIDENCE, {**pairs, "null_pairs": null_pairs})
     if artifact.node_ids is not None:
         artifact.node_ids.save(folder / _NODES)
 
@@ -255,7 +233,7 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     if not _REQUIRED <= names <= _REQUIRED | {_MODEL, _NODES, _EVIDENCE}:
         raise ArtifactError(f"{source / _HEAD} must list the artifact's files, got {sorted(names)}")
     for name, digest in head["files"].items():
-        if _sha256(_read(source / name)) != digest:
+        if sha256(read_saved(source / name)) != digest:
             raise ArtifactError(f"{source / name} must be as it was saved, got a truncated or altered file")
     graph, held_out = _read_graph(source, head["graph"])
     if model is None and _MODEL not in names:
@@ -283,18 +261,9 @@ def _read_head(source: Path) -> dict[str, Any]:
     path = source / _HEAD
     if not path.is_file():
         raise ArtifactError(f"artifact must be a folder with {_HEAD}, got {source} without it")
-    content = _read(path)
-    with _refusing(path, "be a JSON file"):
-        head = json.loads(content)
-    if not isinstance(head, dict) or head.get("format") != _FORMAT:
-        raise ArtifactError(f'{path} must have "format": "{_FORMAT}", got another content')
-    if head.get("format_version") != ARTIFACT_FORMAT_VERSION:
-        raise ArtifactError(
-            f"{path} must have format_version {ARTIFACT_FORMAT_VERSION}, got {head.get('format_version')!r} "
-            f"(written by linkcal {head.get('linkcal', 'before versions were written')}): fit again"
-        )
+    head = read_description(path, _FORMAT, ARTIFACT_FORMAT_VERSION)
     digest = str(head.get("sha256"))
-    if len(digest) != len(_UNSIGNED) or _sha256(_signed(content, digest, _UNSIGNED)) != digest:
+    if len(digest) != len(_UNSIGNED) or sha256(_signed(read_saved(path), digest, _UNSIGNED)) != digest:
         raise ArtifactError(f"{path} must be as it was saved, got a truncated or altered file")
     missing = [key for key in _HEAD_OBJECTS if not isinstance(head.get(key), dict)]
     missing += [f"info.{key}" for key in _INFO_KEYS if key not in head.get("info", {})]
@@ -305,8 +274,8 @@ def _read_head(source: Path) -> dict[str, Any]:
 
 def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tensor | None]:
     """Message-passing graph and held-out edges [2, H], where they were saved."""
-    with _refusing(source / "graph.safetensors", f"hold a graph as {_HEAD} describes it"):
-        tensors = load_tensors(_read(source / "graph.safetensors"))
+    with refusing(source / "graph.safetensors", f"hold a graph as {_HEAD} describes it"):
+        tensors = load_tensors(read_saved(source / "graph.safetensors"))
         features = {name: tensors.get(name) for name in ("x", "attributes")}
         graph = Graph(tensors["edge_index"], **features, **description)
         check_edge_index(graph.edge_index, check_positive_int(graph.num_nodes, "num_nodes"))
@@ -318,8 +287,8 @@ def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tenso
 
 def _with_weights(model: nn.Module, path: Path) -> nn.Module:
     """The model with the saved weights, in evaluation mode."""
-    with _refusing(path, f"hold weights of {type(model).__name__}"):
-        saved = load_tensors(_read(path))
+    with refusing(path, f"hold weights of {type(model).__name__}"):
+        saved = load_tensors(read_saved(path))
         # Names as the model has them: parts of it may be compiled.
         own = {name.replace("_orig_mod.", ""): name for name in model.state_dict()}
         state = {own.get(name, name): tensor for name, tensor in saved.items()}
@@ -332,35 +301,17 @@ def _with_weights(model: nn.Module, path: Path) -> nn.Module:
 
 def _read_calibrators(source: Path) -> dict[str, Calibrator]:
     out = {}
-    with _refusing(source / "calibrators.json", "describe calibrators"):
-        arrays = load_arrays(_read(source / "calibrators.safetensors"))
-        for name, entry in json.loads(_read(source / "calibrators.json")).items():
+    with refusing(source / "calibrators.json", "describe calibrators"):
+        arrays = load_arrays(read_saved(source / "calibrators.safetensors"))
+        for name, entry in json.loads(read_saved(source / "calibrators.json")).items():
             state = entry["state"] | {key: arrays[f"{name}/{key}"] for key in entry["arrays"]}
             out[name] = make_calibrator(entry["calibrator"], **entry["params"]).set_state(state)
     return out
 
 
 def _read_evidence(path: Path, num_nodes: int) -> Evidence:
-    with _refusing(path, "hold calibration links and null pairs"):
-        tensors = load_tensors(_read(path))
+    with refusing(path, "hold calibration links and null pairs"):
+        tensors = load_tensors(read_saved(path))
         pairs = check_edge_index(tensors["calibration_pairs"], num_nodes, "calibration_pairs")
         links = LinkPairs(pairs, tensors["calibration_label"])
         return Evidence(links, check_edge_index(tensors["null_pairs"], num_nodes, "null_pairs"))
-
-
-@contextmanager
-def _refusing(path: Path, expected: str) -> Iterator[None]:
-    """Whatever content cannot be used is an ArtifactError of one line."""
-    try:
-        yield
-    except ArtifactError:
-        raise
-    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
-        raise ArtifactError(f"{path} must {expected}, got {' '.join(str(error).split())}") from error
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"{path} must be a readable file, got {error.strerror}") from error

@@ -15,8 +15,8 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 __all__ = [
     "ArtifactError", "BaseRateWarning", "BoundReachedWarning", "ConvergenceWarning", "DataNotFoundError",
     "EdgeFeaturesWarning", "FewNegativesWarning", "InputError", "LinkcalError", "LinkcalWarning",
-    "MissingExtraError", "NotFittedError", "RareClassWarning", "ShortageError", "SymmetricDecoderWarning", "TrainingDivergedError",
-    "UnsupportedModelError", "WorkerDiedError",
+    "MissingExtraError", "NotFittedError", "RareClassWarning", "ShortageError", "SymmetricDecoderWarning",
+    "TrainingDivergedError", "UnsupportedModelError", "WorkerDiedError",
 ]  # fmt: skip
 
 

@@ -62,7 +62,7 @@ class ReliabilityArtists(NamedTuple):
     diagonal, line : Line2D
     inside, outside : PathCollection
         Points of the curve inside and outside the noise band.
-    band : BarContainer or None
+    band : BarContainer
     """
 
     axes: Axes
@@ -70,7 +70,7 @@ class ReliabilityArtists(NamedTuple):
     line: Line2D
     inside: PathCollection
     outside: PathCollection
-    band: BarContainer | None
+    band: BarContainer
 
 
 def _as_curve(data: Any, options: Mapping[str, Any]) -> ReliabilityCurve:
@@ -103,9 +103,7 @@ def plot_reliability(
     data: ReliabilityCurve | tuple[Any, Any],
     ax: Axes | None = None,
     *,
-    band: bool = True,
     level: float = 0.95,
-    axis_labels: bool = True,
     **options: Any,
 ) -> ReliabilityArtists:
     """Draw mean predicted probability against observed frequency, one point for each bin.
@@ -118,11 +116,8 @@ def plot_reliability(
     data : ReliabilityCurve or tuple (y_true, y_prob)
     ax : matplotlib Axes, optional
         Default: those of a new figure (``artists.axes.figure``).
-    band : bool
-        Whether to draw the noise band and mark the points outside it.
     level : float in (0, 1)
         Probability of the band, for each bin.
-    axis_labels : bool
     **options
         As in :func:`linkcal.metrics.reliability_curve`, if `data` is not a curve.
 
@@ -139,12 +134,10 @@ def plot_reliability(
     curve = _as_curve(data, options)
     lower, upper = curve.null_band(level)
     # The tolerance forgives rounding in frequency and quantile.
-    outlier = ((curve.frequency < lower - 1e-9) | (curve.frequency > upper + 1e-9)) & band
+    outlier = (curve.frequency < lower - 1e-9) | (curve.frequency > upper + 1e-9)
     axes = _new_figure(figsize=(4.5, 4.5), layout="constrained").add_subplot() if ax is None else ax
-    bars = None
-    if band:
-        centre, width = _bars(curve)
-        bars = axes.bar(centre, np.maximum(upper - lower, 0.008), width, bottom=lower, color=BAND, zorder=1)
+    centre, width = _bars(curve)
+    bars = axes.bar(centre, np.maximum(upper - lower, 0.008), width, bottom=lower, color=BAND, zorder=1)
     (diagonal,) = axes.plot([0, 1], [0, 1], color=DIAGONAL, lw=1.0, ls=(0, (4, 3)), zorder=2)
     (line,) = axes.plot(curve.mean_prob, curve.frequency, color=LINE, lw=1.2, zorder=3)
     inside = axes.scatter(
@@ -155,20 +148,19 @@ def plot_reliability(
         curve.mean_prob[outlier], curve.frequency[outlier],
         s=26, c=OUTSIDE, marker="D", edgecolors="white", linewidths=0.6, zorder=4,
     )  # fmt: skip
-    _dress(axes, curve, axis_labels=axis_labels)
+    _dress(axes, curve)
     return ReliabilityArtists(axes, diagonal, line, inside, outside, bars)
 
 
-def _dress(axes: Axes, curve: ReliabilityCurve, *, axis_labels: bool) -> None:
+def _dress(axes: Axes, curve: ReliabilityCurve) -> None:
     ticks, labels = [0.0, 0.25, 0.5, 0.75, 1.0], ["0", "", "0.5", "", "1"]
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xticks=ticks, yticks=ticks)
     axes.set(xticklabels=labels, yticklabels=labels)
     axes.tick_params(colors=TEXT, labelsize=8, length=3)
     axes.spines[["top", "right"]].set_visible(False)
-    if axis_labels:
-        positive = curve.variant == "positive"
-        axes.set_xlabel("Mean predicted probability" if positive else "Mean confidence")
-        axes.set_ylabel("Observed share of links" if positive else "Share of correct predictions")
+    positive = curve.variant == "positive"
+    axes.set_xlabel("Mean predicted probability" if positive else "Mean confidence")
+    axes.set_ylabel("Observed share of links" if positive else "Share of correct predictions")
 
 
 def plot_counts(curve: ReliabilityCurve, ax: Axes) -> BarContainer:
@@ -231,17 +223,25 @@ def reliability_figure(
         raise InputError("probabilities must hold at least one predictor, got none")
     columns = min(check_positive_int(n_columns, "n_columns"), len(probabilities))
     options: dict[str, Any] = {"n_bins": n_bins, "sample_weight": sample_weight}
-    curves = {name: reliability_curve(_labels(y_true, name), p, **options) for name, p in measured.items()}
+    missing = [name for name in measured if isinstance(y_true, Mapping) and name not in y_true]
+    if missing:
+        raise InputError(f"y_true must hold the labels of {missing[0]}, got those of {', '.join(y_true)}")
+    labels = y_true if isinstance(y_true, Mapping) else dict.fromkeys(measured, y_true)
+    curves = {name: reliability_curve(labels[name], p, **options) for name, p in measured.items()}
     floors = {name: calibration_floor(prob, **options).q95 for name, prob in measured.items()}
     figure, panels = _panel_grid(len(probabilities), columns, titled=title is not None)
     highest = max(float((c.weight / c.weight.sum()).max()) for c in curves.values())
     for (index, name), (main, strip) in zip(enumerate(probabilities), panels, strict=True):
         main.set_title(name, loc="left", fontsize=10.5, fontweight="bold", color=TEXT, pad=19)
         if name not in curves:
-            _empty_panel(main, strip)
+            middle: dict[str, Any] = {"ha": "center", "va": "center", "transform": main.transAxes}
+            main.text(0.5, 0.5, "not measured", color=TEXT, **middle)
+            main.set_axis_off()
+            strip.set_axis_off()
             continue
         curve = curves[name]
-        artists = plot_reliability(curve, main, level=level, axis_labels=False)
+        artists = plot_reliability(curve, main, level=level)
+        main.set(xlabel="", ylabel="")  # the figure has them
         plot_counts(curve, strip)
         _label_panel(main, strip, curve, floors[name], highest, first_column=index % columns == 0)
     _label_figure(figure, columns, artists, title, level)
@@ -272,20 +272,6 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
     }
     with written_whole(path) as temporary, rc_context({"svg.hashsalt": "linkcal"}):
         figure.savefig(temporary, dpi=dpi, metadata=metadata.get(temporary.suffix))
-
-
-def _labels(y_true: Any, name: str) -> Any:
-    if not isinstance(y_true, Mapping):
-        return y_true
-    if name not in y_true:
-        raise InputError(f"y_true must hold the labels of {name}, got those of {', '.join(y_true)}")
-    return y_true[name]
-
-
-def _empty_panel(main: Axes, strip: Axes) -> None:
-    main.text(0.5, 0.5, "not measured", ha="center", va="center", transform=main.transAxes, color=TEXT)
-    main.set_axis_off()
-    strip.set_axis_off()
 
 
 def _panel_grid(n_panels: int, columns: int, *, titled: bool) -> tuple[Figure, list[tuple[Axes, Axes]]]:

@@ -15,6 +15,8 @@ from rich.table import Table
 
 from linkcal.cli._console import (
     BatchSize,
+    DataRoot,
+    Dataset,
     Device,
     Epochs,
     Json,
@@ -44,13 +46,6 @@ Protocol = Annotated[
         "over it.",
     ),
 ]
-DatasetOption = Annotated[str, typer.Option("--dataset", help="Data set; see `linkcal list datasets`.")]
-DataRoot = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-root", help="Folder with raw data sets; default: $LINKCAL_DATA_ROOT, else the cache."
-    ),
-]
 ProtocolFitOn = Annotated[
     str | None,
     typer.Option("--fit-on", help="val, stacked, train-loo or train; default: the protocol's."),
@@ -61,7 +56,7 @@ ProtocolFitOn = Annotated[
 
 
 def run(
-    dataset: DatasetOption,
+    dataset: Dataset,
     model: Model = "vgae",
     seed: Seed = 0,
     protocol: Protocol = "default",
@@ -120,7 +115,7 @@ _SHOWN = 10
 
 
 def search(
-    dataset: DatasetOption,
+    dataset: Dataset,
     model: Model = "vgae",
     seed: Seed = 0,
     sampler: Annotated[str, typer.Option("--sampler", help="grid or tpe.")] = "grid",

@@ -19,7 +19,7 @@ from linkcal._core.random import stream_seed
 from linkcal._core.validation import check_choice, check_device, check_positive_int
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import DataNotFoundError, InputError, TrainingDivergedError
-from linkcal.models import MODELS, TrainingResult, train_link_predictor
+from linkcal.models import TrainingResult, train_link_predictor
 from linkcal.workflow import PresetFile, RunConfig, Step, split_graph
 from linkcal.workflow._steps import build_model
 
@@ -27,8 +27,16 @@ from linkcal.workflow._steps import build_model
 #: estimators, which prefer points near good ones.
 SAMPLERS = ("grid", "tpe")
 
-#: Hyper-parameters of the paper's grid; their values stand in ``ModelSpec.search``.
-SEARCHED = ("lr", "num_layers", "hidden_channels", "out_channels")
+#: The paper's grid (arXiv 2403.04605, appendix).
+PAPER_GRID: dict[str, list[Any]] = {
+    "lr": [0.1, 0.01, 0.001],
+    "num_layers": [1, 2, 3],
+    "hidden_channels": [16, 32, 64, 128],
+    "out_channels": [16, 32, 64, 128],
+    "epochs": [400, 600, 800, 1000],
+}
+#: Its hyper-parameters that cost trainings of their own.
+SEARCHED = tuple(name for name in PAPER_GRID if name != "epochs")
 
 # Trials of a TPE search by default: about a third of the grid's 144.
 _TPE_TRIALS = 50
@@ -112,8 +120,7 @@ def search_hyperparameters(
     trials : int, optional
         Trials in all, those in `storage` included. By default the whole grid, or 50 for ``"tpe"``.
     space : mapping of str to list, optional
-        Values of ``SEARCHED`` hyper-parameters and ``epochs``; by default the paper's grid
-        (``MODELS[...].search``).
+        Values of ``SEARCHED`` hyper-parameters and ``epochs``; by default ``PAPER_GRID``.
     device : torch.device or str
     progress : callable, optional
         Called with a :class:`Step` after each trial.
@@ -185,9 +192,7 @@ def _space(
     config: RunConfig, space: Mapping[str, list[Any]] | None
 ) -> tuple[dict[str, list[Any]], list[int]]:
     """Searched values but for the epochs, and the epochs, ascending."""
-    if space is None:
-        grid = MODELS[config.model].search
-        space = {name: grid[name] for name in (*SEARCHED, "epochs")}
+    space = PAPER_GRID if space is None else space
     for name, values in space.items():
         check_choice(name, "space", (*SEARCHED, "epochs"))
         if not values:

@@ -11,13 +11,8 @@ from torch_geometric.nn import GAE, GCNConv
 from torch_geometric.nn import VGAE as PygVGAE
 
 from linkcal.exceptions import InputError, UnsupportedModelError
-from linkcal.models import (
-    GCN,
-    AdaptedLinkPredictor,
-    as_link_predictor,
-    link_embedding_of,
-    unwrap_link_predictor,
-)
+from linkcal.models import GCN, AdaptedLinkPredictor, as_link_predictor, unwrap_link_predictor
+from linkcal.models.adapter import link_embedding_of
 
 PAIRS = torch.tensor([[0, 0, 1], [1, 2, 2]])
 Z = torch.tensor([[1.0, 2.0], [3.0, 0.5], [-1.0, 4.0]])
@@ -231,20 +226,3 @@ class TestAsLinkPredictor:
 
     def test_no_auxiliary_loss(self):
         assert as_link_predictor(Dot(), "logits").auxiliary_loss() is None
-
-
-def test_features_of_another_dtype_than_the_weights_are_named():
-    class Linear(Dot):
-        def __init__(self) -> None:
-            super().__init__()
-            self.lin = nn.Linear(2, 2)
-
-        def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            return self.lin(x)
-
-    adapted = as_link_predictor(Linear().double(), "logits")
-    assert adapted(Z.double(), NO_EDGES, PAIRS).dtype == torch.float64
-    with pytest.raises(InputError, match=r"x must have the dtype .*, torch.float64, got torch.float32$"):
-        adapted(Z, NO_EDGES, PAIRS)
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):  # an error of another kind
-        adapted(Z[:, :1].double(), NO_EDGES, PAIRS)

@@ -83,15 +83,6 @@ def test_other_graphs_are_refused(features):
         PEG(2, position_channels=4).prepare(graph(x=x))
 
 
-def test_distance_decoder_reads_the_squared_distance():
-    model = PEG(1, 4, 2, position_channels=2, decoder="product+distance")
-    z = torch.tensor([[1.0, 2.0, 0.0, 0.0], [3.0, 4.0, 3.0, 4.0]])
-    assert model.link_embedding(z, torch.tensor([[0], [1]])).tolist() == [[3.0, 8.0, 25.0]]
-    assert model.product_form() is None
-    x = torch.rand(4, 3)
-    assert torch.equal(model.encode(x, PATH)[:, 2:], x[:, 1:])
-
-
 def test_isolated_nodes_and_components_get_finite_scores():
     edges = torch.tensor([[0, 2, 3], [1, 3, 4]])
     given = Graph.from_edges(edges, 7, x=torch.rand(7, 2))

@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import PEG
 from linkcal.toggle import toggle_edges
 
@@ -29,16 +28,12 @@ def test_equals_one_pass_per_pair(case, depth, dtype):
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-def test_k_hop_and_distance_decoder(undirected):
+def test_k_hop_subgraphs(undirected):
     case = build_case(
         30, ["random", "star", "path", "twins"], 5, undirected=undirected, loops=True, repeats=True
     )
     x = features(30, F + P, torch.float64)
     assert_equals_naive(build(1).double(), x, case, "khop")
-    with_distance = build(2, decoder="product+distance").double()
-    assert_equals_naive(with_distance, x, case, "auto", "khop")
-    with pytest.raises(UnsupportedModelError, match="appends the positions to z"):
-        toggle_edges(with_distance, x, case.edge_index, case.pairs, undirected=undirected, method="fast")
 
 
 def test_graph_without_features():

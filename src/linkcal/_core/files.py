@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and arrays that are read without pickle."""
+"""Files that are written whole or not at all, and read without pickle: arrays, saved models and artifacts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linkcal.exceptions import InputError
+from linkcal.exceptions import ArtifactError, InputError
 
 _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floats", "U": "strings"}
 
@@ -36,6 +36,41 @@ def damage_named(path: Path, name: str, expected: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise InputError(f"{name} must be {expected}, got {path}: {one_line(error)}") from error
+
+
+def sha256(content: bytes) -> str:
+    """SHA-256 in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+@contextmanager
+def refusing(path: Path, expected: str) -> Iterator[None]:
+    """Turn whatever stops the use of a saved file into an ArtifactError of one line."""
+    try:
+        yield
+    except ArtifactError:
+        raise
+    except Exception as error:
+        raise ArtifactError(f"{path} must {expected}, got {one_line(error)}") from error
+
+
+def read_saved(path: Path) -> bytes:
+    """Content of a saved file."""
+    with refusing(path, "be a readable file"):
+        return path.read_bytes()
+
+
+def read_description(path: Path, form: str, version: int) -> dict[str, Any]:
+    """Object of a JSON file that names its format `form` and that format's version."""
+    with refusing(path, "be a JSON file"):
+        found = json.loads(read_saved(path))
+    if not isinstance(found, dict) or found.get("format") != form:
+        raise ArtifactError(f'{path} must have "format": "{form}", got another content')
+    if found.get("format_version") != version:
+        writer = f" (written by linkcal {one_line(found['linkcal'])})" if "linkcal" in found else ""
+        came = one_line(repr(found.get("format_version")))
+        raise ArtifactError(f"{path} must have format_version {version}, got {came}{writer}: fit again")
+    return found
 
 
 def read_arrays(

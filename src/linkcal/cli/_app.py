@@ -27,27 +27,22 @@ def list_names(
     what: Annotated[_What | None, typer.Argument(help="What to list; default: everything.")] = None,
 ) -> None:
     """List data sets, models and calibrators."""
+    from linkcal.calibrators import CALIBRATORS
+    from linkcal.data import DATASETS
+    from linkcal.models import MODELS
+
+    size = "{0.num_nodes:,} nodes, {0.num_edges:,} edges, {0.num_features:,} features: {0.description}"
+    described = {
+        _What.DATASETS: {name: size.format(info) for name, info in DATASETS.items()},
+        _What.MODELS: {name: spec.description for name, spec in MODELS.items()},
+        _What.CALIBRATORS: {name: cls.description for name, cls in CALIBRATORS.items()},
+    }
     console = Console(width=None if Console().is_terminal else 120)
     for each in [what] if what else list(_What):
         table = Table("name", "description", title=each.value, title_justify="left", box=None)
-        for name, description in _descriptions(each).items():
-            table.add_row(name, description)
+        for row in described[each].items():
+            table.add_row(*row)
         console.print(table)
-
-
-def _descriptions(what: _What) -> dict[str, str]:
-    if what is _What.DATASETS:
-        from linkcal.data import DATASETS
-
-        size = "{0.num_nodes:,} nodes, {0.num_edges:,} edges, {0.num_features:,} features: {0.description}"
-        return {name: size.format(data) for name, data in DATASETS.items()}
-    if what is _What.MODELS:
-        from linkcal.models import MODELS
-
-        return {name: spec.description for name, spec in MODELS.items()}
-    from linkcal.calibrators import CALIBRATORS
-
-    return {name: spec.description for name, spec in CALIBRATORS.items()}
 
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -30,27 +30,13 @@ if TYPE_CHECKING:
 # errors answer at once.
 
 
-# Progress and messages on stderr.
-
-
-def _stderr() -> Console:
-    # Made anew each time: tests and callers may exchange sys.stderr.
-    return Console(stderr=True)
-
-
 def log(message: str) -> None:
     """One line on stderr."""
-    _stderr().print(message, markup=False, highlight=False, soft_wrap=True)
+    Console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 def ratio_in_words(negatives_per_link: float, kind: str | None = None) -> str:
-    """The ratio for which a probability holds, with the kind of negatives if not uniform.
-
-    Examples
-    --------
-    >>> ratio_in_words(1.0), ratio_in_words(2.5, "two-hop")
-    ('1 negative per link', '2.5 two-hop negatives per link')
-    """
+    """``2 two-hop negatives per link``: the ratio for which a probability holds, and a kind but uniform."""
     which = "" if kind in (None, "uniform") else f"{kind} "
     return f"{negatives_per_link:g} {which}negative{'' if negatives_per_link == 1 else 's'} per link"
 
@@ -58,19 +44,13 @@ def ratio_in_words(negatives_per_link: float, kind: str | None = None) -> str:
 def _warnings_as_lines() -> Callable[..., None]:
     """A ``warnings.showwarning`` that prints linkcal's own warnings as one line each, and each only once."""
     printed: set[str] = set()
+    others = warnings.showwarning
 
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
+    def show(message: Warning | str, category: type[Warning], *where: Any, **options: Any) -> None:
         from linkcal.exceptions import LinkcalWarning
 
         if not issubclass(category, LinkcalWarning):
-            (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
+            others(message, category, *where, **options)
         elif str(message) not in printed:
             printed.add(str(message))
             log(f"linkcal: warning: {message}")
@@ -81,7 +61,7 @@ def _warnings_as_lines() -> Callable[..., None]:
 def with_counter(chunks: Iterator[PairChunk], description: str) -> Iterator[PairChunk]:
     """Yield the chunks and show how many pairs they held so far."""
     columns = (TextColumn("{task.description}"), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn())
-    with Progress(*columns, console=_stderr(), transient=True) as bars:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(description, total=None)
         for chunk in chunks:
             yield chunk
@@ -97,16 +77,13 @@ def step_progress() -> Iterator[Callable[[Step], None]]:
         MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
-    with Progress(*columns, console=_stderr(), transient=True) as bars:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("", total=None)
 
         def show(step: Step) -> None:
             bars.update(task, description=step.stage, completed=step.done, total=step.total)
 
         yield show
-
-
-# The table of all calibrators on stdout.
 
 
 def print_results(metrics: dict[str, Any]) -> None:
@@ -116,17 +93,13 @@ def print_results(metrics: dict[str, Any]) -> None:
     rows: dict[str, dict[str, float]] = dict(metrics["results"])
     columns = list(next(iter(rows.values())))
     counts = metrics["counts"]
+    # A name from a file's: what stands in brackets there is no markup.
+    name = f"{metrics['model']} on {escape(metrics['dataset'])}"
     table = Table(
-        title=(
-            # A name from a file's: what stands in brackets there is no markup.
-            f"{metrics['model']} on {escape(metrics['dataset'])}, seed {metrics['seed']}, "
-            f"fitted on {metrics['fit_on']}"
-        ),
-        caption=(
-            f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} negatives: "
-            f"probabilities hold for {_ratio(metrics)}. * ECE at or below the 95 % floor, which a calibrated "
-            "predictor exceeds in 5 of 100 test sets."
-        ),
+        title=f"{name}, seed {metrics['seed']}, fitted on {metrics['fit_on']}",
+        caption=f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} negatives: "
+        f"probabilities hold for {_ratio(metrics)}. * ECE at or below the 95 % floor, which a calibrated "
+        "predictor exceeds in 5 of 100 test sets.",
     )
     table.add_column("calibrator", no_wrap=True)
     for name in columns:
@@ -150,84 +123,58 @@ def print_results(metrics: dict[str, Any]) -> None:
 def _ratio(metrics: dict[str, Any]) -> str:
     if "base_rate" not in metrics:
         return ratio_in_words(metrics["negatives_per_positive"], metrics.get("negatives"))
-    return (
-        f"a base rate of {metrics['base_rate']:.4g} ({metrics['base_rate_origin']}), and the metrics weight "
-        "the negatives accordingly"
-    )
+    rate = f"a base rate of {metrics['base_rate']:.4g} ({metrics['base_rate_origin']})"
+    return f"{rate}, and the metrics weight the negatives accordingly"
 
 
-# Options that mean the same in every command.
+# Options that mean the same in every command; their names are those of the parameters.
 
-Model = Annotated[str, typer.Option("--model", help="Link predictor; see `linkcal list models`.")]
-Seed = Annotated[int, typer.Option("--seed", help="Random seed: the same seed gives the same numbers.")]
-FitOnOption = Annotated[
-    str,
-    typer.Option(
-        "--fit-on",
-        help="Links to fit calibrators on: val; train-loo (training links, each scored without its own "
-        "edge); train (training links as they are); stacked (val, and in-n-out-plus also uses train-loo).",
-    ),
-]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-Epochs = Annotated[
-    int | None, typer.Option("--epochs", help="Maximum number of training epochs; default: the preset's.")
-]
-BatchSize = Annotated[
-    int | None, typer.Option("--batch-size", help="Training links per step; default: the preset's.")
-]
-Preset = Annotated[
-    str | None,
-    typer.Option(
-        "--preset",
-        help="Hyper-parameters: default, paper, or a FILE.json of `linkcal-lab search`.",
-    ),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", help="Folder for the results; default: runs/, then a name from the settings."),
-]
-OutFile = Annotated[Path | None, typer.Option("--out", help="CSV file; default: stdout.")]
+Model = Annotated[str, typer.Option(help="Link predictor; see `linkcal list models`.")]
+Seed = Annotated[int, typer.Option(help="Random seed: the same seed gives the same numbers.")]
+_FIT_ON = (
+    "Links to fit calibrators on: val; train-loo (training links, each scored without its own edge); train "
+    "(training links as they are); stacked (val, and in-n-out-plus also uses train-loo)."
+)
+FitOnOption = Annotated[str, typer.Option(help=_FIT_ON)]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Epochs = Annotated[int | None, typer.Option(help="Most training epochs; default: the preset's.")]
+BatchSize = Annotated[int | None, typer.Option(help="Training links per step; default: the preset's.")]
+_PRESET = "Hyper-parameters: default, paper, or a FILE.json of `linkcal-lab search`."
+Preset = Annotated[str | None, typer.Option(help=_PRESET)]
+_OUT = "Folder for the results; default: runs/, then a name from the settings."
+Out = Annotated[Path | None, typer.Option(help=_OUT)]
+OutFile = Annotated[Path | None, typer.Option(help="CSV file; default: stdout.")]
 Json = Annotated[bool, typer.Option("--json", help="Print metrics.json to stdout instead of a table.")]
 Folder = Annotated[Path, typer.Argument(help="Folder of `linkcal run` or `linkcal fit`.", metavar="DIR")]
 Pairs = Annotated[Path, typer.Argument(help="Query pairs: .csv, .tsv, .parquet or .npz.", metavar="PAIRS")]
-Source = Annotated[str, typer.Option("--source", help="Column with the first node of each pair.")]
-Target = Annotated[str, typer.Option("--target", help="Column with the second node of each pair.")]
-CalibratorOption = Annotated[
-    str | None,
-    typer.Option("--calibrator", help="Calibrator to use; default: the one that the run selected."),
-]
-ChunkSize = Annotated[int, typer.Option("--chunk-size", help="Number of pairs held in memory at once.")]
+Source = Annotated[str, typer.Option(help="Column with the first node of each pair.")]
+Target = Annotated[str, typer.Option(help="Column with the second node of each pair.")]
+_CALIBRATOR = "Calibrator to use; default: the one that the run selected."
+CalibratorOption = Annotated[str | None, typer.Option(help=_CALIBRATOR)]
+ChunkSize = Annotated[int, typer.Option(help="Number of pairs held in memory at once.")]
 _BASE_RATE = (
     "Share of links among the pairs that the probabilities are for: a number in (0, 1), or `density`, the "
-    "share of all pairs that are edges of the message-passing graph. Default:"
+    "share of all pairs that are edges of the message-passing graph. Default: that of "
 )
 
 
 def _base_rate_option(default: str) -> Any:
-    return typer.Option("--base-rate", metavar="RATE|density", help=f"{_BASE_RATE} {default}")
+    return typer.Option(metavar="RATE|density", help=_BASE_RATE + default)
 
 
-BaseRateOption = Annotated[
-    str | None, _base_rate_option("that of the folder, else that of the calibration links.")
-]
-RunBaseRate = Annotated[
-    str | None,
-    _base_rate_option("that of the calibration links. It is stored and used for later scores."),
-]
-NegativesPerPositive = Annotated[
-    float,
-    typer.Option(
-        "--negatives-per-positive", help="Negatives sampled for each link, in every part of the split."
-    ),
-]
-Negatives = Annotated[
-    str,
-    typer.Option(
-        "--negatives",
-        help="Kind of negatives for calibration and metrics: uniform, degree (endpoints drawn by degree), "
-        "two-hop (pairs with a common neighbour).",
-    ),
-]
+BaseRateOption = Annotated[str | None, _base_rate_option("the folder, else of the calibration links.")]
+_STORED = "the calibration links. It is stored and used for later scores."
+RunBaseRate = Annotated[str | None, _base_rate_option(_STORED)]
+_PER_POSITIVE = "Negatives sampled for each link, in every part of the split."
+NegativesPerPositive = Annotated[float, typer.Option(help=_PER_POSITIVE)]
+_NEGATIVES = (
+    "Kind of negatives for calibration and metrics: uniform, degree (endpoints drawn by degree), two-hop "
+    "(pairs with a common neighbour)."
+)
+Negatives = Annotated[str, typer.Option(help=_NEGATIVES)]
+_DATA_ROOT = "Folder with raw data sets; default: $LINKCAL_DATA_ROOT, else the cache."
+Dataset = Annotated[str, typer.Option(help="Data set; see `linkcal list datasets`.")]
+DataRoot = Annotated[Path | None, typer.Option(help=_DATA_ROOT)]
 
 
 def check_output_file(out: Path | None, pairs: Path | None = None) -> None:
@@ -260,10 +207,6 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int
             app(args=None if arguments is None else list(arguments), prog_name=name)
         except SystemExit as stop:
             return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        except BrokenPipeError:
-            # The reader of our output went away (`linkcal ... | head`).
-            sys.stderr.close()
-            return 1
         except Exception as error:
             from linkcal.exceptions import LinkcalError, missing_extra
 

@@ -9,6 +9,8 @@ import typer
 
 from linkcal.cli._console import (
     BatchSize,
+    DataRoot,
+    Dataset,
     Device,
     Epochs,
     FitOnOption,
@@ -33,17 +35,18 @@ if TYPE_CHECKING:
     from linkcal.workflow import RunConfig
 
 
+_FEATURES = (
+    "Node features: .csv or .parquet with the node id in the first column, or .npy or .npz with a row for "
+    "each of the nodes 0, 1, ...; default: learned embeddings."
+)
+
+
 def run(
-    dataset: Annotated[str, typer.Option("--dataset", help="Data set; see `linkcal list datasets`.")],
+    dataset: Dataset,
     model: Model = "vgae",
     seed: Seed = 0,
     fit_on: FitOnOption = "val",
-    data_root: Annotated[
-        Path | None,
-        typer.Option(
-            "--data-root", help="Folder with raw data sets; default: $LINKCAL_DATA_ROOT, else the cache."
-        ),
-    ] = None,
+    data_root: DataRoot = None,
     out: Out = None,
     device: Device = "auto",
     epochs: Epochs = None,
@@ -71,15 +74,8 @@ def run(
 
 def fit(
     edges: Annotated[Path, typer.Argument(help="Edge list: .csv, .tsv, .parquet or .npz.", metavar="EDGES")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the results.")],
-    features: Annotated[
-        Path | None,
-        typer.Option(
-            "--features",
-            help="Node features: .csv or .parquet with the node id in the first column, or .npy or .npz with "
-            "a row for each of the nodes 0, 1, ...; default: learned embeddings.",
-        ),
-    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")],
+    features: Annotated[Path | None, typer.Option(help=_FEATURES)] = None,
     model: Model = "sage",
     directed: Annotated[
         bool, typer.Option("--directed", help="Treat (u, v) and (v, u) as different links.")

@@ -39,8 +39,13 @@ if TYPE_CHECKING:
     from linkcal.features import LinkScorer
     from linkcal.predictor import CalibratedLinkPredictor
 
-# Results for stdout that are longer than this wait in a file.
+# Results that are longer than this wait in a file.
 _SPOOL_BYTES = 1 << 26
+_NULL = (
+    "Negatives that were chosen in the same way as the query pairs; default: those of the folder, of the "
+    "kind of its calibration negatives."
+)
+_RERANK = "Re-order the N highest-scoring pairs by calibrated probability and list the first K."
 
 
 def _load(folder: Path, calibrator: str | None) -> tuple[CalibratedLinkPredictor, NodeIds]:
@@ -56,18 +61,16 @@ def csv_rows(out: Path | None, *header: str) -> Iterator[Any]:
     """A CSV writer to a file, or to stdout. Both are written at the end of the block: whole or not at all."""
     from linkcal._core.files import written_whole
 
-    if out is None:
-        with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, "w+", newline="", encoding="utf-8") as spool:
-            writer = csv.writer(spool, lineterminator="\n")
-            writer.writerow(header)
-            yield writer
-            spool.seek(0)
-            shutil.copyfileobj(spool, sys.stdout)
-        return
-    with written_whole(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
+    with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, "w+", newline="", encoding="utf-8") as spool:
+        writer = csv.writer(spool, lineterminator="\n")
         writer.writerow(header)
         yield writer
+        spool.seek(0)
+        if out is None:
+            shutil.copyfileobj(spool, sys.stdout)
+        else:
+            with written_whole(out) as path, path.open("w", newline="", encoding="utf-8") as file:
+                shutil.copyfileobj(spool, file)
 
 
 def score(
@@ -77,8 +80,7 @@ def score(
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
     interval: Annotated[
-        float | None,
-        typer.Option("--interval", help="Level in (0, 1) of an interval for each probability."),
+        float | None, typer.Option(help="Level in (0, 1) of an interval for each probability.")
     ] = None,
     source: Source = "source",
     target: Target = "target",
@@ -101,13 +103,13 @@ def score(
     rate = None if base_rate is None else predictor.resolve_base_rate(as_base_rate(base_rate))
     if interval is not None:
         check_fraction(interval, "interval")
-    note = _provenance(predictor, base_rate, rate, interval)
     ends = () if interval is None else ("p_low", "p_high")
     total, scorer = 0, predictor.scorer()
     with csv_rows(out, "source", "target", "logit", "probability", "in_graph", *ends) as writer:
         for chunk in with_counter(chunks, "pairs scored"):
             writer.writerows(_scored_rows(predictor, scorer, chunk, rate, interval))
             total += len(chunk)
+    note = _provenance(predictor, base_rate, rate, interval)
     if out is None:
         log(note["statement"])
         return
@@ -125,39 +127,37 @@ def _scored_rows(
     interval: float | None,
 ) -> Iterable[tuple[Any, ...]]:
     scores = scorer.score(chunk.edge_label_index)
-    ends: list[list[float]] = []
-    if interval is not None:
-        ends = predictor.interval_of(scores, level=interval, base_rate=rate).T.tolist()
-    return zip(
+    known = predictor.known_edges(chunk.edge_label_index).tolist()
+    columns = [
         chunk.source.to_pylist(),
         chunk.target.to_pylist(),
         scores.logit.tolist(),
         predictor.probability_of(scores, base_rate=rate).tolist(),
-        ("true" if known else "false" for known in predictor.known_edges(chunk.edge_label_index).tolist()),
-        *ends,
-        strict=True,
-    )
+        ["true" if each else "false" for each in known],
+    ]
+    if interval is not None:
+        columns += predictor.interval_of(scores, level=interval, base_rate=rate).T.tolist()
+    return zip(*columns, strict=True)
 
 
 def _provenance(
     predictor: CalibratedLinkPredictor, wanted: str | None, rate: float | None, interval: float | None
 ) -> dict[str, Any]:
     """What a reader must know to use the probabilities."""
+    from linkcal._scoring import base_rate_origin
+
     graph, info = predictor.graph_, predictor.info_
-    ratio = ratio_in_words(info["negatives_per_positive"], info.get("negatives"))
-    if wanted is not None:
-        origin = "density of the message-passing graph" if wanted == "density" else "given"
-    elif "base_rate" in info:
+    origin = "labels of the refresh" if "refresh" in info else "calibration links"
+    if "base_rate" in info:
         origin = info.get("base_rate_origin", "given")
-    else:
-        origin = "labels of the refresh" if "refresh" in info else "calibration links"
-    moved = wanted is not None or "base_rate" in info
+    if wanted is not None:
+        origin = base_rate_origin(as_base_rate(wanted))
     rate = predictor.base_rate if rate is None else rate
-    valid = (
-        f"are for a base rate of {rate:.6g} ({origin}), moved there from {ratio}"
-        if moved
-        else f"hold for {ratio}"
-    )
+    valid = ratio_in_words(info["negatives_per_positive"], info.get("negatives"))
+    if wanted is not None or "base_rate" in info:
+        valid = f"are for a base rate of {rate:.6g} ({origin}), moved there from {valid}"
+    else:
+        valid = f"hold for {valid}"
     if interval is not None:
         valid += (
             f"; with probability {interval:g}, p_low and p_high enclose the share of links among pairs of "
@@ -200,18 +200,9 @@ def select(
     folder: Folder,
     pairs: Pairs,
     fdr: Annotated[
-        float,
-        typer.Option("--fdr", help="Bound on the expected share of negatives among the selected pairs."),
+        float, typer.Option(help="Bound on the expected share of negatives among the selected pairs.")
     ] = 0.1,
-    null: Annotated[
-        Path | None,
-        typer.Option(
-            "--null",
-            help="Negatives that were chosen in the same way as the query pairs; default: those of the "
-            "folder, of the kind of its calibration negatives.",
-            metavar="PAIRS",
-        ),
-    ] = None,
+    null: Annotated[Path | None, typer.Option(help=_NULL, metavar="PAIRS")] = None,
     out: OutFile = None,
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
@@ -244,8 +235,7 @@ def select(
     wanted = as_base_rate(base_rate)
     rate = predictor.base_rate if wanted is None else predictor.resolve_base_rate(wanted)
     chunks = list(read_pairs(pairs, node_ids, source=source, target=target))
-    queries = _joined(chunks)
-    null_pairs = None
+    queries, null_pairs = _joined(chunks), None
     if null is not None:
         null_pairs = _joined(read_pairs(null, node_ids, source=source, target=target))
         null_pairs = null_pairs[:, ~predictor.known_edges(null_pairs)]
@@ -278,9 +268,8 @@ def select(
 def _joined(chunks: Iterable[PairChunk]) -> torch.Tensor:
     import torch
 
-    return torch.cat(
-        [torch.empty(2, 0, dtype=torch.int64), *(chunk.edge_label_index for chunk in chunks)], dim=1
-    )
+    empty = torch.empty(2, 0, dtype=torch.int64)
+    return torch.cat([empty, *(chunk.edge_label_index for chunk in chunks)], dim=1)
 
 
 def top(
@@ -289,15 +278,7 @@ def top(
     out: OutFile = None,
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
-    rerank: Annotated[
-        int | None,
-        typer.Option(
-            "--rerank",
-            help="Re-order the N highest-scoring pairs by calibrated probability and list the first K.",
-            metavar="N",
-            show_default=False,
-        ),
-    ] = None,
+    rerank: Annotated[int | None, typer.Option(help=_RERANK, metavar="N")] = None,
     chunk_size: ChunkSize = 1 << 18,
 ) -> None:
     """List the most probable missing pairs of the whole graph, with calibrated probabilities.
@@ -316,19 +297,12 @@ def top(
     ends = [node_ids.decode(row).to_pylist() for row in ranked.edge_label_index]
     with csv_rows(out, "source", "target", "logit", "probability") as writer:
         writer.writerows(zip(*ends, ranked.logit.tolist(), ranked.probability.tolist(), strict=True))
-    number = ranked.logit.numel()
-    two_hop = ranked.candidates == AT_DISTANCE_2
+    number, two_hop = ranked.logit.numel(), ranked.candidates == AT_DISTANCE_2
     if not number:
-        log(
-            "No pair to list: SEAL ranks pairs with a common neighbour in the message-passing graph, and all "
-            "of these are known edges."
-            if two_hop
-            else "No pair to list: all pairs are known edges."
-        )
+        seal = "SEAL ranks pairs with a common neighbour in the message-passing graph, and all of these"
+        log(f"No pair to list: {seal if two_hop else 'all pairs'} are known edges.")
         return
-    best = (
-        f"most probable of the {ranked.reranked:,} highest-scoring" if ranked.reranked else "highest-scoring"
-    )
+    best = f"{f'most probable of the {ranked.reranked:,} ' if ranked.reranked else ''}highest-scoring"
     log(
         f"{number:,} {best} of {ranked.candidates}. Probabilities hold for "
         f"{ratio_in_words(ranked.negatives_per_positive)} (base rate {ranked.base_rate:.4g})."
@@ -341,22 +315,21 @@ def _warn(ranked: RankedPairs, kind: str, *, two_hop: bool, has_rate: bool) -> N
     """Warn where the calibration links have another base rate, or other negatives, than the ranked pairs."""
     from linkcal.exceptions import BaseRateWarning
 
+    messages = []
     if not has_rate:
         # The density is a share among all pairs, and refused for other kinds.
         density = "density, or --base-rate with " if kind == "uniform" and not two_hop else "with "
         among = "the missing pairs at distance 2, which are ranked here," if two_hop else "all pairs"
-        warnings.warn(
+        messages.append(
             f"among {among} links are far rarer than the {ranked.base_rate:.3g} that these probabilities "
-            f"hold for, so the probabilities are too high; use --base-rate {density}your own rate",
-            BaseRateWarning,
-            stacklevel=3,
+            f"hold for, so the probabilities are too high; use --base-rate {density}your own rate"
         )
     right = "two-hop" if two_hop else "uniform"
     if kind != right:
         pairs = "the pairs at distance 2 that" if two_hop else "all pairs, which"
-        warnings.warn(
+        messages.append(
             f"these probabilities were fitted with {kind} negatives and hold for pairs like those, not for "
-            f"{pairs} are ranked here; make the folder with --negatives {right}",
-            BaseRateWarning,
-            stacklevel=3,
+            f"{pairs} are ranked here; make the folder with --negatives {right}"
         )
+    for message in messages:
+        warnings.warn(message, BaseRateWarning, stacklevel=3)

@@ -6,7 +6,6 @@ from linkcal.models.adapter import (
     AdaptedLinkPredictor,
     DecodeReturns,
     as_link_predictor,
-    link_embedding_of,
     unwrap_link_predictor,
 )
 from linkcal.models.base import GraphModel, LinkPredictor, PairPredictor, TargetLinkState
@@ -46,7 +45,6 @@ __all__ = [
     "TrainingConfig",
     "TrainingResult",
     "as_link_predictor",
-    "link_embedding_of",
     "load_model",
     "make_model",
     "make_training_config",

@@ -1,7 +1,6 @@
-"""Enclosing subgraphs of pairs with their node labels, extracted by a compiled kernel.
+"""Enclosing subgraphs of pairs with their DRNL labels (see :class:`SEAL`), extracted by a compiled kernel.
 
-The enclosing subgraph of (u, v) holds all nodes within h hops of u or v and all edges among them but (u, v)
-itself. Labels come from the distances to both ends inside it (double-radius node labelling, DRNL).
+The enclosing subgraph of (u, v) holds all nodes within h hops of u or v and all edges among them but (u, v).
 """
 
 from __future__ import annotations
@@ -43,21 +42,16 @@ class EnclosingSubgraphs:
     """Subgraphs within `num_hops` of pairs of one graph, extracted on demand; threads may share it.
 
     Direction, repeats and self-loops of `edge_index` [2, E] are ignored. Per hop at most `max_neighbors` new
-    nodes are added, chosen by a hash of node, pair and `seed`: no subgraph depends on the other pairs.
+    nodes are added, chosen by a hash of node and pair: no subgraph depends on the other pairs.
     """
 
     def __init__(
-        self,
-        edge_index: Tensor,
-        num_nodes: int,
-        num_hops: int = 1,
-        max_neighbors: int | None = None,
-        seed: int = 0,
+        self, edge_index: Tensor, num_nodes: int, num_hops: int = 1, max_neighbors: int | None = None
     ) -> None:
         indptr, neighbors = neighbour_rows(edge_index, num_nodes)
         self.num_nodes = num_nodes
         cap = num_nodes if max_neighbors is None else max_neighbors
-        self.graph = (num_hops, cap, np.uint64(seed), indptr, neighbors.astype(np.int32))
+        self.graph = (num_hops, cap, indptr, neighbors.astype(np.int32))
         # Per thread: local number of a node or -1, and two queues and two distances by local number.
         self.threads = max(1, torch.get_num_threads())
         self.workspace = np.full((5, self.threads, num_nodes), -1, dtype=np.int32)
@@ -99,9 +93,9 @@ def _ordered(pairs: IntArray) -> tuple[IntArray, IntArray]:
 
 
 @compiled()
-def _hash(node: int, u: int, v: int, seed: Any) -> Any:
-    """Mix four numbers into 64 bits (the finaliser of splitmix64)."""
-    state = seed
+def _hash(node: int, u: int, v: int) -> Any:
+    """Mix three numbers into 64 bits (the finaliser of splitmix64)."""
+    state = np.uint64(0)
     for part in (np.uint64(u), np.uint64(v), np.uint64(node)):
         state = (state ^ part) + np.uint64(0x9E3779B97F4A7C15)
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -111,11 +105,11 @@ def _hash(node: int, u: int, v: int, seed: Any) -> Any:
 
 
 @compiled()
-def _keep_some(u: int, v: int, first: int, stop: int, cap: int, seed: Any, local: Array, queue: Array) -> int:
+def _keep_some(u: int, v: int, first: int, stop: int, cap: int, local: Array, queue: Array) -> int:
     """Keep the `cap` nodes of ``queue[first:stop]`` with the smallest hashes, in their old order."""
     hashes = np.empty(stop - first, dtype=np.uint64)
     for i in range(first, stop):
-        hashes[i - first] = _hash(queue[i], u, v, seed)
+        hashes[i - first] = _hash(queue[i], u, v)
     bound = np.sort(hashes)[cap - 1]
     size = first
     for i in range(first, stop):
@@ -131,9 +125,8 @@ def _keep_some(u: int, v: int, first: int, stop: int, cap: int, seed: Any, local
 
 @compiled()
 def _collect(
-    u: int, v: int, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array, local: Array,
-    queue: Array,
-) -> int:  # fmt: skip
+    u: int, v: int, hops: int, cap: int, indptr: Array, neighbors: Array, local: Array, queue: Array
+) -> int:
     """Breadth-first search from both ends; writes the nodes to `queue`, their numbers to `local`."""
     queue[0], queue[1] = u, v
     local[u], local[v] = 0, 1
@@ -148,7 +141,7 @@ def _collect(
                     queue[size] = node
                     size += 1
         if size - stop > cap:
-            size = _keep_some(u, v, stop, size, cap, seed, local, queue)
+            size = _keep_some(u, v, stop, size, cap, local, queue)
         first = stop
     return size
 
@@ -179,7 +172,7 @@ def _distances(
 
 @compiled()
 def _drnl(to_u: int, to_v: int) -> int:
-    """``1 + min(a, b) + (d // 2) (d // 2 + d % 2 - 1)`` with d = a + b; 0 if an end is out of reach."""
+    """Label of a node at these distances from the ends; 0 if one is out of reach."""
     if to_u < 0 or to_v < 0:
         return 0
     both = to_u + to_v
@@ -189,7 +182,7 @@ def _drnl(to_u: int, to_v: int) -> int:
 
 @compiled(parallel=True)
 def _count(
-    low: Array, high: Array, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array, work: Array,
+    low: Array, high: Array, hops: int, cap: int, indptr: Array, neighbors: Array, work: Array,
     num_nodes: Array, num_entries: Array,
 ) -> None:  # fmt: skip
     """Nodes and entries of each subgraph, int64 [P] each, written."""
@@ -197,7 +190,7 @@ def _count(
     for thread in prange(threads):
         local, queue = work[0, thread], work[1, thread]
         for pair in range(thread, low.shape[0], threads):
-            size = _collect(low[pair], high[pair], hops, cap, seed, indptr, neighbors, local, queue)
+            size = _collect(low[pair], high[pair], hops, cap, indptr, neighbors, local, queue)
             entries = size
             for i in range(size):
                 for position in range(indptr[queue[i]], indptr[queue[i] + 1]):
@@ -211,7 +204,7 @@ def _count(
 
 @compiled(parallel=True)
 def _fill(
-    low: Array, high: Array, hops: int, cap: int, seed: Any, indptr: Array, neighbors: Array, work: Array,
+    low: Array, high: Array, hops: int, cap: int, indptr: Array, neighbors: Array, work: Array,
     target_link: bool, start: Array, entry_start: Array, nodes: Array, label: Array, rows: Array,
     entries: Array,
 ) -> None:  # fmt: skip
@@ -221,7 +214,7 @@ def _fill(
         local, queue, search = work[0, thread], work[1, thread], work[2, thread]
         to_u, to_v = work[3, thread], work[4, thread]
         for pair in range(thread, low.shape[0], threads):
-            size = _collect(low[pair], high[pair], hops, cap, seed, indptr, neighbors, local, queue)
+            size = _collect(low[pair], high[pair], hops, cap, indptr, neighbors, local, queue)
             base, filled = start[pair], entry_start[pair]
             for i in range(size):
                 rows[base + i] = filled

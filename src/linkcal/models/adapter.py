@@ -60,23 +60,14 @@ class AdaptedLinkPredictor(nn.Module):
 
     def encode(self, x: Tensor, edge_index: Tensor, **options: Any) -> Tensor:
         """Node embeddings z [N, d] of the wrapped module; `options` (``edge_weight=``) are passed to it."""
-        try:
-            z = cast("Any", self.module).encode(x, edge_index, **options)
-        except RuntimeError as error:
-            weights = {weight.dtype for weight in self.module.parameters() if weight.is_floating_point()}
-            if x.is_floating_point() and weights and x.dtype not in weights:
-                expected = " or ".join(sorted(map(str, weights)))
-                raise InputError(
-                    f"x must have the dtype of the model's weights, {expected}, got {x.dtype}"
-                ) from error
-            raise
+        z = cast("Any", self.module).encode(x, edge_index, **options)
         if not isinstance(z, Tensor) or z.ndim != 2:
             raise self._wrong_output("encode", "tensor of shape [N, d]", z)
         self._num_nodes = z.size(0)
         return z
 
     def link_embedding(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
-        """Link embeddings h [L, d], see :func:`link_embedding_of`."""
+        """Link embeddings h [L, d]: the module's own, else the pointwise product ``z_u * z_v``."""
         return link_embedding_of(self.module, z, edge_label_index)
 
     def decode(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
@@ -103,8 +94,7 @@ class AdaptedLinkPredictor(nn.Module):
     def auxiliary_loss(self) -> Tensor | None:
         """The module's own; for PyG's ``VGAE`` its KL divergence over N (arXiv 1611.07308)."""
         if hasattr(self.module, "auxiliary_loss"):
-            loss: Tensor | None = cast("Any", self.module).auxiliary_loss()
-            return loss
+            return cast("Tensor | None", cast("Any", self.module).auxiliary_loss())
         if isinstance(self.module, VGAE):
             return torch.as_tensor(self.module.kl_loss()) / self._num_nodes
         return None
@@ -143,9 +133,7 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
     >>> as_link_predictor(GAE(nn.Identity())).decode(2 * torch.ones(2, 1), torch.tensor([[0], [1]]))
     tensor([4.])
     """
-    model = getattr(
-        model, "_orig_mod", model
-    )  # torch.compile wraps `forward` alone, which is not called here
+    model = getattr(model, "_orig_mod", model)  # torch.compile wraps `forward` alone, not called here
     name = type(model).__name__
     if not isinstance(model, nn.Module):
         raise UnsupportedModelError(f"model must be a torch.nn.Module with encode and decode, got {name}")
@@ -155,20 +143,16 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
             f"model must have {' and '.join(_METHODS.values())}, got {name} without {' and '.join(missing)}"
         )
     returns = _declared_returns(model, decode_returns)
-    return (
-        model
-        if isinstance(model, (GraphModel, AdaptedLinkPredictor))
-        else AdaptedLinkPredictor(model, returns)
-    )
+    is_ready = isinstance(model, (GraphModel, AdaptedLinkPredictor))
+    return model if is_ready else AdaptedLinkPredictor(model, returns)
 
 
 def _declared_returns(model: nn.Module, argument: DecodeReturns | None) -> DecodeReturns:
     """What ``model.decode`` returns by the argument, the model's attribute and what is known of its class."""
     options = get_args(DecodeReturns)
-    declared: dict[str, str] = {}
+    attribute, declared = getattr(model, "decode_returns", None), {}
     if argument is not None:
         declared["the argument"] = check_choice(argument, "decode_returns", options)
-    attribute = getattr(model, "decode_returns", None)
     if attribute is not None:
         declared["the model's attribute"] = check_choice(attribute, "model.decode_returns", options)
     if is_pyg_autoencoder(model):
@@ -196,24 +180,7 @@ def is_pyg_autoencoder(model: nn.Module) -> bool:
 
 
 def link_embedding_of(model: nn.Module, z: Tensor, edge_label_index: Tensor) -> Tensor:
-    """Link embeddings h [L, d]: the model's own ``link_embedding``, else the pointwise product ``z_u * z_v``.
-
-    Parameters
-    ----------
-    model : nn.Module
-    z : Tensor [N, d]
-    edge_label_index : Tensor [2, L], int64
-
-    Returns
-    -------
-    Tensor [L, d]
-        Other shapes of a model's own raise UnsupportedModelError.
-
-    Examples
-    --------
-    >>> link_embedding_of(nn.Identity(), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0], [1]]))
-    tensor([[3., 8.]])
-    """
+    """Link embeddings h [L, d]: the model's own ``link_embedding``, checked, or else ``z_u * z_v``."""
     own = getattr(model, "link_embedding", None)
     if own is None:
         return product_of_ends(z, edge_label_index)

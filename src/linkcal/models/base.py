@@ -23,9 +23,7 @@ TargetLinkState = Literal["absent", "present"]
 
 
 class GraphModel(nn.Module, ABC):
-    """What all of linkcal's models share; use :class:`LinkPredictor` or :class:`PairPredictor`.
-
-    A subclass stores each constructor argument under its own name, unchanged, as scikit-learn's do.
+    """What all models share. A subclass stores each constructor argument under its own name, unchanged.
 
     Parameters
     ----------
@@ -37,8 +35,8 @@ class GraphModel(nn.Module, ABC):
     Examples
     --------
     >>> from linkcal.models import GCN
-    >>> isinstance(GCN(8), GraphModel), GCN(8, dropout=0.5).config["dropout"]
-    (True, 0.5)
+    >>> GCN(8, dropout=0.5).config["dropout"]
+    0.5
     """
 
     #: What ``decode`` and ``forward`` return. Read, never guessed from values.

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import os
-import reprlib
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors import torch as safetensors
 
-from linkcal._core.files import written_whole
+from linkcal._core.files import one_line, read_description, read_saved, refusing, sha256, written_whole
 from linkcal.exceptions import ArtifactError, UnsupportedModelError
 from linkcal.models.base import GraphModel
 from linkcal.models.registry import MODELS
@@ -28,8 +23,6 @@ MODEL_FORMAT_VERSION = 1
 _FORMAT = "linkcal-model"
 _CONFIG_FILE = "model.json"
 _WEIGHTS_FILE = "model.safetensors"
-#: A description is a few hundred bytes; anything longer is not one.
-_LONGEST_DESCRIPTION = 1 << 16
 _WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -69,7 +62,7 @@ def save_model(model: GraphModel, folder: str | os.PathLike[str]) -> None:
         "format_version": MODEL_FORMAT_VERSION,
         "model": names[type(model)],
         "config": model.config,
-        "weights_sha256": hashlib.sha256(weights).hexdigest(),
+        "weights_sha256": sha256(weights),
     }
     with written_whole(target / _WEIGHTS_FILE) as path:
         path.write_bytes(weights)
@@ -98,31 +91,26 @@ def load_model(folder: str | os.PathLike[str]) -> GraphModel:
     linkcal.exceptions.ArtifactError: nowhere/model.json must be a readable file, got [Errno 2] ...
     """
     source = Path(folder)
-    description = _read_description(source / _CONFIG_FILE)
-    weights = _read(source / _WEIGHTS_FILE)
-    if hashlib.sha256(weights).hexdigest() != description["weights_sha256"]:
+    head, file = source / _CONFIG_FILE, source / _WEIGHTS_FILE
+    description = read_description(head, _FORMAT, MODEL_FORMAT_VERSION)
+    for key in ("model", "config", "weights_sha256"):
+        if key not in description:
+            raise ArtifactError(f"{head} must have the key {key!r}, got {sorted(description)}")
+    weights = read_saved(file)
+    if sha256(weights) != description["weights_sha256"]:
         raise ArtifactError(
-            f"{source / _WEIGHTS_FILE} must be the file that {_CONFIG_FILE} was written with, "
-            f"got {len(weights)} bytes with another SHA-256 (truncated or altered)"
+            f"{file} must be the file that {_CONFIG_FILE} was written with, got another SHA-256 "
+            "(truncated or altered)"
         )
     name = description["model"]
     if not isinstance(name, str) or name not in MODELS:
-        raise ArtifactError(
-            f"{source / _CONFIG_FILE} must name a model of {', '.join(MODELS)}, got {reprlib.repr(name)}"
-        )
-    try:
+        raise ArtifactError(f"{head} must name a model of {', '.join(MODELS)}, got {one_line(repr(name))}")
+    with refusing(source, f"hold weights that fit the model {name} as {_CONFIG_FILE} describes it"):
         return _build(MODELS[name].cls, description["config"], safetensors.load(weights))
-    except (SafetensorError, TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise ArtifactError(
-            f"{source} must hold weights that fit the model {name} as {_CONFIG_FILE} describes it, "
-            f"got {_one_line(error)}"
-        ) from error
 
 
 def _build(cls: type[GraphModel], config: Any, state: dict[str, torch.Tensor]) -> GraphModel:
     """Model of an untrusted description: no memory is allocated before the weights fit it."""
-    if not isinstance(config, dict):
-        raise TypeError(f"a configuration that is a {type(config).__name__}")
     layers = config.get("num_layers")
     if isinstance(layers, int) and layers > len(state):
         raise ValueError(f"num_layers = {layers} with {len(state)} tensors")
@@ -135,36 +123,3 @@ def _build(cls: type[GraphModel], config: Any, state: dict[str, torch.Tensor]) -
     # Cloned: safetensors gives views of the file's bytes, at addresses where kernels may round otherwise.
     model.load_state_dict({key: value.clone() for key, value in state.items()}, assign=True)
     return model.eval()
-
-
-def _read_description(path: Path) -> dict[str, Any]:
-    text = _read(path, _LONGEST_DESCRIPTION)
-    try:
-        description = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path} must be a JSON file, got {_one_line(error)}") from error
-    if not isinstance(description, dict) or description.get("format") != _FORMAT:
-        raise ArtifactError(f'{path} must have "format": "{_FORMAT}", got another content')
-    version = description.get("format_version")
-    if version != MODEL_FORMAT_VERSION:
-        raise ArtifactError(
-            f"{path} must have format_version {MODEL_FORMAT_VERSION}, got {reprlib.repr(version)}"
-        )
-    for key in ("model", "config", "weights_sha256"):
-        if key not in description:
-            raise ArtifactError(f"{path} must have the key {key!r}, got {sorted(description)}")
-    return description
-
-
-def _read(path: Path, longest: float = math.inf) -> bytes:
-    try:
-        size = path.stat().st_size
-        if size > longest:
-            raise ArtifactError(f"{path} must be at most {longest} bytes long, got {size}")
-        return path.read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"{path} must be a readable file, got {_one_line(error)}") from error
-
-
-def _one_line(error: Exception) -> str:
-    return textwrap.shorten(str(error), 500)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,15 +12,13 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.nn.inits import reset
 
-from linkcal._core.validation import check_choice, check_positive_int
+from linkcal._core.validation import check_positive_int
 from linkcal.data.graph import Graph
 from linkcal.data.positions import laplacian_eigenmaps
 from linkcal.exceptions import InputError
-from linkcal.models.base import LinkPredictor, product_of_ends
+from linkcal.models.base import LinkPredictor
 
 __all__ = ["PEG", "PEGConv", "arc_distance"]
-
-PEGDecoder = Literal["product", "product+distance"]
 
 #: Width of the hidden layer of phi, a function of one number.
 _PHI_CHANNELS = 16
@@ -88,14 +85,13 @@ class PEG(LinkPredictor):
         positions in its buffer `positions` [num_nodes, p].
     position_channels : int
         p, the dimension of the positions.
-    decoder : {"product", "product+distance"}
-        Input of the final linear layer: ``z_u * z_v`` (arXiv 2403.04605), or with ``||Z_u - Z_v||^2``
-        appended, as in PEG's own paper.
 
     Notes
     -----
     ``x' = act((A^ * Xi) X W)`` (:class:`PEGConv`; Wang, Yin, Zhang, Li, ICLR 2022, arXiv 2203.00199, equation
-    8). ``encode`` takes x [N, F + p] whose last p columns are Z. Signs and rotations of Z do not matter.
+    8). ``encode`` takes x [N, F + p] whose last p columns are Z. Signs and rotations of Z do not matter. The
+    decoder is that of arXiv 2403.04605, ``logit_uv = <w, z_u * z_v> + b``; PEG's own paper also gives it the
+    distance of the positions.
 
     Examples
     --------
@@ -117,16 +113,14 @@ class PEG(LinkPredictor):
         *,
         dropout: float = 0.0,
         position_channels: int = 32,
-        decoder: PEGDecoder = "product",
         num_nodes: int | None = None,
     ) -> None:
         super().__init__(in_channels, num_nodes=num_nodes)
         self._set_layers(hidden_channels, out_channels, num_layers, dropout)
         self.position_channels = check_positive_int(position_channels, "position_channels")
-        self.decoder = check_choice(decoder, "decoder", get_args(PEGDecoder))
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         self.convs = nn.ModuleList(PEGConv(a, b) for a, b in pairwise(widths))
-        self.lin = nn.Linear(out_channels + (decoder == "product+distance"), 1)
+        self.lin = nn.Linear(out_channels, 1)
         unknown = None if num_nodes is None else torch.full((num_nodes, position_channels), torch.nan)
         self.register_buffer("positions", unknown)
 
@@ -171,7 +165,7 @@ class PEG(LinkPredictor):
         return x[:, : self.in_channels], x[:, self.in_channels :]
 
     def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Node embeddings z [N, out_channels]; with ``"product+distance"`` Z stands in further p columns."""
+        """Node embeddings z [N, out_channels]."""
         hidden, positions = self.features_and_positions(x)
         edge_index, coefficient = gcn_norm(edge_index, None, x.size(0), dtype=hidden.dtype)
         distance = arc_distance(positions, edge_index)
@@ -179,25 +173,16 @@ class PEG(LinkPredictor):
             hidden = conv(hidden, edge_index, coefficient, distance)
             if number < self.num_layers:
                 hidden = functional.dropout(hidden.relu(), self.dropout, self.training)
-        return hidden if self.decoder == "product" else torch.cat([hidden, positions], dim=1)
-
-    def link_embedding(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
-        """Link embeddings [L, out_channels], with the squared distance as one more column if asked for."""
-        if self.decoder == "product":
-            return product_of_ends(z, edge_label_index)
-        hidden, positions = z[:, : self.out_channels], z[:, self.out_channels :]
-        u, v = (functional.embedding(end, positions) for end in edge_label_index)
-        squared = (u - v).square().sum(dim=1, keepdim=True)
-        return torch.cat([product_of_ends(hidden, edge_label_index), squared], dim=1)
+        return hidden
 
     def head(self, h: Tensor) -> Tensor:
-        """Logits [L] of link embeddings."""
+        """Logits [L] of link embeddings [L, out_channels]."""
         logit: Tensor = self.lin(h).squeeze(-1)
         return logit
 
-    def product_form(self) -> tuple[Tensor, Tensor] | None:
-        """Weights and bias of the linear layer; None with the distance, which is no product."""
-        return None if self.decoder != "product" else (self.lin.weight[0], self.lin.bias[0])
+    def product_form(self) -> tuple[Tensor, Tensor]:
+        """Weights and bias of the linear layer on the endpoints' product."""
+        return self.lin.weight[0], self.lin.bias[0]
 
 
 def arc_distance(positions: Tensor, edge_index: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Models by the names of the command line: presets, search ranges, and seeded construction."""
+"""Models by the names of the command line: presets and seeded construction."""
 
 from __future__ import annotations
 
@@ -19,17 +19,6 @@ __all__ = ["MODELS", "NODE_EMBEDDING_CHANNELS", "ModelSpec", "Preset", "make_mod
 
 #: Default width of the learned node embedding of a graph without features.
 NODE_EMBEDDING_CHANNELS = 32
-
-# Appendix of the paper (arXiv 2403.04605); dropout and weight decay are not in its grid.
-_SEARCH: dict[str, list[Any]] = {
-    "hidden_channels": [16, 32, 64, 128],
-    "out_channels": [16, 32, 64, 128],
-    "num_layers": [1, 2, 3],
-    "dropout": [0.0, 0.25, 0.5],
-    "lr": [0.1, 0.01, 0.001],
-    "weight_decay": [0.0, 5e-4],
-    "epochs": [400, 600, 800, 1000],
-}
 
 
 @dataclass(frozen=True)
@@ -64,7 +53,7 @@ class Preset:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model's class, what it is in one line, its presets, and where to search.
+    """A model's class, what it is in one line, and its presets.
 
     Parameters
     ----------
@@ -72,19 +61,16 @@ class ModelSpec:
     description : str
     presets : dict of str to Preset
         ``"default"``: chosen by validation AUC on Cora. ``"paper"``: the paper's table, no early stopping.
-    search : mapping of str to list
-        Values of constructor arguments and of :class:`TrainingConfig` fields: by default the paper's grid.
 
     Examples
     --------
-    >>> sorted(MODELS["peg"].presets), MODELS["peg"].search["num_layers"]
-    (['default', 'paper'], [1, 2, 3])
+    >>> MODELS["peg"].cls.__name__, sorted(MODELS["peg"].presets)
+    ('PEG', ['default', 'paper'])
     """
 
     cls: type[GraphModel]
     description: str
     presets: dict[str, Preset]
-    search: Mapping[str, list[Any]] = field(default_factory=lambda: _SEARCH)
 
 
 def _paper(

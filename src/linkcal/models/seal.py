@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -43,17 +43,6 @@ _NUM_MEASURED = 10_000
 _MAX_BATCH_NODES = 1 << 14
 
 
-class _Kept(NamedTuple):
-    """Subgraphs of the latest edges, shared by copies of the model."""
-
-    edge_index: Tensor
-    version: int
-    subgraphs: EnclosingSubgraphs
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Kept:
-        return self
-
-
 class SEAL(PairPredictor):
     """Learn from Subgraphs, Embeddings and Attributes for Link prediction, with DGCNN.
 
@@ -77,17 +66,17 @@ class SEAL(PairPredictor):
         many features memorise the training pairs. None keeps the features.
     num_hops : {1, 2}
         Radius of the subgraphs.
-    max_neighbors, sampling_seed : int or None, int in [0, 2**63)
-        Bound on the new nodes per hop (None: no bound), and the seed that draws them.
+    max_neighbors : int, optional
+        Bound on the new nodes per hop, drawn by a hash of node and pair; None: no bound.
     sort_k : int, at least 10
         Nodes kept by SortPool: the 60th percentile of the training subgraphs' sizes (:meth:`options_for`).
 
     Notes
     -----
     A node at distances a, b from the two ends, each inside the subgraph and without the other end, has the
-    label ``1 + min(a, b) + (s // 2) (s // 2 + s % 2 - 1)``, s = a + b; both ends have 1, nodes that reach
-    only one of them 0. With ``target_link="present"`` the same subgraph, with the same labels, also passes
-    messages over the pair's edge. Edges count without direction.
+    label ``1 + min(a, b) + (s // 2) (s // 2 + s % 2 - 1)``, s = a + b (DRNL); both ends have 1, nodes that
+    reach only one of them 0. With ``target_link="present"`` the same subgraph, with the same labels, also
+    passes messages over the pair's edge. Edges count without direction.
 
     Examples
     --------
@@ -110,15 +99,13 @@ class SEAL(PairPredictor):
         num_hops: int = 1,
         max_neighbors: int | None = None,
         sort_k: int = 30,
-        sampling_seed: int = 0,
         num_nodes: int | None = None,
     ) -> None:
         super().__init__(in_channels, num_nodes=num_nodes)
         self._set_layers(hidden_channels, out_channels, num_layers, dropout)
         self.feature_channels = _whole_or_none(feature_channels, "feature_channels")
         self.feature_dropout = check_fraction(feature_dropout, "feature_dropout", zero=True)
-        extent = _checked_extent(num_hops, max_neighbors, sampling_seed)
-        self.num_hops, self.max_neighbors, self.sampling_seed = extent
+        self.num_hops, self.max_neighbors = _checked_extent(num_hops, max_neighbors)
         self.sort_k = check_positive_int(sort_k, "sort_k", minimum=_MIN_SORT_K)
         # [label embedding | features] W of the first layer, as the sum of its two parts.
         self.label_embedding = nn.Embedding(MAX_LABEL + 1, hidden_channels)
@@ -132,7 +119,7 @@ class SEAL(PairPredictor):
         self.conv_sorted = nn.Conv1d(16, 32, 5, 1)
         self.lin_pooled = nn.Linear(32 * (sort_k // 2 - 4), out_channels)
         self.lin = nn.Linear(out_channels, 1)
-        self._kept: _Kept | None = None
+        self._kept: tuple[Tensor, int, EnclosingSubgraphs] | None = None
 
     def reset_parameters(self) -> None:
         """Draw all weights anew from torch's global generator; the graph layers' biases start at 0."""
@@ -144,13 +131,11 @@ class SEAL(PairPredictor):
     def options_for(cls, split: LinkSplit, **options: Any) -> dict[str, Any]:
         """``sort_k`` at the 60th percentile of the training pairs' subgraph sizes, and at least 10."""
         # Before the compiled search, which trusts its caller.
-        extent = _checked_extent(
-            options.get("num_hops", 1), options.get("max_neighbors"), options.get("sampling_seed", 0)
-        )
-        subgraphs = EnclosingSubgraphs(split.graph.edge_index, split.graph.num_nodes, *extent)
+        extent = _checked_extent(options.get("num_hops", 1), options.get("max_neighbors"))
         pairs = split.train.edge_label_index.cpu().numpy()
         if not pairs.shape[1]:
             return {"sort_k": _MIN_SORT_K}
+        subgraphs = EnclosingSubgraphs(split.graph.edge_index, split.graph.num_nodes, *extent)
         sizes = subgraphs.sizes(pairs[:, :: math.ceil(pairs.shape[1] / _NUM_MEASURED)])[0]
         return {"sort_k": max(_MIN_SORT_K, math.ceil(np.percentile(sizes, 60)))}
 
@@ -215,15 +200,16 @@ class SEAL(PairPredictor):
     def _subgraphs_of(self, edge_index: Tensor, num_nodes: int) -> EnclosingSubgraphs:
         """Compressed form of the graph, kept until another or a changed tensor comes."""
         # A tensor made in inference mode counts no versions, so whether it changed cannot be known.
-        version = -1 if edge_index.is_inference() else edge_index._version
-        kept = self._kept
-        same = kept is not None and kept.edge_index is edge_index and kept.version == version >= 0
-        if kept is not None and same and kept.subgraphs.num_nodes == num_nodes:
-            return kept.subgraphs
-        extent = (self.num_hops, self.max_neighbors, self.sampling_seed)
-        made = EnclosingSubgraphs(check_edge_index(edge_index, num_nodes), num_nodes, *extent)
-        self._kept = _Kept(edge_index, version, made)
-        return made
+        version = None if edge_index.is_inference() else edge_index._version
+        if self._kept is not None:
+            kept_edges, kept_version, subgraphs = self._kept
+            if kept_edges is edge_index and kept_version == version and subgraphs.num_nodes == num_nodes:
+                return subgraphs
+        edges = check_edge_index(edge_index, num_nodes)
+        subgraphs = EnclosingSubgraphs(edges, num_nodes, self.num_hops, self.max_neighbors)
+        if version is not None:
+            self._kept = (edge_index, version, subgraphs)
+        return subgraphs
 
     def _embed_batch(self, features: Tensor, batch: SubgraphBatch) -> Tensor:
         adjacency = _normalised_adjacency(batch, features.dtype)
@@ -317,12 +303,11 @@ def _batches(subgraphs: EnclosingSubgraphs, pairs: IntArray, target_link: bool) 
         start = stop
 
 
-def _checked_extent(num_hops: int, max_neighbors: int | None, seed: int) -> tuple[int, int | None, int]:
+def _checked_extent(num_hops: int, max_neighbors: int | None) -> tuple[int, int | None]:
     """The arguments that decide which nodes a subgraph holds."""
     if check_positive_int(num_hops, "num_hops") > 2:
         raise InputError(f"num_hops must be 1 or 2, got {num_hops}")
-    seed = check_positive_int(seed, "sampling_seed", minimum=0)
-    return int(num_hops), _whole_or_none(max_neighbors, "max_neighbors"), seed
+    return int(num_hops), _whole_or_none(max_neighbors, "max_neighbors")
 
 
 def _whole_or_none(value: int | None, name: str) -> int | None:

@@ -7,7 +7,6 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,26 +27,18 @@ class Cell(NamedTuple):
     in_noise: bool = False
 
 
-class Row(NamedTuple):
-    """One predictor's cells, in the order of the columns."""
-
-    name: str
-    cells: tuple[Cell, ...]
-
-
-def build_table(results: Results) -> tuple[list[ResultColumn], list[Row]]:
-    """Columns that occur in any result (unknown keys last, as plain numbers) and one row for each result."""
+def build_table(results: Results) -> tuple[list[ResultColumn], dict[str, list[Cell]]]:
+    """Columns that occur in any result (unknown keys last, as plain numbers), and each result's cells."""
     present = {key for result in results.values() for key in result}
     columns = [column for name, column in COLUMNS.items() if name in present]
     columns += [ResultColumn(key, key, "", 4, None, "") for key in sorted(present.difference(COLUMNS))]
     best = {c.name: _best_text(c, [r.get(c.name) for r in results.values()]) for c in columns}
-    rows = []
+    rows = {}
     for name, result in results.items():
         texts = {c.name: c.text(result.get(c.name)) for c in columns}
         ece, noise = result.get("ece"), result.get("ece_floor_q95")
         in_noise = ece is not None and noise is not None and bool(ece <= noise)
-        cells = (Cell(text, text == best[key], key == "ece" and in_noise) for key, text in texts.items())
-        rows.append(Row(name, tuple(cells)))
+        rows[name] = [Cell(text, text == best[key], key == "ece" and in_noise) for key, text in texts.items()]
     return columns, rows
 
 
@@ -59,8 +50,6 @@ def _best_text(column: ResultColumn, values: list[Any]) -> str | None:
         return None
     return column.text(max(known) if column.higher_is_better else min(known))
 
-
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 _VAL = "the validation pairs. No validation or test edge is in the message-passing graph."
 _LEAVE_ONE_OUT = (
@@ -93,7 +82,7 @@ def write_report(
     title: str,
     metrics: Mapping[str, Any],
     config: Mapping[str, Any],
-    figure_png: bytes | str | os.PathLike[str] | None = None,
+    figure_png: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write the report of one run as a self-contained HTML page; equal arguments give equal files.
 
@@ -109,15 +98,17 @@ def write_report(
         ``LinkSplit.counts()``) and `groups` (as ``linkcal calibrate`` writes them).
     config : dict
         JSON values, printed as they are.
-    figure_png : bytes or path-like, optional
-        The reliability figure, a PNG file or its bytes.
+    figure_png : path-like, optional
+        PNG file of the reliability figure.
 
     Returns
     -------
     Path
         `path`.
     """
-    results = _check_results(metrics)
+    results: Results = metrics.get("results", {})
+    if not results:
+        raise InputError("metrics must hold 'results' with at least one calibrator, got none")
     columns, rows = build_table(results)
     counts = metrics.get("counts") or {}
     has_test_counts = "test_positives" in counts and "test_negatives" in counts
@@ -141,28 +132,14 @@ def write_report(
         findings=_findings(results),
         columns=columns,
         rows=rows,
-        has_missing=any(cell.text == "n/a" for row in rows for cell in row.cells),
-        figure=None if figure_png is None else _inline_png(figure_png),
+        has_missing=any(cell.text == "n/a" for cells in rows.values() for cell in cells),
+        figure=None if figure_png is None else base64.b64encode(Path(figure_png).read_bytes()).decode(),
         counts=counts,
-        config=_to_json(config),
+        config=json.dumps(config, indent=2, ensure_ascii=False),
     )
     with written_whole(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return Path(path)
-
-
-def _check_results(metrics: Any) -> Results:
-    results = metrics.get("results") if isinstance(metrics, Mapping) else None
-    if not isinstance(results, Mapping) or not results:
-        raise InputError("metrics must hold 'results' with at least one calibrator, got none")
-    for name, result in results.items():
-        where = f"metrics['results'][{name!r}]"
-        if not isinstance(result, Mapping):
-            raise InputError(f"{where} must be a dict of numbers, got {type(result).__name__}")
-        for key, value in result.items():
-            if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
-                raise InputError(f"{where}[{key!r}] must be a number or None, got {value!r}")
-    return results
 
 
 def _base_rate(metrics: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -191,35 +168,18 @@ def _findings(results: Results) -> list[str]:
     findings = []
     if "uncalibrated" in ece and len(ece) > 1:
         best = min(ece, key=ece.__getitem__)
-        lowest = f"the lowest is {100 * ece[best]:.1f} % ({best})."
-        findings.append(
-            f"The ECE is {100 * ece['uncalibrated']:.1f} % uncalibrated; "
-            + ("no calibrator has a lower one." if best == "uncalibrated" else lowest)
-        )
-    tested = [name for name in ece if name in noise]
-    inside = [name for name in tested if ece[name] <= noise[name]]
+        lowest = f"the lowest is {100 * ece[best]:.1f} % ({best})"
+        lowest = "no calibrator has a lower one" if best == "uncalibrated" else lowest
+        findings.append(f"The ECE is {100 * ece['uncalibrated']:.1f} % uncalibrated; {lowest}.")
+    inside = [name for name in ece if name in noise and ece[name] <= noise[name]]
     if inside:
         findings.append(
             f"Within the noise of perfect calibration: {', '.join(inside)}. "
             "With this many test pairs, their ECEs are no evidence of miscalibration."
         )
-    elif tested:
+    elif ece.keys() & noise.keys():
         findings.append("No ECE is within the noise of perfect calibration: all are miscalibrated.")
     if len(nll) > 1:
         best = min(nll, key=nll.__getitem__)
         findings.append(f"The lowest negative log-likelihood, a proper score, is {nll[best]:.4f} ({best}).")
     return findings
-
-
-def _inline_png(figure: bytes | str | os.PathLike[str]) -> str:
-    data = figure if isinstance(figure, bytes) else Path(figure).read_bytes()
-    if not data.startswith(_PNG_SIGNATURE):
-        raise InputError("figure_png must be a PNG file or its bytes, got something else")
-    return base64.b64encode(data).decode("ascii")
-
-
-def _to_json(config: Any) -> str:
-    try:
-        return json.dumps(config, indent=2, ensure_ascii=False)
-    except TypeError as error:
-        raise InputError(f"config must hold JSON values only, got: {error}") from error

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from linkcal.exceptions import UnsupportedModelError
-from linkcal.models import LinkPredictor, PairPredictor, link_embedding_of, unwrap_link_predictor
+from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
 from linkcal.models._view import evaluation_view
+from linkcal.models.adapter import link_embedding_of
 from linkcal.toggle._deep import compiled_toggle
 from linkcal.toggle._delta import delta_endpoints
 from linkcal.toggle._graph import ToggleGraph

@@ -111,8 +111,6 @@ def _with_weights(model: Any) -> Recognised:
 
 
 def _recognise_peg(model: PEG) -> Recognised:
-    if model.decoder != "product":
-        raise UnsupportedModelError("PEG's encode appends the positions to z for its distance decoder")
     layers: list[Layer] = []
     for conv in model.convs:
         if not isinstance(conv, PEGConv) or type(conv) is not PEGConv or _aggregation(conv) != "sum":
