@@ -6,7 +6,6 @@ import numpy as np
 from scipy.special import expit
 
 from linkcal.calibrators import (
-    BBQ,
     CALIBRATORS,
     Calibrator,
     Histogram,
@@ -32,10 +31,8 @@ def fast(name: str) -> Calibrator:
 #: Every calibrator, and options that change what it computes.
 SETTINGS = {
     **{name: fast(name) for name in CALIBRATORS},
-    "histogram, ranked": Histogram(preserve_ranking=True),
-    "bbq, ranked": BBQ(preserve_ranking=True),
-    "isotonic, ranked": Isotonic(preserve_ranking=True),
-    "in-n-out, centred": InNOut(center=True, **FAST_NET),
+    "histogram, textbook": Histogram(smooth=False),
+    "isotonic, textbook": Isotonic(smooth=False),
     "in-n-out, doubled": InNOut(scaling="multiply-doubled", **FAST_NET),
     "in-n-out-plus, monotone": StructuralCalibrator(monotone=True),
     "in-n-out-plus, logit": StructuralCalibrator(features="logit"),

@@ -25,8 +25,8 @@ def test_agrees_with_scikit_learn():
     fit = fit_logistic(features, y, weight)
     other = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=200)
     other.fit(features, y, sample_weight=weight)
-    np.testing.assert_allclose(fit.slope, other.coef_[0], rtol=1e-6)
-    assert fit.intercept == pytest.approx(other.intercept_[0], rel=1e-6)
+    np.testing.assert_allclose(fit.theta[1:], other.coef_[0], rtol=1e-6)
+    assert fit.theta[0] == pytest.approx(other.intercept_[0], rel=1e-6)
     assert fit.converged
 
 
@@ -35,19 +35,19 @@ def test_bounded_slopes_fulfil_the_optimality_conditions():
     # The first slope is negative without the bound.
     features = np.column_stack((-features[:, 0], features[:, 1]))
     fit = fit_logistic(features, y, weight, lower=0.0)
-    residual = weight * (expit(features @ fit.slope + fit.intercept) - y)
+    residual = weight * (expit(features @ fit.theta[1:] + fit.theta[0]) - y)
     gradient = features.T @ residual / weight.sum()
-    assert fit.slope[0] == 0.0
+    assert fit.theta[1] == 0.0
     assert gradient[0] > 0.0
     # Free parameters have derivative 0 (1e-12 in units of a standard deviation, here 30).
     assert abs(residual.sum()) / weight.sum() < 1e-11
-    assert fit.slope[1] == 0.0 or abs(gradient[1]) < 1e-9
+    assert fit.theta[2] == 0.0 or abs(gradient[1]) < 1e-9
 
 
 def test_constant_column_gets_slope_zero():
     fit = fit_logistic(np.full((8, 1), 3.0), np.array([1.0] + [0.0] * 7), np.ones(8))
-    assert fit.slope[0] == 0.0
-    assert fit.intercept == pytest.approx(np.log(1 / 7), rel=1e-12)
+    assert fit.theta[1] == 0.0
+    assert fit.theta[0] == pytest.approx(np.log(1 / 7), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_loss_is_flat_at_the_solution(seed, n):
     if separated(s, y):
         return
     fit = fit_logistic(s[:, None], y, np.ones(n))
-    residual = expit(s * fit.slope[0] + fit.intercept) - y
+    residual = expit(s * fit.theta[1] + fit.theta[0]) - y
     assert fit.converged
     assert abs(residual.mean()) < 1e-11
     assert abs((residual * s).mean()) < 1e-10 * max(1.0, np.abs(s).max())

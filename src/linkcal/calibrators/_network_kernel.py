@@ -3,8 +3,7 @@
 Links lie side by side in blocks of ``BLOCK``, inputs and hidden units as rows of a block, so that every loop
 over links compiles to full vector instructions; tiles of a few rows are what the registers hold. An epoch is
 two sweeps over the blocks: z = s / T, p = sigmoid(z) and the sums of the bins, then the gradient, which needs
-the signs of those sums. Sums run in a fixed order and nothing is shared between networks, so a network's
-numbers do not depend on what else is trained.
+the signs of those sums. Sums run in a fixed order.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ Float32 = NDArray[np.float32]
 
 #: Links of a block, and the number of which inputs and hidden units must be a multiple.
 BLOCK, TILE = 256, 8
-#: Histograms that a block's errors are added to in turn.
-LANES = 4
 #: Floor of the temperature: softplus underflows to 0, and s / T would overflow.
 SMALLEST_TEMPERATURE = 1e-4
 
@@ -35,8 +32,7 @@ _0, _1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(n) for n in range(9))
 _B, _B2, _B3, _B4, _B5, _B6, _B7 = (np.uint64(BLOCK * n) for n in range(1, 8))
 
 _ZERO, _HALF, _ONE, _TWO = (np.float32(v) for v in (0.0, 0.5, 1.0, 2.0))
-_FLOOR = np.float32(SMALLEST_TEMPERATURE)
-_LOWEST = np.float32(-87.0)  # exp of less is no normal number in single precision
+_FLOOR, _LOWEST = np.float32(SMALLEST_TEMPERATURE), np.float32(-87.0)  # exp of less is no normal number
 _LOG2_E, _LN2_HIGH = np.float32(1.0 / math.log(2.0)), np.float32(0.693359375)
 _LN2_LOW = np.float32(math.log(2.0) - 0.693359375)
 _E2, _E3, _E4, _E5, _E6, _E7 = (np.float32(1.0 / math.factorial(n)) for n in range(2, 8))
@@ -53,8 +49,8 @@ class Blocks(NamedTuple):
 
     inputs: Float32  # (blocks, K BLOCK), K rows of a block one after the other
     logit: Float32  # (blocks, BLOCK)
-    label: Float32  # (blocks, BLOCK)
-    weight: Float32  # (blocks, BLOCK), sums to 1
+    label: Float32
+    weight: Float32  # sums to 1
     head: NDArray[np.intp]  # (blocks,)
     doubled: bool = False  # z = 2 s softplus(o) in place of s / softplus(o)
 
@@ -64,10 +60,9 @@ class Scratch(NamedTuple):
 
     hidden: Float32  # (blocks, H BLOCK), before ReLU
     z: Float32  # (blocks, BLOCK)
-    p: Float32  # (blocks, BLOCK)
-    pull: Float32  # (blocks, BLOCK), -dz/do times the link's weight
-    bins: NDArray[np.uint32]  # (blocks, BLOCK)
-    lanes: NDArray[np.float64]  # (LANES, bins)
+    p: Float32
+    pull: Float32  # -dz/do times the link's weight
+    bins: NDArray[np.uint32]
     sums: NDArray[np.float64]  # (bins,)
     row: Float32  # (BLOCK,)
 
@@ -132,10 +127,7 @@ def _hidden_layer(x: Any, weight: Any, bias: Any, layer: Any) -> None:
 
 @compiled(**_FAST)
 def _active_sums(x: Any, layer: Any, slope: Any, g: Any, g_bias: Any) -> None:
-    """``g (H, K) += d x^T`` with ``d = slope`` where `layer` (H, B) is above 0, all flat, in tiles of 2 by 8.
-
-    `g_bias` adds up d itself.
-    """
+    """``g (H, K) += d x^T``, `g_bias` += sums of d, ``d = slope`` where `layer` > 0; tiles of 2 by 8."""
     k_all = np.uint64(len(x)) // _B
     for h in range(_0, np.uint64(len(g_bias)), _2):
         at = h * _B
@@ -144,7 +136,7 @@ def _active_sums(x: Any, layer: Any, slope: Any, g: Any, g_bias: Any) -> None:
             o = k * _B
             a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = _ZERO
             b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = _ZERO
-            # Alike in every tile, at next to no cost.
+            # The same in every tile.
             total_a = total_b = _ZERO
             for i in range(_B):
                 a = slope[i] if layer[at + i] > _ZERO else _ZERO
@@ -181,22 +173,15 @@ def _output(layer: Any, weight: Any, bias: Any, o: Any) -> None:
 
 
 @compiled(**_FAST)
-def _add_to_bins(p: Any, error: Any, bins: Any, lanes: Any) -> None:
-    """Bin of equal width of each p, closed on the right (0 belongs to the first), and the sums of the errors.
-
-    Neighbours add to different lanes: additions to one bin would wait for one another.
-    """
-    count, last = np.float32(lanes.shape[1]), np.int32(lanes.shape[1] - 1)
+def _add_to_bins(p: Any, error: Any, bins: Any, sums: Any) -> None:
+    """Bin of equal width of each p, closed on the right, 0 in the first; `sums` adds up the errors."""
+    count, last = np.float32(len(sums)), np.int32(len(sums) - 1)
     for i in range(_B):
         number = np.int32(np.ceil(p[i] * count)) - np.int32(1)
         number = number if number > np.int32(0) else np.int32(0)
         bins[i] = np.uint32(number if number < last else last)
-    first, second, third, fourth = lanes[0], lanes[1], lanes[2], lanes[3]
-    for i in range(_0, _B, _4):
-        first[bins[i]] += error[i]
-        second[bins[i + _1]] += error[i + _1]
-        third[bins[i + _2]] += error[i + _2]
-        fourth[bins[i + _3]] += error[i + _3]
+    for i in range(_B):
+        sums[bins[i]] += error[i]
 
 
 @compiled(**_EXACT)
@@ -226,28 +211,26 @@ def _probabilities(z: Any, label: Any, weight: Any, p: Any, error: Any) -> None:
 
 
 @compiled(**_FAST)
-def _forward(theta: Any, links: Any, scratch: Any, binned: bool) -> None:
-    """All of `scratch` from the weights (heads, parameters) of one network; without `binned`, sums of 0."""
+def _forward(theta: Any, links: Any, scratch: Any) -> None:
+    """All of `scratch` from the weights (heads, parameters) of one network."""
     width = scratch.hidden.shape[1] // BLOCK
     cut = width * (links.inputs.shape[1] // BLOCK)
     row = scratch.row
-    scratch.lanes[:] = 0.0
+    scratch.sums[:] = 0.0
     for b in range(len(links.head)):
         own, layer, z, p = theta[links.head[b]], scratch.hidden[b], scratch.z[b], scratch.p[b]
         _hidden_layer(links.inputs[b], own[:cut], own[cut : cut + width], layer)
         _output(layer, own[cut + width : cut + 2 * width], own[cut + 2 * width], row)
         _logits(row, links.logit[b], links.weight[b], links.doubled, z, scratch.pull[b])
         _probabilities(z, links.label[b], links.weight[b], p, row)
-        if binned:
-            _add_to_bins(p, row, scratch.bins[b], scratch.lanes)
-    for number in range(len(scratch.sums)):
-        scratch.sums[number] = scratch.lanes[:, number].sum()
+        _add_to_bins(p, row, scratch.bins[b], scratch.sums)
 
 
 @compiled(**_FAST)
-def _likelihood(links: Any, scratch: Any) -> float:
-    """``L_NLL + L_Cal`` after :func:`_forward`."""
-    total = 0.0
+def total_loss(theta: Any, links: Any, scratch: Any, ece_weight: float) -> float:
+    """``L_NLL + L_Cal + ece_weight L_ECE``; the signed sums of the bins are in ``scratch.sums``."""
+    _forward(theta, links, scratch)
+    total = ece_weight * float(np.abs(scratch.sums).sum())
     for b in range(len(links.head)):
         z, p, label, weight = scratch.z[b], scratch.p[b], links.label[b], links.weight[b]
         part = _ZERO
@@ -259,18 +242,10 @@ def _likelihood(links: Any, scratch: Any) -> float:
 
 
 @compiled(**_FAST)
-def total_loss(theta: Any, links: Any, scratch: Any, ece_weight: float) -> float:
-    """``L_NLL + L_Cal + ece_weight L_ECE``; the signed sums of the bins are in ``scratch.sums``."""
-    _forward(theta, links, scratch, True)
-    likelihood: float = _likelihood(links, scratch)
-    return likelihood + ece_weight * float(np.abs(scratch.sums).sum())
-
-
-@compiled(**_FAST)
-def _slope(label: Any, p: Any, pull: Any, bins: Any, sign: Any, binned: bool, slope: Any) -> None:
+def _slope(label: Any, p: Any, pull: Any, bins: Any, sign: Any, slope: Any) -> None:
     """``dL/do`` of one block."""
     for i in range(_B):
-        slope[i] = sign[bins[i]] if binned else _ZERO
+        slope[i] = sign[bins[i]]
     for i in range(_B):
         ece = _TWO * label[i] - _ONE + slope[i]
         slope[i] = pull[i] * ((label[i] - p[i]) + p[i] * (_ONE - p[i]) * ece)
@@ -283,12 +258,12 @@ def _backward(theta: Any, links: Any, scratch: Any, ece_weight: Any, gradient: A
     A head's parameters are W1 (H, K), b1 (H,), w2 (H,) and b2.
     """
     width, k_all = scratch.hidden.shape[1] // BLOCK, links.inputs.shape[1] // BLOCK
-    cut, binned = width * k_all, ece_weight != 0.0
+    cut = width * k_all
     sign = (ece_weight * np.sign(scratch.sums)).astype(np.float32)
     gradient[:] = _ZERO
     for b in range(len(links.head)):
         own, slope, layer = gradient[links.head[b]], scratch.row, scratch.hidden[b]
-        _slope(links.label[b], scratch.p[b], scratch.pull[b], scratch.bins[b], sign, binned, slope)
+        _slope(links.label[b], scratch.p[b], scratch.pull[b], scratch.bins[b], sign, slope)
         own[cut + 2 * width] += slope.sum()
         _active_sums(links.inputs[b], layer, slope, own[:cut], own[cut : cut + width])
     for head in range(len(theta)):
@@ -321,13 +296,9 @@ def _adam_step(state: Any, epoch: int, learning_rate: float, weight_decay: float
 @compiled(**_FAST)
 def train_epochs(
     state: Any, links: Any, scratch: Any, ece_weight: float, rate: float, decay: float, first: int, last: int
-) -> float:
-    """Epochs `first` to `last` (from 1, both included) of full-batch Adam, in place; the loss before them."""
-    loss = 0.0
+) -> None:
+    """Epochs `first` to `last` (from 1, both included) of full-batch Adam, in place."""
     for epoch in range(first, last + 1):
-        _forward(state.theta, links, scratch, ece_weight != 0.0)
-        if epoch == first:
-            loss = _likelihood(links, scratch) + ece_weight * np.abs(scratch.sums).sum()
+        _forward(state.theta, links, scratch)
         _backward(state.theta, links, scratch, ece_weight, state.gradient)
         _adam_step(state, epoch, rate, decay)
-    return loss

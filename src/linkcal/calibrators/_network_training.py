@@ -1,8 +1,8 @@
 """From calibration links to fitted temperature networks, many at a time.
 
 A network is ``T = softplus(w2 . relu(W1 x + b1) + b2)`` with one head for all links or one per sign of the
-logit. Threads train all networks of a batch (every data set, fold and ECE weight) in compiled code; they
-share no arithmetic, so a network's numbers are the same to the last bit whatever it is trained with.
+logit. Threads train all networks of a batch (every data set, fold and ECE weight) in compiled code and share
+no arithmetic: a network's numbers do not depend on what else is trained.
 
 The loss (arXiv 2403.04605) is ``L_NLL + L_Cal + lambda L_ECE`` with ``z = s / T`` and ``p = sigmoid(z)``:
 ``L_NLL = sum w (softplus(z) - y z)``, ``L_Cal = -sum w (2y - 1) p``,
@@ -18,22 +18,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from threading import Event
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from linkcal._core.maths import FloatArray
 from linkcal._core.random import numpy_stream
 from linkcal.calibrators._network_kernel import (
     BLOCK,
-    LANES,
     SMALLEST_TEMPERATURE,
     TILE,
     Adam,
@@ -47,17 +47,12 @@ from linkcal.calibrators.binning import bin_sums
 from linkcal.calibrators.networks import Scaling
 from linkcal.exceptions import InputError
 
-FloatArray = NDArray[np.float64]
-
 # Epochs between held-out losses.
 _LOOK_EVERY = 10
-# Looks until a thread goes on to the next network: rarely, so that a network's links stay in the cache.
-_LOOKS_PER_SLICE = 5
 # Up to here products of inputs, gradients and logits over the smallest T stay finite in single precision.
 _LARGEST_INPUT = 1e12
 # Up to this many different links each of three folds is held out once; above, one fifth once.
 _MANY_LINKS = 4000
-_FEW_FOLDS, _MANY_FOLDS = 3, 5
 
 
 class TemperatureNet(NamedTuple):
@@ -69,18 +64,19 @@ class TemperatureNet(NamedTuple):
 
 def draw_net(rng: np.random.Generator, k: int, width: int, heads: int) -> TemperatureNet:
     """Weights drawn as PyTorch's ``Linear`` does: uniform within ``1 / sqrt(fan_in)``."""
-    hidden_bound = 1.0 / np.sqrt(k) if k else 0.0
-    hidden = rng.uniform(-hidden_bound, hidden_bound, (heads, width, k + 1))
-    output_bound = 1.0 / np.sqrt(width)
-    return TemperatureNet(hidden, rng.uniform(-output_bound, output_bound, (heads, width + 1)))
+    first, last = 1.0 / np.sqrt(k) if k else 0.0, 1.0 / np.sqrt(width)
+    hidden = rng.uniform(-first, first, (heads, width, k + 1))
+    return TemperatureNet(hidden, rng.uniform(-last, last, (heads, width + 1)))
 
 
-def apply_net(
-    net: TemperatureNet, logit: FloatArray, inputs: FloatArray, scaling: Scaling = "divide"
-) -> FloatArray:
+def head_of(logit: FloatArray, heads: int) -> NDArray[np.intp]:
+    """Head (n,) that each link belongs to: the only one, or that of the sign of its logit."""
+    return (logit > 0.0).astype(np.intp) * (heads - 1)
+
+
+def apply_net(net: TemperatureNet, logit: FloatArray, inputs: FloatArray, scaling: Scaling) -> FloatArray:
     """Temperature (n,) of links, in float64, so that ``z = s / T``."""
-    head = (logit > 0.0).astype(np.intp) if len(net.hidden) == 2 else np.zeros(len(logit), np.intp)
-    temperature = np.empty(len(logit))
+    head, temperature = head_of(logit, len(net.hidden)), np.empty(len(logit))
     for h, (hidden, output) in enumerate(zip(*net, strict=True)):
         rows = head == h
         layer = np.maximum(inputs[rows] @ hidden[:, :-1].T + hidden[:, -1], 0.0)
@@ -92,13 +88,10 @@ def apply_net(
 def packed(net: TemperatureNet) -> Float32:
     """Weights (heads, parameters) as the compiled code reads them, filled up with zeros to whole tiles."""
     heads, width, columns = net.hidden.shape
-    padded, rows = _round_up(width), _round_up(columns - 1)
-    first = np.zeros((heads, padded, rows), np.float32)
-    first[:, :width, : columns - 1] = net.hidden[:, :, :-1]
-    units = np.zeros((2, heads, padded), np.float32)
-    units[0, :, :width], units[1, :, :width] = net.hidden[:, :, -1], net.output[:, :-1]
-    last = net.output[:, -1:].astype(np.float32)
-    return np.concatenate((first.reshape(heads, -1), units[0], units[1], last), axis=1)
+    units, inputs = (0, _round_up(width) - width), (0, _round_up(columns - 1) - columns + 1)
+    first = np.pad(net.hidden[:, :, :-1], ((0, 0), units, inputs)).reshape(heads, -1)
+    bias, out = (np.pad(part, ((0, 0), units)) for part in (net.hidden[:, :, -1], net.output[:, :-1]))
+    return np.concatenate((first, bias, out, net.output[:, -1:]), axis=1).astype(np.float32)
 
 
 def unpacked(theta: Float32, like: TemperatureNet) -> TemperatureNet:
@@ -114,8 +107,7 @@ def unpacked(theta: Float32, like: TemperatureNet) -> TemperatureNet:
     )
 
 
-@dataclass(frozen=True)
-class LinkArrays:
+class LinkArrays(NamedTuple):
     """Links as arrays: logit (n,), network inputs (n, k), label (n,) and weight (n,)."""
 
     logit: FloatArray
@@ -137,11 +129,11 @@ class LinkArrays:
 
     def take(self, rows: NDArray[np.bool_]) -> LinkArrays:
         """Some of the links."""
-        return LinkArrays(self.logit[rows], self.inputs[rows], self.label[rows], self.weight[rows])
+        return LinkArrays(*(values[rows] for values in self))
 
     def blocks(self, heads: int, scaling: Scaling = "divide") -> Blocks:
         """The links in the layout of the compiled code, weights scaled to sum 1."""
-        head = (self.logit > 0.0).astype(np.intp) if heads == 2 else np.zeros(len(self.logit), np.intp)
+        head = head_of(self.logit, heads)
         count = np.bincount(head, minlength=heads)
         blocks = -(-count // BLOCK)
         filling = blocks * BLOCK - count
@@ -151,9 +143,8 @@ class LinkArrays:
 
         filled = np.zeros((size * BLOCK, rows + 3), np.float32)
         filled[place, : self.inputs.shape[1]] = self.inputs[order]
-        filled[place, rows:] = np.column_stack((self.logit, self.label, self.weight / self.weight.sum()))[
-            order
-        ]
+        columns = np.column_stack((self.logit, self.label, self.weight / self.weight.sum()))
+        filled[place, rows:] = columns[order]
         by_row = filled.reshape(size, BLOCK, rows + 3).transpose(0, 2, 1)
         inputs = np.ascontiguousarray(by_row[:, :rows]).reshape(size, rows * BLOCK)
         logit, label, weight = (np.ascontiguousarray(by_row[:, rows + i]) for i in range(3))
@@ -183,22 +174,19 @@ class Trained(NamedTuple):
     ece_weight: float
     n_iter: int  # epoch of the returned weights
     converged: bool  # the held-out loss had stopped falling
-    loss_curve: FloatArray  # (looks,) training loss
 
 
-def scratch_for(links: Blocks, width: int, n_bins: int, old: Scratch | None = None) -> Scratch:
-    """Memory for networks of a width on these links; `old` if it fits."""
+def scratch_for(links: Blocks, width: int, n_bins: int) -> Scratch:
+    """Memory for a network of a width on these links."""
     shape = links.logit.shape
-    hidden, lanes = (shape[0], _round_up(width) * BLOCK), (LANES, n_bins)
-    if old is not None and (old.hidden.shape, old.lanes.shape) == (hidden, lanes):
-        return old
+    hidden = np.empty((shape[0], _round_up(width) * BLOCK), np.float32)
     z, p, pull = (np.empty(shape, np.float32) for _ in range(3))
     bins, row = np.empty(shape, np.uint32), np.empty(BLOCK, np.float32)
-    return Scratch(np.empty(hidden, np.float32), z, p, pull, bins, np.empty(lanes), np.empty(n_bins), row)
+    return Scratch(hidden, z, p, pull, bins, np.empty(n_bins), row)
 
 
 def bin_gaps(net: TemperatureNet, links: Blocks, n_bins: int) -> FloatArray:
-    """Signed sums (n_bins,) of ``weight (label - probability)`` in bins; absolute they add up to the ECE."""
+    """Sums (n_bins,) of ``weight (label - probability)`` in bins; their absolute values add up to the ECE."""
     scratch = scratch_for(links, net.hidden.shape[1], n_bins)
     total_loss(packed(net), links, scratch, 0.0)
     return scratch.sums
@@ -210,106 +198,49 @@ def train(members: Sequence[Member]) -> list[Trained]:
     With patience, a network ends when its held-out loss has not fallen for so many epochs and keeps the
     weights of its best look. Without, it runs to the last epoch and keeps the last weights.
     """
-    runs = [_Run(member) for member in members]
-    waiting = deque(runs)
     # Both know the limits that users and worker processes set for themselves.
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch is not None else numba.get_num_threads()
     threads = max(1, min(threads, os.cpu_count() or 1, len(members)))
+    given_up = Event()
     # Threads: compiled code runs without Python's lock, and links are shared.
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for worker in [pool.submit(_work, waiting) for _ in range(threads)]:
-                worker.result()
+            return list(pool.map(partial(_trained, given_up=given_up), members))
         finally:
-            # The other threads then end with the slice they are at.
-            waiting.clear()
-    return [run.result() for run in runs]
+            # After an error or an interrupt the other threads end at their next look.
+            given_up.set()
 
 
-def _work(waiting: deque[_Run]) -> None:
-    """Train in turn, a slice of epochs each, so that all cores are busy until the end."""
-    scratch: Scratch | None = None
-    while True:
-        try:
-            run = waiting.popleft()
-        except IndexError:
-            return
-        scratch = run.advance(scratch)
-        if not run.done:
-            waiting.append(run)
-
-
-class _Run:
-    """A member on its way: its weights, the best of them so far, and the losses."""
-
-    def __init__(self, member: Member) -> None:
-        self._member, self._theta = member, packed(member.net)
-        self._state = Adam(self._theta, *(np.zeros_like(self._theta) for _ in range(3)))
-        self._best, self._best_loss, self._best_epoch = self._theta.copy(), np.inf, 0
-        self._epoch, self._stopped = 0, False
-        self._curve: list[float] = []
-        watched = member.held_out if member.patience is not None else None
-        self._watched = None if watched is None else (watched, self._scratch(watched))
-
-    @property
-    def done(self) -> bool:
-        return self._stopped or self._epoch >= self._member.max_iter
-
-    def advance(self, scratch: Scratch | None) -> Scratch:
-        """Train a slice of epochs, in memory that fits or in new one; return the memory."""
-        member, scratch = self._member, self._scratch(self._member.links, scratch)
-        # Python floats: a setting given as a whole number would be compiled anew.
-        weight, rate, decay = map(float, (member.ece_weight, member.learning_rate, member.weight_decay))
-        for _ in range(_LOOKS_PER_SLICE):
-            first, last = self._epoch + 1, min(self._epoch + _LOOK_EVERY, member.max_iter)
-            loss = train_epochs(self._state, member.links, scratch, weight, rate, decay, first, last)
-            self._curve.append(loss)
-            self._look(last)
-            if self.done:
-                self._curve.append(total_loss(self._theta, member.links, scratch, weight))
-                break
-        return scratch
-
-    def result(self) -> Trained:
-        net = unpacked(self._best, self._member.net)
-        weight = self._member.ece_weight
-        return Trained(net, weight, self._best_epoch, self._stopped, np.array(self._curve))
-
-    def _look(self, epoch: int) -> None:
-        self._epoch, patience, loss = epoch, self._member.patience, np.inf
-        if self._watched is not None:
-            loss = float(total_loss(self._theta, *self._watched, float(self._member.ece_weight)))
+def _trained(member: Member, given_up: Event) -> Trained:
+    """One network, trained until its last epoch, its patience, or the batch ends."""
+    links, watched, patience, width = member.links, None, member.patience, member.net.hidden.shape[1]
+    theta, scratch = packed(member.net), scratch_for(links, width, member.n_bins)
+    if patience is not None and member.held_out is not None:
+        watched = member.held_out, scratch_for(member.held_out, width, member.n_bins)
+    state = Adam(theta, *(np.zeros_like(theta) for _ in range(3)))
+    # Python floats: a setting given as a whole number would be compiled anew.
+    weight, rate, decay = map(float, (member.ece_weight, member.learning_rate, member.weight_decay))
+    best, best_loss, best_epoch, epoch, stopped = theta.copy(), np.inf, 0, 0, False
+    while epoch < member.max_iter and not stopped and not given_up.is_set():
+        first, epoch = epoch + 1, min(epoch + _LOOK_EVERY, member.max_iter)
+        train_epochs(state, links, scratch, weight, rate, decay, first, epoch)
+        loss = float(total_loss(theta, *watched, weight)) if watched else np.inf
         # The drawn weights are no result: at least one step is always kept.
-        if patience is None or loss < self._best_loss or self._best_epoch == 0:
-            self._best[:], self._best_loss, self._best_epoch = self._theta, loss, epoch
-        self._stopped = patience is not None and epoch - self._best_epoch >= patience
-
-    def _scratch(self, links: Blocks, old: Scratch | None = None) -> Scratch:
-        return scratch_for(links, self._member.net.hidden.shape[1], self._member.n_bins, old)
-
-
-@dataclass(frozen=True)
-class NetJob:
-    """What one calibrator needs: hyper-parameters, links, and the validation links if there are any."""
-
-    settings: Any  # the calibrator
-    seed: int
-    heads: int
-    scaling: Scaling
-    links: LinkArrays
-    validation: LinkArrays | None = None
+        if patience is None or loss < best_loss or best_epoch == 0:
+            best, best_loss, best_epoch = theta.copy(), loss, epoch
+        stopped = patience is not None and epoch - best_epoch >= patience
+    return Trained(unpacked(best, member.net), weight, best_epoch, stopped)
 
 
 def fit_nets(jobs: Sequence[NetJob]) -> list[Trained]:
-    """Train every job's networks together; a job's numbers do not depend on the others.
+    """Train every job's networks together.
 
     With validation links: one network per ECE weight, of which the one with the smallest validation ECE.
     Else: the ECE weight with the smallest pooled held-out ECE, trained anew for the mean epochs of its folds.
     """
-    plans = [_Plan(job) for job in jobs]
-    trained = iter(train([member for plan in plans for member in plan.members]))
-    choices = [plan.choose(list(islice(trained, len(plan.members)))) for plan in plans]
+    trained = iter(train([member for job in jobs for member in job.members]))
+    choices = [job.choose(list(islice(trained, len(job.members)))) for job in jobs]
     anew = iter(train([chosen for chosen, _ in choices if isinstance(chosen, Member)]))
     return [
         (next(anew) if isinstance(chosen, Member) else chosen)._replace(converged=converged)
@@ -317,38 +248,38 @@ def fit_nets(jobs: Sequence[NetJob]) -> list[Trained]:
     ]
 
 
-class _Plan:
-    """The networks of one job: all ECE weights on each fold."""
+class NetJob:
+    """What one calibrator (`settings`) needs trained: all ECE weights on each fold of its links."""
 
-    def __init__(self, job: NetJob) -> None:
-        settings = job.settings
-        self._job, self._grid = job, [float(value) for value in settings.ece_weights]
-        self._links = job.links.canonical()
-        rng = numpy_stream(job.seed, "initialisation")
-        net = draw_net(rng, self._links.inputs.shape[1], settings.hidden_channels, job.heads)
+    def __init__(
+        self, settings: Any, seed: int, heads: int, links: LinkArrays, validation: LinkArrays | None = None
+    ) -> None:
+        self.links, self.seed, self._settings, self._validated = links, seed, settings, validation is not None
+        self._grid, distinct = [float(value) for value in settings.ece_weights], links.canonical()
+        rng = numpy_stream(seed, "initialisation")
+        net = draw_net(rng, distinct.inputs.shape[1], settings.hidden_channels, heads)
         self._member = partial(Member, net, settings.n_bins, settings.learning_rate, settings.weight_decay)
+        self._blocks = partial(LinkArrays.blocks, heads=heads, scaling=settings.scaling)
+        self._all = partial(self._blocks, distinct)
         folds: list[tuple[LinkArrays, LinkArrays]] = []
-        if job.validation is not None:
-            folds = [(self._links, job.validation.canonical())]
+        if validation is not None:
+            folds = [(distinct, validation.canonical())]
         elif len(self._grid) > 1 or settings.early_stopping:
-            folds = [
-                (self._links.take(~rows), self._links.take(rows))
-                for rows in _held_out_folds(job, self._links.label)
-            ]
+            held_out = _held_out_folds(seed, distinct.label)
+            folds = [(distinct.take(~rows), distinct.take(rows)) for rows in held_out]
+        self._held_out = [(self._blocks(outside), float(outside.weight.sum())) for _, outside in folds]
         patience = settings.patience if settings.early_stopping else None
         #: Fold by fold, all ECE weights of a fold together.
         self.members: list[Member] = []
-        self._held_out: list[tuple[Blocks, float]] = []
-        for links, outside in folds:
-            inner, outer = (part.blocks(job.heads, job.scaling) for part in (links, outside))
-            self._held_out.append((outer, float(outside.weight.sum())))
+        for (inside, _), (outer, _) in zip(folds, self._held_out, strict=True):
+            inner = self._blocks(inside)
             self.members += [
                 self._member(inner, outer, weight, settings.max_iter, patience) for weight in self._grid
             ]
 
     def choose(self, trained: list[Trained]) -> tuple[Trained | Member, bool]:
         """The network of the smallest held-out ECE (after folds, yet to train) and whether it converged."""
-        settings, best, epochs, converged = self._job.settings, 0, self._job.settings.max_iter, False
+        settings, best, epochs, converged = self._settings, 0, self._settings.max_iter, False
         if trained:
             # Pooled before the absolute value: one ECE of all held-out links.
             gaps = np.zeros((len(self._grid), settings.n_bins))
@@ -359,26 +290,22 @@ class _Plan:
             best = int(np.abs(gaps).sum(axis=1).argmin())
             chosen = trained[best :: len(self._grid)]
             converged = all(network.converged for network in chosen)
-            if self._job.validation is not None:
+            if self._validated:
                 return chosen[0], converged
             epochs = max(1, round(float(np.mean([network.n_iter for network in chosen]))))
-        links = self._links.blocks(self._job.heads, self._job.scaling)
-        return self._member(links, None, self._grid[best], epochs), converged
+        return self._member(self._all(), None, self._grid[best], epochs), converged
 
 
-def _held_out_folds(job: NetJob, label: FloatArray) -> NDArray[np.bool_]:
-    """Held-out links (F, n) of stratified folds."""
+def _held_out_folds(seed: int, label: FloatArray) -> list[NDArray[np.bool_]]:
+    """Held-out links (n,) of each stratified fold."""
     n = len(label)
-    n_folds = used = job.settings.n_folds
-    if n_folds is None or used is None:
-        n_folds, used = (_FEW_FOLDS, _FEW_FOLDS) if n <= _MANY_LINKS else (_MANY_FOLDS, 1)
-    n_folds = min(n_folds, n)
-    rng = numpy_stream(job.seed, "folds")
+    n_folds, used = (min(3, n), 3) if n <= _MANY_LINKS else (5, 1)
+    rng = numpy_stream(seed, "folds")
     # One class after the other, dealt out in turn: no fold is empty.
     dealt = np.concatenate([rng.permutation(np.flatnonzero(label == value)) for value in (0.0, 1.0)])
     fold = np.empty(n, np.intp)
     fold[dealt] = np.arange(n) % n_folds
-    return np.equal(fold, np.arange(min(n_folds, used))[:, None])
+    return [fold == k for k in range(min(n_folds, used))]
 
 
 def _round_up(count: int) -> int:

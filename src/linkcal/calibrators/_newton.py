@@ -20,8 +20,8 @@ SLOPE_BOUND = 1e4
 
 _MAX_ITER, _MAX_HALVINGS = 200, 60
 
-# Newton decrements per unit of weight, of a final fit and inside cross-validation.
-FINAL_TOLERANCE, PATH_TOLERANCE = 1e-20, 1e-8
+# Newton decrement per unit of weight inside cross-validation.
+PATH_TOLERANCE = 1e-8
 # Largest derivative of the mean loss without a penalty, in units of standardised features.
 _FLAT = 1e-12
 # Below this share of the loss, rounding hides whether a step lowers it; full steps are then taken.
@@ -63,13 +63,13 @@ def fit_ridge(
     penalty: FloatArray,
     start: FloatArray,
     *,
-    tolerance: float = FINAL_TOLERANCE,
+    tolerance: float = 1e-20,
     flat: float = 0.0,
 ) -> Solution:
     """Solve by damped, projected Newton steps (Bertsekas, Projected Newton Methods, 1982).
 
-    Parameters that a derivative holds at a bound stay; steps are halved until the loss falls. The fit ends
-    when the Newton decrement per unit of weight is below `tolerance`, or when no derivative exceeds `flat`.
+    The fit ends when the Newton decrement per unit of weight is below `tolerance`, or when no derivative
+    exceeds `flat`.
     """
     design, y, weight, low, high = problem.design, problem.y, problem.weight, problem.lower, problem.upper
     theta, total = start, float(weight.sum())
@@ -111,25 +111,14 @@ def fit_ridge(
     return Solution(theta, _MAX_ITER, False)
 
 
-@dataclass(frozen=True)
-class LogisticFit:
-    """``intercept + features @ slope`` and how the solver got there."""
-
-    slope: FloatArray
-    intercept: float
-    n_iter: int
-    converged: bool
-
-
 def fit_logistic(
     features: FloatArray,
     y: FloatArray,
     weight: FloatArray,
-    *,
     lower: float = -np.inf,
     start: tuple[float, float] | None = None,
-) -> LogisticFit:
-    """Maximum-likelihood logistic regression on few columns (n, m), to machine precision.
+) -> Solution:
+    """Maximum-likelihood intercept and slopes on few columns (n, m), to machine precision.
 
     Columns are standardised inside; a constant one gets slope 0. `lower` bounds every slope, and `start`
     (intercept, slope) fixes the slopes and starts the intercept, both in standardised units.
@@ -150,27 +139,23 @@ def fit_logistic(
     problem = RidgeProblem(design, y, weight, low, high)
     fit = fit_ridge(problem, np.zeros(len(theta)), np.clip(theta, low, high), tolerance=0.0, flat=_FLAT)
     slope = fit.theta[1:] / scale
-    return LogisticFit(slope, float(fit.theta[0] - slope @ mean), fit.n_iter, fit.converged)
+    return fit._replace(theta=np.concatenate(([fit.theta[0] - slope @ mean], slope)))
 
 
 def separated(s: FloatArray, y: FloatArray) -> int:
-    """Whether a threshold on `s` separates the classes: 1 (y = 1 above), -1 (y = 1 below) or 0.
+    """Whether a threshold on `s`, where both classes may lie, separates them: 1 (y = 1 above), -1 or 0.
 
-    Links of both classes may lie on it; 0 if all `s` are equal. Where it is not 0, the likelihood of logistic
-    regression on `s` has no maximum.
+    Where it is not 0, the likelihood of logistic regression on `s` has no maximum.
     """
     positive, negative = s[y == 1.0], s[y == 0.0]
     if s.min() == s.max():
         return 0
-    if negative.max() <= positive.min():
-        return 1
-    return -1 if positive.max() <= negative.min() else 0
+    return int(negative.max() <= positive.min()) - int(positive.max() <= negative.min())
 
 
-def step_fit(s: FloatArray, y: FloatArray, weight: FloatArray, direction: int) -> LogisticFit:
+def step_fit(s: FloatArray, y: FloatArray, weight: FloatArray, direction: int) -> Solution:
     """Best intercept at the steepest allowed slope, for classes that a threshold separates."""
-    upper_class = s[y == (1.0 if direction > 0 else 0.0)]
-    lower_class = s[y == (0.0 if direction > 0 else 1.0)]
+    upper_class, lower_class = s[y == (direction > 0)], s[y == (direction < 0)]
     threshold = 0.5 * (lower_class.max() + upper_class.min())
     mean = np.average(s, weights=weight)
     deviation = np.sqrt(np.average((s - mean) ** 2, weights=weight))
@@ -179,14 +164,11 @@ def step_fit(s: FloatArray, y: FloatArray, weight: FloatArray, direction: int) -
 
 
 class HeldOutPath(NamedTuple):
-    """Summed held-out loss of each penalty (infinite where the path had ended), and the best of them.
+    """Summed held-out loss of each penalty, and the best of them with its held-out logits."""
 
-    `logit` (n,) is that of each row by the fit at ``best`` that had not seen it.
-    """
-
-    losses: FloatArray
+    losses: FloatArray  # infinite where the path had ended
     best: int
-    logit: FloatArray
+    logit: FloatArray  # (n,) of each row by the fit that had not seen it
 
 
 def cross_validated(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 from abc import abstractmethod
@@ -19,7 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import validate_data
 
-from linkcal._core.maths import sigmoid
+from linkcal._core.maths import logit, sigmoid
 from linkcal._core.validation import (
     check_finite,
     check_sample_weight,
@@ -30,8 +29,6 @@ from linkcal._core.validation import (
 )
 from linkcal.calibrators.base_rate import fit_offset
 from linkcal.exceptions import ArtifactError, InputError, LinkcalWarning, NotFittedError
-
-__all__ = ["Calibrator"]
 
 FloatArray = NDArray[np.float64]
 
@@ -45,7 +42,7 @@ StateKind = type | int
 # NumPy's numbers count as numbers; a bool does not.
 _ABSTRACT: dict[type, type] = {float: Real, int: Integral}
 
-# Fitted attributes after ``refresh``, and of an X that was a DataFrame.
+# Fitted attributes that a state may hold: after ``refresh``, and of an X that was a DataFrame.
 _REFRESHED: dict[str, StateKind] = {"offset_": float, "offset_standard_error_": float}
 _FRAMED: dict[str, StateKind] = {"feature_names_in_": list}
 
@@ -59,7 +56,7 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 class Calibrator(ClassifierMixin, BaseEstimator):
     """Base of all calibrators: scikit-learn classifiers on ``X (n, 1 + k)`` with the logit in column 0.
 
-    A subclass lists its fitted attributes in ``_state`` and implements ``_fit``, ``_decision`` and, if its
+    A subclass lists its fitted attributes in ``_state`` and implements ``_fit`` and ``_decision`` or, if its
     probability is exact and its logit derived (binning maps), ``_probability``. Binary only, in float64.
     A weight of k equals k copies of the row; a weight of 0 removes it.
 
@@ -97,23 +94,21 @@ class Calibrator(ClassifierMixin, BaseEstimator):
     _state: ClassVar[dict[str, StateKind]] = {}
     classes_: NDArray[Any]
     n_features_in_: int
-    offset_: float
-    offset_standard_error_: float
 
     @abstractmethod
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         """Set the fitted attributes from checked X (n, 1 + k), y in {0, 1} and positive weights."""
 
-    @abstractmethod
     def _decision(self, X: FloatArray) -> FloatArray:
         """Calibrated logit (n,) of checked X."""
+        return logit(self._probability(X))
 
     def _probability(self, X: FloatArray) -> FloatArray:
         """Calibrated probability (n,) of checked X."""
         return sigmoid(self._decision(X))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit on calibration links. A fit that raises InputError changes nothing.
+        """Fit on calibration links; a fit that raises changes nothing.
 
         Parameters
         ----------
@@ -121,8 +116,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
             Uncalibrated logit in column 0, link features after it.
         y : array-like of shape (n,)
             Exactly two different labels (in rows of positive weight); the larger one is the positive class.
-        sample_weight : array-like of shape (n,), optional
-            Non-negative counts.
+        sample_weight : array-like of shape (n,), optional, >= 0
         """
         with unchanged_if_refused(self):
             self._fit(*self._check_fit(X, y, sample_weight))
@@ -130,8 +124,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
 
     def refitted(self, X: Any, y: Any) -> Self:
         """A copy fitted on other links, for cross-validation; the base (``base_``) is kept."""
-        fresh: Self = clone(self)
-        return fresh.fit(X, y)
+        return self.clone_for(None).fit(X, y)
 
     def clone_for(self, names: Sequence[str] | None) -> Self:
         """An unfitted copy with these ``feature_names`` of columns 1.. of X, unless it has some."""
@@ -144,14 +137,10 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         """Refit only the offset of the calibrated logit on new labels; the rest of the map stays.
 
         Use it when the base rate has drifted since ``fit``: a hundred labels determine one number well, a
-        whole map badly. ``offset_``, b, maximises the likelihood of ``sigmoid(z + b)``, z being the logit as
-        it was fitted; ``offset_standard_error_``, ``1 / sqrt(sum_i w_i p_i (1 - p_i))``, holds for
-        independent links if nothing else has changed. A second refresh replaces the first.
-
-        Parameters
-        ----------
-        X, y, sample_weight : array-like
-            As in ``fit``, which must come first. InputError unless both labels of ``classes_`` are present.
+        whole map badly. Arguments are as in ``fit``, which must come first; both labels of ``classes_`` must
+        be present. ``offset_``, b, maximises the likelihood of ``sigmoid(z + b)``, z being the logit as it
+        was fitted; ``offset_standard_error_``, ``1 / sqrt(sum_i w_i p_i (1 - p_i))``, holds for independent
+        links if nothing else has changed. A second refresh replaces the first.
 
         Examples
         --------
@@ -197,8 +186,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         Returns
         -------
         Tensor, ndarray or list
-            p in [0, 1] in the shape, container, device and (if floating) dtype of `logit`. InputError if
-            `logit` or `features` have the wrong shape or are not finite.
+            p in [0, 1] in the shape, container, device and (if floating) dtype of `logit`.
 
         Examples
         --------
@@ -226,18 +214,14 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return state
 
     def set_state(self, state: dict[str, Any]) -> Self:
-        """Restore what :meth:`get_state` returned; afterwards the calibrator is fitted.
-
-        ArtifactError, and no change, if a key is missing or unknown, or a value is of the wrong kind.
-        """
-        name = type(self).__name__
+        """Restore what :meth:`get_state` returned; ArtifactError, and no change, if that does not fit."""
         kinds: dict[str, StateKind] = {"classes_": list, "n_features_in_": int, **self._state}
         for group in (_REFRESHED, _FRAMED):
             kinds |= group if group.keys() & state.keys() else {}
-        if set(state) != set(kinds):
-            missing, unknown = sorted(set(kinds) - set(state)), sorted(set(state) - set(kinds))
+        missing, unknown = sorted(kinds.keys() - state), sorted(state.keys() - kinds)
+        if missing or unknown:
             raise ArtifactError(
-                f"state of {name} must hold {', '.join(sorted(kinds))}, "
+                f"state of {type(self).__name__} must hold {', '.join(sorted(kinds))}, "
                 f"got one with missing: {missing}, unknown: {unknown}"
             )
         fitted = {key: _checked_value(key, state[key], kind) for key, kind in kinds.items()}
@@ -254,7 +238,9 @@ class Calibrator(ClassifierMixin, BaseEstimator):
             try:
                 self._check_together()
             except (ValueError, IndexError, TypeError) as error:
-                raise ArtifactError(f"state of {name} must fit together, got {error}") from error
+                raise ArtifactError(
+                    f"state of {type(self).__name__} must fit together, got {error}"
+                ) from error
         return self
 
     def __sklearn_tags__(self) -> Tags:
@@ -321,8 +307,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         shape = (n, 0 if self.link_features == "none" else self.n_features_in_ - 1)
         if shape[1] == 0:
             return np.empty(shape)
-        given = getattr(features, "columns", None)
-        names = getattr(self, "feature_names_in_", None)
+        given, names = getattr(features, "columns", None), getattr(self, "feature_names_in_", None)
         if given is not None and names is not None and list(given) != list(names[1:]):
             raise InputError(
                 f"features must have the columns {list(names[1:])} of the fit, got {list(given)}"
@@ -370,15 +355,13 @@ def validated(
     `reset` sets the estimator's ``n_features_in_``; without it X must have that many columns.
     """
     options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
-    if not isinstance(y, str) or y != "no_validation":
-        options["y"] = to_numpy(y) if is_tensor(y) else y
+    X, y = (to_numpy(values) if is_tensor(values) else values for values in (X, y))
     try:
-        checked = validate_data(estimator, to_numpy(X) if is_tensor(X) else X, **options)
+        checked = validate_data(estimator, X, y, **options)
     except ValueError as error:
-        flat = re.match(r"Expected 2D array, got (1D|scalar) array", str(error))
-        if flat is not None:
+        if str(error).startswith("Expected 2D array, got"):
             raise InputError(
-                f"X must be 2D of shape (n, 1 + k) with the logit in column 0, got a {flat[1]} array. "
+                f"X must be 2D of shape (n, 1 + k) with the logit in column 0, got a {np.ndim(X)}D array. "
                 "Reshape your data: X.reshape(-1, 1) if logits are all there is"
             ) from error
         _raise_input_error(error)
@@ -416,7 +399,7 @@ def _within_range(X: FloatArray) -> FloatArray:
 
 
 def _checked_value(name: str, value: Any, kind: StateKind) -> Any:
-    """A copy of a value of a state; ArtifactError if it is of another kind."""
+    """A copy of a state's value; ArtifactError if it is of another kind."""
     if isinstance(kind, int):
         array = np.asarray(value)
         if array.dtype != np.float64 or array.ndim != kind or not np.isfinite(array).all():
@@ -425,8 +408,7 @@ def _checked_value(name: str, value: Any, kind: StateKind) -> Any:
                 f"got {array.dtype} of shape {array.shape}"
             )
         return array.copy()
-    is_stray_bool = isinstance(value, bool) and kind is not bool
-    if is_stray_bool or not isinstance(value, _ABSTRACT.get(kind, kind)):
+    if isinstance(value, bool) != (kind is bool) or not isinstance(value, _ABSTRACT.get(kind, kind)):
         raise ArtifactError(f"{name} must be {kind.__name__}, got {value!r}")
     if isinstance(value, float) and not np.isfinite(value):
         raise ArtifactError(f"{name} must be finite, got {value!r}")

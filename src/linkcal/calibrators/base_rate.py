@@ -5,46 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.optimize import brentq
 
-from linkcal._core.maths import sigmoid
+from linkcal._core.maths import FloatArray, sigmoid
 from linkcal._core.validation import check_fraction, check_probabilities, in_container_of
 from linkcal.exceptions import InputError
-
-__all__ = ["base_rate_offset", "shift_base_rate"]
-
-FloatArray = NDArray[np.float64]
-
-# Float64 resolves no more halvings of a bracket of logits.
-_MAX_ITER = 200
 
 
 def fit_offset(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, float]:
     """Maximum-likelihood b of ``sigmoid(z + b)``, and its error ``1 / sqrt(sum_i w_i p_i (1 - p_i))``.
 
-    Newton steps inside a narrowing bracket on the derivative ``sum_i w_i (p_i - y_i)``, which rises with b:
-    comparing losses would lose the digits that determine b. InputError if the labels do not determine it.
+    The root of the derivative ``sum_i w_i (p_i - y_i)``: comparing losses would lose the digits that
+    determine b. InputError if the labels do not determine it.
     """
     positive, total = float(weight @ y), float(weight.sum())
     if not 0.0 < positive < total:
         raise InputError(f"y must hold both classes to fit an offset, got only {1 if positive else 0}")
+
+    def slope(b: float) -> float:
+        return float(weight @ (sigmoid(z + b) - y))
+
     share = np.log(positive) - np.log(total - positive)
-    low, high = float(share - z.max()), float(share - z.min())
-    b = 0.5 * (low + high)
-    for _ in range(_MAX_ITER):
-        p = sigmoid(z + b)
-        slope, curvature = float(weight @ (p - y)), float(weight @ (p * (1.0 - p)))
-        low, high = (b, high) if slope < 0.0 else (low, b)
-        step = slope / curvature if curvature > 0.0 else np.inf
-        following = b - step if low < b - step < high else 0.5 * (low + high)
-        if following == b or abs(following - b) <= 1e-14 * max(1.0, abs(b)):
-            break
-        b = following
+    # At the outer ends all p lie on one side of the share of links, clear of rounding.
+    b = brentq(slope, share - z.max() - 1.0, share - z.min() + 1.0, xtol=1e-14, rtol=1e-14, maxiter=10_000)
+    p = sigmoid(z + b)
+    curvature = float(weight @ (p * (1.0 - p)))
     if curvature <= 0.0:
         raise InputError(
             "y must leave room for an offset, got labels that the logits separate beyond float64"
         )
-    return b, float(1.0 / np.sqrt(curvature))
+    return float(b), float(1.0 / np.sqrt(curvature))
 
 
 def base_rate_offset(from_rate: float, to_rate: float) -> float:
@@ -52,10 +42,8 @@ def base_rate_offset(from_rate: float, to_rate: float) -> float:
 
     Parameters
     ----------
-    from_rate : float in (0, 1)
-        Base rate of the links that the probabilities were calibrated on: 0.5 for one negative per link.
-    to_rate : float in (0, 1)
-        Base rate where they are to be used.
+    from_rate, to_rate : float in (0, 1)
+        Base rates of the calibration links (0.5 for one negative per link) and where predictions are used.
 
     Returns
     -------
@@ -76,11 +64,10 @@ def shift_base_rate(prob: Any, *, from_rate: float, to_rate: float) -> Any:
     """Move link probabilities from one base rate to another.
 
     Probabilities calibrated on sampled negatives, one per link by default, are far too high in a graph with
-    hundreds of negatives per link. The order of links does not change; 0 and 1 stay.
-
-    Odds are multiplied by the ratio of the prior odds, assuming that the likelihood ratio of a link does not
-    depend on the base rate (Elkan, IJCAI 2001, theorem 2). Near 1, adding :func:`base_rate_offset` to
-    ``decision_function`` keeps more digits.
+    hundreds of negatives per link. Odds are multiplied by the ratio of the prior odds, assuming that the
+    likelihood ratio of a link does not depend on the base rate (Elkan, IJCAI 2001, theorem 2). The order of
+    links does not change; 0 and 1 stay. Adding :func:`base_rate_offset` to ``decision_function`` keeps more
+    digits near 1.
 
     Parameters
     ----------

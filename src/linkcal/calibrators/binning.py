@@ -6,19 +6,14 @@ from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, softmax, xlog1py, xlogy
+from scipy.special import betaln, softmax
 from sklearn.isotonic import IsotonicRegression
 
-from linkcal._core.maths import clip_probability, logit, sigmoid
+from linkcal._core.maths import clip_probability, sigmoid
 from linkcal._core.validation import check_choice, check_flag, check_positive_int
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.exceptions import InputError
 from linkcal.metrics.calibration import bin_index, uniform_edges
-
-__all__ = ["BBQ", "Histogram", "Isotonic"]
-
-# How far `preserve_ranking` moves probabilities: below 1e-6 together, with room at 0 and 1.
-_MARGIN, _SPREAD = 5e-7, 4e-7
 
 
 def quantile_edges(values: FloatArray, weight: FloatArray, n_bins: int) -> FloatArray:
@@ -39,21 +34,13 @@ def bin_sums(index: NDArray[np.intp], values: FloatArray, n_bins: int) -> FloatA
     return np.asarray(np.bincount(index, weights=values, minlength=n_bins), dtype=np.float64)
 
 
-def ties_broken(p: FloatArray, s: FloatArray) -> FloatArray:
-    """Probabilities (n,) within 1e-6 of `p` that rise with the logit `s` where `p` is the same.
-
-    Float64 separates logits that differ by more than about ``1e-9 (1 + |s|)^2``.
-    """
-    return np.clip(p, _MARGIN, 1.0 - _MARGIN) + _SPREAD * (s / (1.0 + np.abs(s)))
-
-
 @final
 class Histogram(Calibrator):
     """Histogram binning: the share of links in the bin of ``sigmoid(s)``.
 
-    Robust, but coarse: all links of a bin get the same probability, its centre if it is empty. Columns
-    1.. of X are ignored. Zadrozny, Elkan: Obtaining calibrated probability estimates from decision trees and
-    naive Bayesian classifiers, ICML 2001.
+    Robust, but coarse: all links of a bin get the same probability, its centre if it is empty. Hits@K counts
+    such ties against a method: rank by the logit. Columns 1.. of X are ignored. Zadrozny, Elkan: Obtaining
+    calibrated probability estimates from decision trees and naive Bayesian classifiers, ICML 2001.
 
     Parameters
     ----------
@@ -61,9 +48,10 @@ class Histogram(Calibrator):
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of about equal numbers of calibration links (equal scores stay together, so
         fewer bins may be used).
-    preserve_ranking : bool, default=False
-        Move probabilities by less than 1e-6 so that links of a bin keep the order of their logits: Hits@K
-        counts ties against a method. The order is lost in float32; rank by ``decision_function`` there.
+    smooth : bool, default=True
+        Bins whose n links are of one class predict ``(k + 1/2) / (n + 1)`` with k = 0 or n positives, the
+        mean under Jeffreys' prior (Krichevsky, Trofimov, IEEE Trans. Information Theory 27, 1981). ``False``
+        is the textbook estimator, whose 0 and 1 no base rate can move.
 
     Attributes
     ----------
@@ -86,24 +74,20 @@ class Histogram(Calibrator):
         "strategy": ["uniform", "quantile"],
     }
     _state: ClassVar[dict[str, StateKind]] = {"bin_edges_": 1, "bin_probability_": 1, "bin_weight_": 1}
-    bin_edges_: FloatArray
-    bin_probability_: FloatArray
-    bin_weight_: FloatArray
 
     def __init__(
         self,
         *,
         n_bins: int = 15,
         strategy: Literal["uniform", "quantile"] = "uniform",
-        preserve_ranking: bool = False,
+        smooth: bool = True,
     ) -> None:
         self.n_bins = n_bins
         self.strategy = strategy
-        self.preserve_ranking = preserve_ranking
+        self.smooth = smooth
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         n_bins = check_positive_int(self.n_bins, "n_bins")
-        check_flag(self.preserve_ranking, "preserve_ranking")
         p = sigmoid(X[:, 0])
         if check_choice(self.strategy, "strategy", ("uniform", "quantile")) == "uniform":
             edges = uniform_edges(n_bins)
@@ -115,19 +99,16 @@ class Histogram(Calibrator):
         centre = 0.5 * (edges[:-1] + edges[1:])
         self.bin_edges_, self.bin_weight_ = edges, total
         self.bin_probability_ = np.divide(links, total, out=centre, where=total > 0.0)
+        if check_flag(self.smooth, "smooth"):
+            one_class = (total > 0.0) & ((links == 0.0) | (links == total))
+            self.bin_probability_[one_class] = (links[one_class] + 0.5) / (total[one_class] + 1.0)
 
     def _probability(self, X: FloatArray) -> FloatArray:
-        p = self.bin_probability_[bin_index(sigmoid(X[:, 0]), self.bin_edges_)]
-        return ties_broken(p, X[:, 0]) if self.preserve_ranking else p
-
-    def _decision(self, X: FloatArray) -> FloatArray:
-        return logit(self._probability(X))
+        return np.take(self.bin_probability_, bin_index(sigmoid(X[:, 0]), self.bin_edges_))
 
 
-# N' of the paper: the weight of the prior, in links, spread over the bins of a binning.
-_PRIOR_LINKS = 2.0
-# C of the paper: binnings with N^(1/3) / C to C N^(1/3) bins are averaged.
-_RANGE_FACTOR = 10.0
+# N' and C of the paper: the weight of the prior, in links, and the factor of the range of sizes.
+_PRIOR_LINKS, _RANGE_FACTOR = 2.0, 10.0
 # Binnings of smaller relative weight change no probability beyond rounding and are left out.
 _NEGLIGIBLE = 1e-16
 # Weights beyond are no counts, and their binnings would not end.
@@ -139,16 +120,6 @@ class BBQ(Calibrator):
     """Bayesian binning into quantiles (BBQ): histogram binnings averaged by their Bayesian score.
 
     Smoother than one histogram and without a number of bins to choose. Columns 1.. of X are ignored.
-
-    Parameters
-    ----------
-    strategy : {"quantile", "uniform"}, default="quantile"
-        Bins of about equal numbers of links (the method as published) or of equal width.
-    criterion : {"bayes", "bic"}, default="bayes"
-        Marginal likelihood and posterior mean under a Beta prior (as published), or ``exp(-BIC / 2)`` and the
-        plain share of links in each bin (with ``strategy="uniform"``, as the netcal library).
-    preserve_ranking : bool, default=False
-        As in :class:`Histogram`.
 
     Attributes
     ----------
@@ -179,33 +150,11 @@ class BBQ(Calibrator):
 
     name = "bbq"
     description = "Bayesian average of histograms (binning into quantiles)"
-    search: ClassVar[dict[str, list[Any]]] = {
-        "strategy": ["quantile", "uniform"],
-        "criterion": ["bayes", "bic"],
-    }
     _state: ClassVar[dict[str, StateKind]] = dict.fromkeys(
         ("bin_edges_", "bin_probability_", "binning_sizes_", "binning_weights_"), 1
     )
-    bin_edges_: FloatArray
-    bin_probability_: FloatArray
-    binning_sizes_: FloatArray
-    binning_weights_: FloatArray
-
-    def __init__(
-        self,
-        *,
-        strategy: Literal["quantile", "uniform"] = "quantile",
-        criterion: Literal["bayes", "bic"] = "bayes",
-        preserve_ranking: bool = False,
-    ) -> None:
-        self.strategy = strategy
-        self.criterion = criterion
-        self.preserve_ranking = preserve_ranking
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-        check_choice(self.strategy, "strategy", ("quantile", "uniform"))
-        check_choice(self.criterion, "criterion", ("bayes", "bic"))
-        check_flag(self.preserve_ranking, "preserve_ranking")
         n_links = float(weight.sum())
         if n_links > _MOST_LINKS:
             raise InputError(f"sample_weight must sum to at most {_MOST_LINKS:g} links, got {n_links:g}")
@@ -217,10 +166,10 @@ class BBQ(Calibrator):
         # Many sizes can give the same binning: it counts once.
         distinct: dict[bytes, tuple[int, FloatArray]] = {}
         for size in _binning_sizes(n_links):
-            cut = quantile_edges(values, total, size) if self.strategy == "quantile" else uniform_edges(size)
+            cut = quantile_edges(values, total, size)
             distinct.setdefault(cut.tobytes(), (size, cut))
         edges = [cut for _, cut in distinct.values()]
-        fits = [self._fit_binning(e, values, total, links) for e in edges]
+        fits = [_fit_binning(e, values, total, links) for e in edges]
         self.binning_sizes_ = np.array([size for size, _ in distinct.values()], dtype=np.float64)
         self.binning_weights_ = softmax([log_score for log_score, _ in fits])
 
@@ -233,29 +182,21 @@ class BBQ(Calibrator):
             average += self.binning_weights_[i] * fits[i][1][bin_index(right, edges[i])]
         self.bin_probability_ = np.clip(average / self.binning_weights_[kept].sum(), 0.0, 1.0)
 
-    def _fit_binning(
-        self, edges: FloatArray, values: FloatArray, total: FloatArray, links: FloatArray
-    ) -> tuple[float, FloatArray]:
-        """Log score of one binning and the probability of each of its bins."""
-        n_bins = len(edges) - 1
-        index = bin_index(values, edges)
-        n, m = bin_sums(index, total, n_bins), bin_sums(index, links, n_bins)
-        middle = 0.5 * (edges[:-1] + edges[1:])
-        if self.criterion == "bic":
-            share = np.divide(m, n, out=middle, where=n > 0.0)
-            log_likelihood = float((xlogy(m, share) + xlog1py(n - m, -share)).sum())
-            return log_likelihood - 0.5 * n_bins * np.log(n.sum()), share
-        middle, prior = clip_probability(middle), _PRIOR_LINKS / n_bins
-        alpha, beta = prior * middle, prior * (1.0 - middle)
-        log_score = betaln(m + alpha, n - m + beta) - betaln(alpha, beta)
-        return float(log_score.sum()), (m + alpha) / (n + prior)
-
     def _probability(self, X: FloatArray) -> FloatArray:
-        p = self.bin_probability_[bin_index(sigmoid(X[:, 0]), self.bin_edges_)]
-        return ties_broken(p, X[:, 0]) if self.preserve_ranking else p
+        return np.take(self.bin_probability_, bin_index(sigmoid(X[:, 0]), self.bin_edges_))
 
-    def _decision(self, X: FloatArray) -> FloatArray:
-        return logit(self._probability(X))
+
+def _fit_binning(
+    edges: FloatArray, values: FloatArray, total: FloatArray, links: FloatArray
+) -> tuple[float, FloatArray]:
+    """Log score of one binning and the probability of each of its bins."""
+    n_bins = len(edges) - 1
+    index = bin_index(values, edges)
+    n, m = bin_sums(index, total, n_bins), bin_sums(index, links, n_bins)
+    middle, prior = clip_probability(0.5 * (edges[:-1] + edges[1:])), _PRIOR_LINKS / n_bins
+    alpha, beta = prior * middle, prior * (1.0 - middle)
+    log_score = betaln(m + alpha, n - m + beta) - betaln(alpha, beta)
+    return float(log_score.sum()), (m + alpha) / (n + prior)
 
 
 def _binning_sizes(n: float) -> range:
@@ -270,14 +211,15 @@ def _binning_sizes(n: float) -> range:
 class Isotonic(Calibrator):
     """Isotonic regression of the label on the logit: the best increasing map, linear between its knots.
 
-    Needs some hundreds of links. It makes ties, and probabilities of exactly 0 and 1 at the ends are usual.
-    Outside the range of the calibration logits the end values continue. Columns 1.. of X are ignored.
-    Zadrozny, Elkan: Transforming Classifier Scores into Accurate Multiclass Probability Estimates, KDD 2002.
+    Needs some hundreds of links. It makes ties: rank by the logit. Outside the range of the calibration
+    logits the end values continue. Columns 1.. of X are ignored. Zadrozny, Elkan: Transforming Classifier
+    Scores into Accurate Multiclass Probability Estimates, KDD 2002.
 
     Parameters
     ----------
-    preserve_ranking : bool, default=False
-        As in :class:`Histogram`; the ranking is then that of the logit.
+    smooth : bool, default=True
+        An outermost step of exactly 0 or 1 becomes ``(k + 1/2) / (n + 1)`` as in :class:`Histogram`, n being
+        the links of the step, but never passes the next step. ``False`` is the textbook estimator.
 
     Attributes
     ----------
@@ -287,29 +229,34 @@ class Isotonic(Calibrator):
     Examples
     --------
     >>> X, y = [[-1.0], [-1.0], [0.0], [1.0], [1.0]], [0, 1, 0, 1, 1]
-    >>> Isotonic().fit(X, y).predict_proba([[-5.0], [1.0]])[:, 1].round(6)
-    array([0.333333, 1.      ])
+    >>> Isotonic().fit(X, y).predict_proba([[-5.0], [1.0]])[:, 1].round(6)  # 1 / 3 and 2.5 / 3
+    array([0.333333, 0.833333])
     """
 
     name = "isotonic"
     description = "best increasing map of the logit"
     _state: ClassVar[dict[str, StateKind]] = {"logit_thresholds_": 1, "probability_thresholds_": 1}
-    logit_thresholds_: FloatArray
-    probability_thresholds_: FloatArray
 
-    def __init__(self, *, preserve_ranking: bool = False) -> None:
-        self.preserve_ranking = preserve_ranking
+    def __init__(self, *, smooth: bool = True) -> None:
+        self.smooth = smooth
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-        check_flag(self.preserve_ranking, "preserve_ranking")
         regression = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
         regression.fit(X[:, 0], y, sample_weight=weight)
         self.logit_thresholds_ = regression.X_thresholds_
         self.probability_thresholds_ = regression.y_thresholds_
+        if check_flag(self.smooth, "smooth"):
+            self._smooth_ends(X[:, 0], weight)
+
+    def _smooth_ends(self, s: FloatArray, weight: FloatArray) -> None:
+        knots, p = self.logit_thresholds_, self.probability_thresholds_
+        low, high = p == 0.0, p > 1.0 - 1e-12  # the mean of ones can round to less
+        if low.any():
+            n = weight[s <= knots[low].max()].sum()
+            p[low] = min(0.5 / (n + 1.0), p[~low].min())
+        if high.any():
+            n = weight[s >= knots[high].min()].sum()
+            p[high] = max((n + 0.5) / (n + 1.0), p[~high].max())
 
     def _probability(self, X: FloatArray) -> FloatArray:
-        p = np.interp(X[:, 0], self.logit_thresholds_, self.probability_thresholds_)
-        return ties_broken(p, X[:, 0]) if self.preserve_ranking else p
-
-    def _decision(self, X: FloatArray) -> FloatArray:
-        return logit(self._probability(X))
+        return np.asarray(np.interp(X[:, 0], self.logit_thresholds_, self.probability_thresholds_))

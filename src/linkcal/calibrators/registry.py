@@ -19,8 +19,6 @@ from linkcal.calibrators.scaling import Beta, Identity, Platt, Temperature
 from linkcal.calibrators.structural import StructuralCalibrator
 from linkcal.exceptions import LinkcalWarning, RareClassWarning, UnsupportedModelError
 
-__all__ = ["CALIBRATORS", "calibrator_name", "make_calibrator"]
-
 _CLASSES: tuple[type[Calibrator], ...] = (
     *(Identity, Temperature, Platt, Beta, Isotonic, Histogram, BBQ),
     *(EmbeddingMLP, InNOut, StructuralCalibrator),
@@ -31,7 +29,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {cls.name: cls for cls in _CLASSES}
 
 
 def calibrator_name(calibrator: Calibrator) -> str:
-    """Name in ``CALIBRATORS`` of a calibrator's class.
+    """Name in ``CALIBRATORS`` of a calibrator's class; UnsupportedModelError if it is not linkcal's own.
 
     Parameters
     ----------
@@ -40,7 +38,6 @@ def calibrator_name(calibrator: Calibrator) -> str:
     Returns
     -------
     str
-        UnsupportedModelError if the class is not linkcal's own.
 
     Examples
     --------
@@ -61,12 +58,11 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     ----------
     name : str
     **params
-        Hyper-parameters.
+        Hyper-parameters. InputError if one or the name is unknown; the message names the nearest one.
 
     Returns
     -------
     Calibrator
-        InputError if the name or a hyper-parameter is unknown; the message names the nearest one.
 
     Examples
     --------

@@ -8,18 +8,16 @@ import numpy as np
 from scipy.optimize import brentq
 
 from linkcal._core.maths import sigmoid
-from linkcal.calibrators._newton import SLOPE_BOUND, LogisticFit, fit_logistic, separated, step_fit
+from linkcal.calibrators._newton import SLOPE_BOUND, Solution, fit_logistic, separated, step_fit
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind, warn_caller
 from linkcal.exceptions import BaseRateWarning, BoundReachedWarning, ConvergenceWarning
 
-__all__ = ["Beta", "Identity", "Platt", "Temperature"]
+_SOLVED: dict[str, StateKind] = {"n_iter_": int, "converged_": bool}
 
 
 @final
 class Identity(Calibrator):
     """The uncalibrated probability ``p = sigmoid(s)``, the baseline of every table.
-
-    Columns 1.. of X are ignored.
 
     Examples
     --------
@@ -37,22 +35,14 @@ class Identity(Calibrator):
         return X[:, 0].copy()
 
 
-# Smallest gap between mean probability and base rate that is warned of, also in standard errors.
-_GAP, _STANDARD_ERRORS = 0.05, 4.0
-
-
 def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-    """Warn if mean p and base rate differ by more than 0.05 and 4 standard errors of the mean of ``y - p``.
-
-    A temperature cannot repair that. With weights n is Kish's effective number of rows.
-    """
+    """Warn if mean p and base rate differ by over 0.05 and 4 standard errors of the mean of ``y - p``."""
     # Shares of the weight: squares of huge or tiny weights would leave the range of float64.
     weight = weight / weight.max()
     mean_p, share = np.average(p, weights=weight), np.average(y, weights=weight)
-    effective_n = weight.sum() ** 2 / (weight**2).sum()
+    effective_n = weight.sum() ** 2 / (weight**2).sum()  # Kish
     standard_error = np.sqrt(np.average((y - p) ** 2, weights=weight) / effective_n)
-    gap = abs(mean_p - share)
-    if gap > _GAP and gap > _STANDARD_ERRORS * standard_error:
+    if abs(mean_p - share) > max(0.05, 4.0 * standard_error):
         warn_caller(
             f"the average probability {mean_p:.3g} differs from the observed share of links {share:.3g}: "
             f"{name} divides the logit by a temperature, which keeps its sign and cannot move the base rate; "
@@ -63,8 +53,6 @@ def warn_base_rate(name: str, p: FloatArray, y: FloatArray, weight: FloatArray) 
 
 # Bounds of mean |s| / T, beyond which the logit is uninformative or reversed, or separates the classes.
 _SHARPNESS_BOUNDS = (1e-4, 1e4)
-# Tolerance on log T.
-_TOLERANCE = 1e-14
 
 
 @final
@@ -72,11 +60,11 @@ class Temperature(Calibrator):
     """Temperature scaling, ``p = sigmoid(s / T)``.
 
     One parameter, so it needs few links. It keeps the order of links and the sign of each logit, so it cannot
-    repair a wrong base rate. Columns 1.. of X are ignored.
+    repair a wrong base rate (``BaseRateWarning`` if mean p and base rate differ clearly after the fit).
+    Columns 1.. of X are ignored.
 
     Maximum likelihood (Guo, Pleiss, Sun, Weinberger, arXiv 1706.04599); T = 1 if every logit is 0. If no
     finite T > 0 is optimal, T stands where mean |s| / T is 1e-4 or 1e4 (``BoundReachedWarning``).
-    ``BaseRateWarning`` if mean p and base rate differ clearly after the fit.
 
     Attributes
     ----------
@@ -95,19 +83,14 @@ class Temperature(Calibrator):
 
     name = "temperature"
     description = "sigmoid(s / T), one temperature for all links"
-    _state: ClassVar[dict[str, StateKind]] = {"temperature_": float, "n_iter_": int, "converged_": bool}
-    temperature_: float
-    n_iter_: int
-    converged_: bool
+    _state: ClassVar[dict[str, StateKind]] = {"temperature_": float, **_SOLVED}
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         # Scaling by mean |s| makes the search independent of units.
         scale = float(np.average(np.abs(X[:, 0]), weights=weight))
-        if scale == 0.0:
-            self.temperature_, self.n_iter_, self.converged_ = 1.0, 0, True
-        else:
-            sharpness = self._best_sharpness(X[:, 0] / scale, y, weight / weight.sum())
-            self.temperature_ = scale / sharpness
+        self.temperature_, self.n_iter_, self.converged_ = 1.0, 0, True
+        if scale > 0.0:
+            self.temperature_ = scale / self._best_sharpness(X[:, 0] / scale, y, weight / weight.sum())
         warn_base_rate(self._shown_name, self._bounded_probability(X), y, weight)
 
     def _best_sharpness(self, s: FloatArray, y: FloatArray, weight: FloatArray) -> float:
@@ -117,16 +100,14 @@ class Temperature(Calibrator):
             return float(weight @ (s * (sigmoid(np.exp(log_b) * s) - y)))
 
         low, high = np.log(_SHARPNESS_BOUNDS)
-        self.n_iter_, self.converged_ = 0, True
         if slope(low) >= 0.0:
             _warn_bound("large", "the logit carries no information on the label, or the reverse")
             return _SHARPNESS_BOUNDS[0]
         if slope(high) <= 0.0:
             _warn_bound("small", "the sign of the logit separates the classes")
             return _SHARPNESS_BOUNDS[1]
-        root, result = brentq(
-            slope, low, high, xtol=_TOLERANCE, rtol=_TOLERANCE, full_output=True, disp=False
-        )
+        # Tolerances on log T.
+        root, result = brentq(slope, low, high, xtol=1e-14, rtol=1e-14, full_output=True, disp=False)
         self.n_iter_, self.converged_ = int(result.iterations), bool(result.converged)
         if not self.converged_:
             warn_caller(f"the temperature did not converge in {self.n_iter_} steps", ConvergenceWarning)
@@ -145,12 +126,31 @@ def _warn_bound(which: str, cause: str) -> None:
     )
 
 
+def _logistic(
+    name: str, s: FloatArray, features: FloatArray, y: FloatArray, weight: FloatArray, lower: float = -np.inf
+) -> Solution:
+    """Maximum-likelihood fit on features that increase with s; warns of a bound and of no convergence."""
+    direction = separated(s, y)
+    # No slope below `lower` = 0 separates classes the wrong way round.
+    if direction > 0 or (direction < 0 and lower < 0.0):
+        fit = step_fit(s, y, weight, direction)
+        warn_caller(
+            "a threshold on the logit separates the classes, so the likelihood has no maximum; the slope of "
+            f"{name} was stopped at its bound, {SLOPE_BOUND:g} per standard deviation of the logit",
+            BoundReachedWarning,
+        )
+    else:
+        fit = fit_logistic(features, y, weight, lower=lower)
+    if not fit.converged:
+        warn_caller(f"{name} did not converge in {fit.n_iter} steps", ConvergenceWarning)
+    return fit
+
+
 @final
 class Platt(Calibrator):
     """Platt scaling, ``p = sigmoid(a s + b)``, by maximum likelihood.
 
     Two parameters; unlike a temperature it can move the base rate. Columns 1.. of X are ignored.
-
     Equal to ``LogisticRegression(C=inf)``, without the smoothed targets of Platt (Advances in Large Margin
     Classifiers, 1999). If a threshold on the logit separates the classes, the likelihood has no maximum, and
     the slope is stopped at 1e4 per standard deviation of the logit (``BoundReachedWarning``).
@@ -171,38 +171,15 @@ class Platt(Calibrator):
 
     name = "platt"
     description = "sigmoid(a s + b)"
-    _state: ClassVar[dict[str, StateKind]] = {
-        "slope_": float,
-        "intercept_": float,
-        "n_iter_": int,
-        "converged_": bool,
-    }
-    slope_: float
-    intercept_: float
-    n_iter_: int
-    converged_: bool
+    _state: ClassVar[dict[str, StateKind]] = {"slope_": float, "intercept_": float, **_SOLVED}
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-        s = X[:, 0]
-        direction = separated(s, y)
-        fit = step_fit(s, y, weight, direction) if direction else fit_logistic(s[:, None], y, weight)
-        self.slope_, self.intercept_ = float(fit.slope[0]), fit.intercept
+        fit = _logistic(self._shown_name, X[:, 0], X[:, :1], y, weight)
+        self.intercept_, self.slope_ = float(fit.theta[0]), float(fit.theta[1])
         self.n_iter_, self.converged_ = fit.n_iter, fit.converged
-        _warn_of_fit(self._shown_name, fit, at_bound=direction != 0)
 
     def _decision(self, X: FloatArray) -> FloatArray:
         return self.slope_ * X[:, 0] + self.intercept_
-
-
-def _warn_of_fit(name: str, fit: LogisticFit, *, at_bound: bool) -> None:
-    if at_bound:
-        warn_caller(
-            "a threshold on the logit separates the classes, so the likelihood has no maximum; the slope of "
-            f"{name} was stopped at its bound, {SLOPE_BOUND:g} per standard deviation of the logit",
-            BoundReachedWarning,
-        )
-    if not fit.converged:
-        warn_caller(f"{name} did not converge in {fit.n_iter} steps", ConvergenceWarning)
 
 
 @final
@@ -210,18 +187,14 @@ class Beta(Calibrator):
     """Beta calibration, ``logit p = a log q - b log(1 - q) + c`` with ``q = sigmoid(s)`` and a, b >= 0.
 
     Platt scaling is the case a = b; here the two tails may be stretched by different amounts. The map never
-    decreases. Columns 1.. of X are ignored.
-
-    The constrained maximum of the likelihood (Kull, Silva Filho, Flach, AISTATS 2017, PMLR 54:623-631);
-    saturated probabilities lose nothing. If a threshold on the logit separates the classes, links above,
+    decreases. Columns 1.. of X are ignored. The constrained maximum of the likelihood (Kull, Silva Filho,
+    Flach, AISTATS 2017, PMLR 54:623-631). If a threshold on the logit separates the classes, links above,
     a = b is stopped as the slope in :class:`Platt` (``BoundReachedWarning``).
 
     Attributes
     ----------
-    a_, b_, c_ : float
-        a, b >= 0.
-    n_iter_, converged_ : int, bool
-        As in :class:`Platt`.
+    a_, b_, c_, n_iter_, converged_ : float, float, float, int, bool
+        a, b and c; the others are as in :class:`Platt`.
 
     Examples
     --------
@@ -232,28 +205,13 @@ class Beta(Calibrator):
 
     name = "beta"
     description = "beta calibration: both tails stretched, three parameters"
-    _state: ClassVar[dict[str, StateKind]] = {
-        **dict.fromkeys(("a_", "b_", "c_"), float),
-        "n_iter_": int,
-        "converged_": bool,
-    }
-    a_: float
-    b_: float
-    c_: float
-    n_iter_: int
-    converged_: bool
+    _state: ClassVar[dict[str, StateKind]] = {"a_": float, "b_": float, "c_": float, **_SOLVED}
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-        s = X[:, 0]
-        # The map increases with s: it separates the classes exactly where a threshold on s does.
-        at_bound = separated(s, y) > 0
-        if at_bound:
-            fit = step_fit(s, y, weight, 1)
-        else:
-            fit = fit_logistic(_log_odds_parts(s), y, weight, lower=0.0)
-        self.a_, self.b_ = float(fit.slope[0]), float(fit.slope[-1])
-        self.c_, self.n_iter_, self.converged_ = fit.intercept, fit.n_iter, fit.converged
-        _warn_of_fit(self._shown_name, fit, at_bound=at_bound)
+        fit = _logistic(self._shown_name, X[:, 0], _log_odds_parts(X[:, 0]), y, weight, lower=0.0)
+        # A step has a single slope, a = b.
+        self.c_, self.a_, self.b_ = float(fit.theta[0]), float(fit.theta[1]), float(fit.theta[-1])
+        self.n_iter_, self.converged_ = fit.n_iter, fit.converged
 
     def _decision(self, X: FloatArray) -> FloatArray:
         parts = _log_odds_parts(X[:, 0])

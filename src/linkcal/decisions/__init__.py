@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from linkcal.decisions._conformal import conformal_p_values, select_links
 from linkcal.decisions._intervals import IntervalCalibrator, monotone_interval
-from linkcal.decisions._thresholds import LinkThreshold, certified_threshold, expected_threshold
+from linkcal.decisions._thresholds import (
+    LinkThreshold,
+    certified_threshold,
+    conformal_p_values,
+    expected_threshold,
+    select_links,
+)
 
 __all__ = [
     "IntervalCalibrator",

@@ -11,23 +11,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import Tags
 
-from linkcal._core.maths import sigmoid
+from linkcal._core.maths import FloatArray, sigmoid
 from linkcal._core.validation import check_binary_labels, check_fraction, check_scores, to_float64, to_numpy
 from linkcal.calibrators.base import Calibrator, unchanged_if_refused
 from linkcal.exceptions import InputError, NotFittedError
 
-FloatArray = NDArray[np.float64]
-
-# Lengths of the windows in units of n^(2/3), the rate at which a window's width and the slope of the curve
-# across it cost the same.
+# Lengths in units of n^(2/3), where a window's width and the slope of the curve across it cost the same.
 _WINDOWS = (0.5, 1.0, 2.0)
 
 
 def clopper_pearson(successes: Any, trials: Any, tail: float) -> tuple[FloatArray, FloatArray]:
-    """One-sided exact bounds of a binomial probability (Clopper and Pearson, Biometrika 26, 1934).
-
-    Each is missed with probability at most `tail`; with no trial they are 0 and 1.
-    """
+    """Exact bounds of a binomial probability (Clopper, Pearson 1934), each missed with at most `tail`."""
     k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     # Where a parameter would be 0 the bound is known; 1 only keeps the quantile defined.
     lower = np.where(k > 0, beta.ppf(tail, np.maximum(k, 1), n - k + 1), 0.0)
@@ -42,17 +36,15 @@ def monotone_interval(
 
     Parameters
     ----------
-    score : array-like of shape (m,)
-        Of m >= 1 calibration links.
-    label : array-like of shape (m,), values 0 and 1
+    score, label : array-like of shape (m,)
+        Of m >= 1 calibration links; labels are 0 and 1.
     query : array-like of shape (n,)
         Scores at which the probability is wanted.
     level : float in (0, 1)
 
     Returns
     -------
-    low, high : ndarray of shape (n,)
-        In [0, 1].
+    low, high : ndarray of shape (n,), in [0, 1]
 
     Notes
     -----
@@ -93,9 +85,6 @@ def monotone_interval(
     return np.minimum(low, around[0]), np.maximum(high, around[1])
 
 
-_FOLDS = 5
-
-
 def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
     """Calibration links' raw logits (m,), or cross-fitted calibrated logits if features are read.
 
@@ -108,7 +97,7 @@ def ranking_scores(calibrator: Calibrator, X: Any, y: Any) -> FloatArray:
     if rarest < 2:
         raise InputError(f"y must hold at least 2 links of each class for an interval, got {rarest}")
     scores = np.empty(len(label))
-    folds = StratifiedKFold(min(_FOLDS, rarest), shuffle=True, random_state=0)
+    folds = StratifiedKFold(min(5, rarest), shuffle=True, random_state=0)
     for train, held_out in folds.split(array, label):
         part = calibrator.refitted(array[train], label[train])
         scores[held_out] = part.decision_function(array[held_out])
@@ -130,8 +119,6 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
         The fitted clone, which makes the predictions.
     score_, label_ : ndarray of shape (m,)
         Of the calibration links: raw logits, or cross-fitted calibrated logits; labels 0 or 1.
-    classes_, n_features_in_
-        As in scikit-learn.
 
     Notes
     -----
@@ -155,10 +142,6 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
     """
 
     calibrator_: Calibrator
-    score_: FloatArray
-    label_: FloatArray
-    classes_: NDArray[Any]
-    n_features_in_: int
 
     def __init__(self, calibrator: Calibrator) -> None:
         self.calibrator = calibrator
@@ -176,64 +159,46 @@ class IntervalCalibrator(ClassifierMixin, BaseEstimator):
 
     def predict_interval(self, X: Any, *, level: float = 0.9) -> FloatArray:
         """Ends (n, 2), in [0, 1], of the interval for the probability of each link X (n, 1 + k)."""
-        self._require_fitted()
-        return calibrated_interval(self.calibrator_, X, self.score_, self.label_, level=level)
+        return calibrated_interval(self._fitted(), X, self.score_, self.label_, level=level)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities (n, 2) of the fitted calibrator."""
-        self._require_fitted()
-        return self.calibrator_.predict_proba(X)
+        return self._fitted().predict_proba(X)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Calibrated logits (n,) of the fitted calibrator."""
-        self._require_fitted()
-        return self.calibrator_.decision_function(X)
+        return self._fitted().decision_function(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Classes (n,) of the fitted calibrator."""
-        self._require_fitted()
-        return self.calibrator_.predict(X)
+        return self._fitted().predict(X)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True
+        tags.classifier_tags.multi_class, tags.classifier_tags.poor_score = False, True
         return tags
 
-    def _require_fitted(self) -> None:
+    def _fitted(self) -> Calibrator:
         if not hasattr(self, "label_"):
             raise NotFittedError("IntervalCalibrator must be fitted first, call fit")
+        return self.calibrator_
 
 
 def calibrated_interval(
-    calibrator: Calibrator,
-    X: Any,
-    score: FloatArray,
-    label: FloatArray,
-    *,
-    level: float,
-    shift: float = 0.0,
+    calibrator: Calibrator, X: Any, score: FloatArray, label: FloatArray, *, level: float, shift: float = 0.0
 ) -> FloatArray:
-    """Ends (n, 2) of intervals, from :func:`ranking_scores` and labels, that hold the probability of X.
-
-    A change of the base rate, `shift`, is added to all logits.
-    """
+    """Ends (n, 2) of intervals, from :func:`ranking_scores` and labels; `shift` is added to all logits."""
     level = check_fraction(level, "level")
     z = calibrator.decision_function(X)
     offset, margin = 0.0, 0.0
     if hasattr(calibrator, "offset_"):
-        # Half of the error for the doubt about the offset.
+        # Half of the error is spent on the offset.
         level, tail = 1.0 - (1.0 - level) / 2.0, (1.0 - level) / 4.0
         offset, margin = calibrator.offset_, float(norm.isf(tail)) * calibrator.offset_standard_error_
-    low, high = monotone_interval(score, label, query_scores(calibrator, X), level=level)
+    # On the scale of `ranking_scores`, without an offset of ``refresh``.
+    query = to_float64(X)[:, 0] if calibrator.link_features == "none" else z - offset
+    low, high = monotone_interval(score, label, query, level=level)
     with np.errstate(divide="ignore"):
         below, above = (np.log(end) - np.log1p(-end) + offset + shift for end in (low, high))
     p = sigmoid(z + shift)
     return np.column_stack((np.minimum(sigmoid(below - margin), p), np.maximum(sigmoid(above + margin), p)))
-
-
-def query_scores(calibrator: Calibrator, X: Any) -> FloatArray:
-    """Scores (n,) of query pairs on the scale of :func:`ranking_scores`, without an offset of ``refresh``."""
-    if calibrator.link_features == "none":
-        return to_float64(X)[:, 0]
-    return calibrator.decision_function(X) - getattr(calibrator, "offset_", 0.0)

@@ -1,4 +1,4 @@
-"""From which probability on to call pairs links: by expected precision or recall, or with a guarantee."""
+"""Which pairs to call links: by a false discovery rate, expected precision or recall, or a tested one."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.stats import beta, false_discovery_control
 
-from linkcal._core.maths import logit, sigmoid
+from linkcal._core.maths import FloatArray, logit, sigmoid
 from linkcal._core.validation import check_binary_labels, check_fraction, check_sample_weight, check_scores
 from linkcal.calibrators.base_rate import base_rate_offset
 from linkcal.decisions._intervals import clopper_pearson
 from linkcal.exceptions import InputError
 
-FloatArray = NDArray[np.float64]
-
-# Candidates: logits from 3 above the wanted precision's own down to 20 below it, in steps of 0.1.
+# Candidates: logits from 3 above the wanted precision's own down to 20 below it.
 _STEPS_ABOVE, _STEPS_BELOW, _STEP = 30, 200, 0.1
 # Where a chain of tests begins, and its share of the error; higher ones serve overconfident probabilities.
 _CHAINS = ((30, 0.8), (15, 0.1), (0, 0.1))
@@ -32,16 +30,15 @@ class LinkThreshold:
     Parameters
     ----------
     probability, logit : float
-        The threshold on the probability and on the calibrated logit, which is exact where a probability is
-        rounded.
+        The threshold on the probability, and on the calibrated logit, which is never rounded to 0 or 1.
     precision, recall : float
         Share of links among the pairs at or above it, and share of all links that lie there: expected, or a
         lower bound if `confidence` is given.
     base_rate : float or None
         Share of links for which this holds; None if it is that of the pairs' own probabilities.
     confidence : float or None
-        Probability, over the draw of the labelled links, with which the wanted value is reached; None for
-        expected values, which are as good as the calibration.
+        Probability, over the draw of the labelled links, that the wanted value is reached; None for expected
+        values, which are as good as the calibration.
 
     Examples
     --------
@@ -79,8 +76,8 @@ def expected_threshold(
     Notes
     -----
     Expected precision at t is the mean of p over pairs with ``p >= t``; it never rises when t falls. Expected
-    recall is the sum of p above t over the sum of all p. Both are right if the probabilities are calibrated
-    for these pairs; nothing is guaranteed if they are not.
+    recall is the sum of p above t over the sum of all p. Both are right only if the probabilities are
+    calibrated for these pairs.
 
     Examples
     --------
@@ -149,13 +146,12 @@ def certified_threshold(
     With TPR and FPR the shares of links and negatives at or above t, the precision at base rate pi is
     ``pi TPR / (pi TPR + (1 - pi) FPR)``. Links and negatives in `y` must be independent draws from those of
     future query pairs; then the exact bounds of Clopper and Pearson (1934) for TPR (a fifth of the error) and
-    FPR bound the precision at a fixed threshold. A fixed grid of logits around that of the wanted precision
-    is tested from high to low until one fails (fixed-sequence testing; Angelopoulos, Bates, Candes, Jordan,
-    Lei: Learn then Test, arXiv 2110.01052), in three chains that begin 0, 1.5 and 3 logits above the wanted
-    precision's own, with 80, 10 and 10 % of the error. The precision of the smallest threshold that passed is
-    too low with probability at most ``1 - confidence``, for every sample size and whether or not the logits
-    are calibrated. That is proved for the wanted value; for the slightly higher bound in the result it is
-    measured on simulated draws.
+    FPR bound the precision at a fixed threshold. A fixed grid of logits is tested from high to low until one
+    fails (fixed-sequence testing; Angelopoulos, Bates, Candes, Jordan, Lei: Learn then Test, arXiv
+    2110.01052), in three chains that begin 0, 1.5 and 3 above the logit of the wanted precision, with 80, 10
+    and 10 % of the error. The precision of the smallest threshold that passed is too low with probability at
+    most ``1 - confidence``, for every sample size and whether or not the logits are calibrated. That is
+    proved for the wanted value; for the slightly higher bound in the result it is measured by simulation.
 
     For a recall the threshold is an order statistic of the links' logits: the share of links above the r-th
     smallest of m is Beta(m - r + 1, r) distributed (Wilks: Sample sizes for setting tolerance limits, 1941).
@@ -196,8 +192,75 @@ def certified_threshold(
     )
 
 
+def conformal_p_values(score: Any, null_score: Any) -> FloatArray:
+    """Conformal p-value of each pair: the rank of its score among the scores of known negatives.
+
+    Parameters
+    ----------
+    score : array-like of shape (n,)
+        Logits of the query pairs, calibrated or raw (any score that is higher for links).
+    null_score : array-like of shape (m,)
+        Scores of m >= 1 negatives, drawn as the negatives among the query pairs are. Neither the predictor
+        nor the calibrator may have been fitted on them.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        ``(1 + number of null scores >= s) / (m + 1)``, in (0, 1].
+
+    Notes
+    -----
+    If a negative's score is exchangeable with the null scores, its p-value is at most t with probability at
+    most t, for any predictor (Marandon: Conformal link prediction for false discovery rate control, arXiv
+    2306.14693). No p-value is below ``1 / (m + 1)``.
+
+    Examples
+    --------
+    >>> conformal_p_values([0.0, 2.5, 9.0], [1.0, 2.0, 3.0])
+    array([1.  , 0.5 , 0.25])
+    """
+    query, null = check_scores(score), np.sort(check_scores(null_score, "null_score"))
+    if not null.size:
+        raise InputError("null_score must hold at least one score of a negative, got none")
+    at_least = null.size - np.searchsorted(null, query, side="left")
+    return np.asarray((1.0 + at_least) / (null.size + 1.0))
+
+
+def select_links(score: Any, null_score: Any, *, fdr: float = 0.1) -> NDArray[np.bool_]:
+    """Pairs to call links, so that on average at most a share `fdr` of them are none.
+
+    Parameters
+    ----------
+    score, null_score : array-like of shape (n,) and (m,)
+        As in :func:`conformal_p_values`.
+    fdr : float in (0, 1)
+        Bound on the false discovery rate: the expected share of negatives among selected pairs (0 if none).
+
+    Returns
+    -------
+    ndarray of shape (n,), bool
+        A selected pair's score is higher than that of any pair that is not.
+
+    Notes
+    -----
+    Benjamini-Hochberg on the conformal p-values. Their dependence through the shared null scores is positive,
+    so the rate stays below `fdr` times the share of negatives among the query pairs (Bates, Candes, Lei,
+    Romano, Sesia: Testing for outliers with conformal p-values, arXiv 2104.08279).
+
+    Examples
+    --------
+    >>> select_links([5.0, 0.5, 7.0], range(1, 5), fdr=0.3).tolist()
+    [True, False, True]
+    """
+    level, p = check_fraction(fdr, "fdr"), conformal_p_values(score, null_score)
+    if p.size:
+        p = false_discovery_control(p, method="bh")
+    # Rounding must not undo an equality such as 2 / 10 <= 0.2.
+    return np.asarray(p <= level * (1.0 + 1e-12))
+
+
 def weights_at_base_rate(y: FloatArray, rate: float) -> FloatArray:
-    """Weights (n,) under which labels have the share `rate` of links: each class by the ratio of shares."""
+    """Weights (n,) under which labels have the share `rate` of links."""
     share = float(y.mean())
     return np.where(y == 1.0, rate / share, (1.0 - rate) / (1.0 - share))
 
@@ -218,28 +281,22 @@ def _bounds(
 
 
 def _by_precision(links: FloatArray, others: FloatArray, wanted: float, rate: float, error: float) -> float:
-    steps = np.arange(-_STEPS_ABOVE, _STEPS_BELOW, dtype=np.float64)
-    grid = logit(np.array([wanted])) - _STEP * steps
+    grid = logit(np.array([wanted])) - _STEP * np.arange(-_STEPS_ABOVE, _STEPS_BELOW, dtype=np.float64)
     lowest, first = -1, 0.0
     for start, part in _CHAINS:
         bound, _ = _bounds(links, others, grid[start:], rate, part * error)
         first = max(first, float(bound[0]))
-        failed = np.flatnonzero(bound < wanted)
-        passed = int(failed[0]) if failed.size else bound.size
+        passed = int(np.logical_and.accumulate(bound >= wanted).sum())
         if passed:
             lowest = max(lowest, start + passed - 1)
     if lowest < 0:
         every = np.concatenate((links, others))
         best = float(_bounds(links, others, every, rate, _CHAINS[0][1] * error)[0].max())
-        shown = f"at best about {best:.3g}"
-        if best >= wanted:  # but not where logits of this precision are, if they are calibrated
-            high, low = grid[_CHAINS[-1][0]], grid[_CHAINS[0][0]]
-            shown = (
-                f"{first:.3g} at logits of {low:.3g} to {high:.3g}, where tests begin, and elsewhere {shown}"
-            )
+        high, low = grid[_CHAINS[-1][0]], grid[_CHAINS[0][0]]
         raise InputError(
-            f"precision must be one that the labels can show, {shown} with {links.size} links and "
-            f"{others.size} negatives at a base rate of {rate:.4g}, got {wanted:g}"
+            f"precision must be one that the labels can show, {first:.3g} at logits of {low:.3g} to "
+            f"{high:.3g}, where tests begin, and elsewhere at best about {best:.3g} with {links.size} links "
+            f"and {others.size} negatives at a base rate of {rate:.4g}, got {wanted:g}"
         )
     return float(grid[lowest])
 
