@@ -80,9 +80,7 @@ def test_node_count_limit_is_the_largest_with_int64_keys():
 
 def test_features_must_fit():
     edges = torch.tensor([[0], [1]])
-    with pytest.raises(
-        InputError, match=r"x must have shape \[num_nodes, F\] with num_nodes = 3, got \[2, 4\]"
-    ):
+    with pytest.raises(InputError, match=r"x must have shape \[num_nodes, F\], num_nodes = 3, got \[2, 4\]"):
         Graph.from_edges(edges, 3, x=torch.zeros(2, 4))
     bad = torch.zeros(3, 4)
     bad[1, 2] = bad[2, 0] = float("nan")

@@ -1,8 +1,6 @@
 import gzip
 import io
 import os
-import urllib.request
-from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 import torch
 
 from linkcal.data import DATASETS, OFFICIAL_SPLITS, load_dataset, split_links, structural_node_features
-from linkcal.data.named import _bitcoin_files, read_bitcoin
+from linkcal.data.named import read_bitcoin
 from linkcal.exceptions import DataNotFoundError, InputError
 
 REAL = [name for name in DATASETS if name != "simulated" and name not in OFFICIAL_SPLITS]
@@ -69,7 +67,6 @@ def test_without_network_the_missing_file_is_named(name, first, tmp_path, monkey
         raise URLError("no network")
 
     monkeypatch.setattr("urllib.request.urlopen", no_network)
-    monkeypatch.setattr("torch_geometric.io.fs.cp", no_network)
     with pytest.raises(DataNotFoundError) as caught:
         load_dataset(name, data_root=tmp_path)
     message = str(caught.value)
@@ -80,11 +77,8 @@ def test_without_network_the_missing_file_is_named(name, first, tmp_path, monkey
 
 
 def test_downloaded_pickle_is_checked_before_it_is_opened(tmp_path, monkeypatch):
-    def fake_copy(url, folder, **kwargs):
-        # This would end the process if it were unpickled.
-        Path(folder, url.rpartition("/")[2]).write_bytes(b"cbuiltins\nexit\n(tR.")
-
-    monkeypatch.setattr("torch_geometric.io.fs.cp", fake_copy)
+    # This would end the process if it were unpickled.
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: io.BytesIO(b"cbuiltins\nexit\n(tR."))
     with pytest.raises(InputError, match="must be the published one"):
         load_dataset("cora", data_root=tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -104,7 +98,7 @@ def test_npz_with_objects_or_damage_is_refused(tmp_path, damage):
         load_dataset("twitch-pt", data_root=tmp_path)
 
 
-def test_twitch_file_is_fetched_once_and_read_by_pyg(tmp_path, monkeypatch, capsys):
+def test_twitch_file_is_fetched_once(tmp_path, monkeypatch, capsys):
     buffer = io.BytesIO()
     edges = np.array([[0, 1], [1, 0], [1, 2], [2, 1], [2, 2]])
     np.savez(buffer, features=np.ones((4, 3), dtype=np.float32), target=np.zeros(4), edges=edges)
@@ -201,18 +195,24 @@ def test_damaged_file_is_refused(tmp_path):
         read_bitcoin(path, name="market")
 
 
-def test_download_writes_the_site_s_file(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("cora", "https://github.com/kimiyoung/planetoid/raw/master/data/ind.cora.x"),
+        ("bitcoin-otc", "https://snap.stanford.edu/data/soc-sign-bitcoinotc.csv.gz"),
+    ],
+)
+def test_files_come_from_the_publishers(tmp_path, monkeypatch, name, address):
     asked = []
 
-    def urlopen(url):
+    def urlopen(url, *, timeout):
         asked.append(url)
-        return io.BytesIO(b"bytes")
+        raise URLError("no network")
 
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
-    files = _bitcoin_files("otc")
-    files.download(tmp_path)
-    assert asked == ["https://snap.stanford.edu/data/soc-sign-bitcoinotc.csv.gz"]
-    assert (tmp_path / files.folder / files.names[0]).read_bytes() == b"bytes"
+    monkeypatch.setattr("urllib.request.urlopen", urlopen)
+    with pytest.raises(DataNotFoundError):
+        load_dataset(name, data_root=tmp_path)
+    assert asked == [address]
 
 
 def test_features_come_from_training_edges(tmp_path):

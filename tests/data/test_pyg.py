@@ -143,7 +143,7 @@ def test_shifted_labels_need_the_argument():
     data, _ = _data()
     data.edge_label = torch.ones(data.num_edges, dtype=torch.long)
     parts = _pyg_split(data, seed=1)
-    with pytest.raises(InputError, match=r"train\.edge_label must hold 0 and positive_label = 1 only, got 2"):
+    with pytest.raises(InputError, match=r"edge_label must hold 0 and positive_label = 1 only, got 2"):
         from_pyg(*parts)
     with pytest.warns(LinkcalWarning, match="dropped"):
         split = from_pyg(*parts, positive_label=2)
@@ -170,9 +170,10 @@ def test_undirected_graph_split_as_directed_leaks():
     assert from_pyg(*parts, directed=True, symmetric=True).graph.directed
     for part in parts:
         part.edge_index = torch.cat([part.edge_index, part.edge_index.flip(0)], dim=1)
-    with pytest.raises(
-        InputError, match=r"val links must not be in train\.edge_index, got .*is_undirected=True"
-    ):
+    refused = pytest.raises(
+        InputError, match="val links must not be message-passing edges, in either direction"
+    )
+    with pytest.warns(LinkcalWarning, match="dropped"), refused:
         from_pyg(*parts)
 
 
@@ -197,7 +198,7 @@ def test_disjoint_training_links_are_refused():
     [
         (
             {"test__edge_label_index": torch.tensor([[0, 2], [3, 1]])},
-            r"test links must not be in train\.edge_index, got 1 that are, the first \(1, 2\)",
+            r"test links must not be message-passing edges, in either .* got 1 that are, such as \(1, 2\)",
         ),
         (
             {"test__edge_label_index": torch.tensor([[0, 4], [3, 3]])},
@@ -214,7 +215,7 @@ def test_disjoint_training_links_are_refused():
         ),
         (
             {"val__edge_label_index": torch.tensor([[3, 2], [4, 2]])},
-            r"val\.edge_label_index must join two different nodes, got \(2, 2\); remove self-loops",
+            r"val\.edge_label_index must join two different nodes, got \(2, 2\)",
         ),
         (
             {"test__edge_label_index": torch.tensor([[0, 4], [3, 9]])},
@@ -236,10 +237,6 @@ def test_repeated_negatives_are_kept_in_the_test_set():
     with pytest.warns(LinkcalWarning, match="dropped 2 negatives"):
         split = from_pyg(*parts)
     assert (split.train.num_negatives, split.val.num_negatives, split.test.num_negatives) == (0, 0, 1)
-    with pytest.raises(
-        InputError, match=r"negatives must stand once in all parts together, got 2 repeated, as \(0, 3\)"
-    ):
-        from_pyg(*parts, repeated_negatives="error")
 
 
 def test_other_formats_are_refused():
@@ -250,8 +247,6 @@ def test_other_formats_are_refused():
         match="train must have edge_label_index and edge_label, got edge_index, edge_label_index, num_nodes",
     ):
         from_pyg(train, val, test)
-    with pytest.raises(InputError, match="repeated_negatives must be one of drop, error; got 'keep'"):
-        from_pyg(train, val, test, repeated_negatives="keep")
 
 
 def test_inputs_are_not_modified():

@@ -131,9 +131,7 @@ def test_size_is_a_parameter():
     [
         ({"num_nodes": 1}, "num_nodes must be a whole number >= 2, got 1"),
         ({"num_edges": 0}, "num_edges must be a whole number >= 1, got 0"),
-        ({"mixing": 1.2}, r"mixing must be in \[0, 1\], got 1.2"),
-        ({"degree_exponent": 2.0}, "degree_exponent must be > 2, got 2.0"),
-        ({"num_blocks": 1}, "mixing must be 1 with num_blocks = 1, got 0.81"),
+        ({"num_blocks": 0}, "num_blocks must be a whole number >= 1, got 0"),
     ],
 )
 def test_bad_arguments(arguments, message):
@@ -142,6 +140,6 @@ def test_bad_arguments(arguments, message):
 
 
 def test_one_block():
-    graph = simulate_graph(100, num_blocks=1, mixing=1.0, num_edges=150, num_features=8)
+    graph = simulate_graph(100, num_blocks=1, num_edges=150, num_features=8)
     assert graph.x.shape == (100, 8)
     assert 100 < graph.num_pairs < 190

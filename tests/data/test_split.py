@@ -40,7 +40,7 @@ def test_case_24_negatives_never_overlap():
 
 def test_case_24_shortage_is_reported():
     with pytest.raises(
-        ShortageError, match=r"at most the 3 non-edges that the graph has, got 6 .train 2, val 2"
+        ShortageError, match=r"negatives = 'uniform' .train 2, val 2, test 2.: .* can be drawn, 3, got 6"
     ):
         split_links(PATH, val_fraction=0.4, test_fraction=0.4, negatives_per_positive=2.0)
 
@@ -147,7 +147,7 @@ def test_features_are_built_from_training_edges_only():
 
 def test_complete_graph_says_that_it_has_no_negatives():
     edges = torch.combinations(torch.arange(6)).T
-    with pytest.raises(ShortageError, match="got a complete graph: 6 nodes, 15 edges, no non-edge"):
+    with pytest.raises(ShortageError, match="got a complete graph: 6 nodes, no non-edge"):
         split_links(Graph.from_edges(edges, 6))
 
 
@@ -156,7 +156,7 @@ def test_complete_graph_says_that_it_has_no_negatives():
     [
         ({}, "got 5 edges: val_fraction = 0.1 and test_fraction = 0.1 leave test without any"),
         ({"val_fraction": 0.0}, r"val_fraction must be in \(0, 1\), got 0.0"),
-        ({"val_fraction": 0.5, "test_fraction": 0.5}, "must be below 1, got 0.5 . 0.5"),
+        ({"val_fraction": 0.5, "test_fraction": 0.5}, "must be < 1, got 0.5 . 0.5"),
         ({"seed": -1}, "seed must be a whole number >= 0, got -1"),
         ({"negatives_per_positive": 0}, "negatives_per_positive must be a finite number > 0, got 0"),
         (
@@ -176,7 +176,9 @@ def test_bad_arguments(options, message):
 
 
 def test_edgeless_graph():
-    with pytest.raises(InputError, match="graph must have edges to split, got 0"):
+    with pytest.raises(
+        InputError, match="graph must have enough edges for one positive in every part, got 0"
+    ):
         split_links(Graph.from_edges(torch.empty(2, 0), 4))
 
 

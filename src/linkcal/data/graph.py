@@ -17,18 +17,6 @@ from linkcal._core.compiled import compiled
 from linkcal._core.validation import check_edge_index, check_positive_int, count_not_finite
 from linkcal.exceptions import InputError
 
-__all__ = [
-    "EdgeTruth",
-    "FeatureBuilder",
-    "Graph",
-    "check_graph",
-    "neighbour_rows",
-    "pair_keys",
-    "place_in_row",
-    "row_starts",
-    "rows_of_keys",
-]
-
 IntArray = NDArray[np.int64]
 Array = Any  # NumPy arrays of int64; Numba specialises the code on it
 
@@ -44,10 +32,9 @@ class EdgeTruth(Protocol):
 
     Examples
     --------
-    >>> class Half:
-    ...     def edge_probability(self, edge_label_index):
-    ...         return torch.full((edge_label_index.size(1),), 0.5, dtype=torch.float64)
-    >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), 2, truth=Half())
+    >>> from linkcal.data import simulate_graph
+    >>> simulate_graph(9).truth.edge_probability(torch.tensor([[0], [1]])).shape
+    torch.Size([1])
     """
 
     def edge_probability(self, edge_label_index: Tensor) -> Tensor:
@@ -61,9 +48,8 @@ def pair_keys(edge_label_index: Tensor, num_nodes: int, *, directed: bool) -> Te
     Parameters
     ----------
     edge_label_index : Tensor [2, L], int32 or int64
-    num_nodes : int
+    num_nodes, directed : int and bool
         N, at most 3,037,000,499 so that N squared fits into int64.
-    directed : bool
 
     Returns
     -------
@@ -97,10 +83,8 @@ class Graph:
     x, attributes : Tensor [N, F], float, optional
         Node features, without which models learn an embedding of each node; the original ones, where a
         model's ``prepare`` replaced `x`.
-    directed : bool
-        Whether (u, v) and (v, u) are different pairs.
-    name : str
-    truth : EdgeTruth, optional
+    directed, name, truth : bool, str and EdgeTruth, optional
+        Directed: (u, v) and (v, u) are different pairs.
     feature_builder : callable (edge_index [2, E], num_nodes) -> Tensor [N, F], optional
         Builds features from edges, only with ``x = None``. ``split_links`` applies it to the training edges
         alone, so that no validation or test link leaks into `x`.
@@ -162,12 +146,10 @@ class Graph:
         backward = edge_index[0] > edge_index[1]
         if forward_only:
             edge_index = edge_index[:, ~backward]
-        ordered = torch.unique(pair_keys(edge_index, num_nodes, directed=True))
-        duplicates = edge_index.size(1) - ordered.numel()
-        keys = ordered
+        keys = torch.unique(pair_keys(edge_index, num_nodes, directed=True))
+        duplicates = edge_index.size(1) - keys.numel()
         if not directed:
-            row, col = ordered // num_nodes, ordered % num_nodes
-            keys = torch.unique(torch.cat([ordered, col * num_nodes + row]))
+            keys = torch.unique(torch.cat([keys, keys % num_nodes * num_nodes + keys // num_nodes]))
         return cls(
             edge_index=torch.stack([keys // num_nodes, keys % num_nodes]),
             num_nodes=num_nodes,
@@ -184,9 +166,9 @@ class Graph:
     @property
     def pairs(self) -> Tensor:
         """Each pair once, [2, P]: u < v in an undirected graph, every edge in a directed one."""
-        if self.directed:
-            return self.edge_index
-        return self.edge_index[:, self.edge_index[0] < self.edge_index[1]]
+        return (
+            self.edge_index if self.directed else self.edge_index[:, self.edge_index[0] < self.edge_index[1]]
+        )
 
     @property
     def num_pairs(self) -> int:
@@ -196,15 +178,12 @@ class Graph:
     @property
     def num_possible_pairs(self) -> int:
         """Pairs of two different nodes: N(N-1), halved in an undirected graph."""
-        ordered = self.num_nodes * (self.num_nodes - 1)
-        return ordered if self.directed else ordered // 2
+        return self.num_nodes * (self.num_nodes - 1) // (1 if self.directed else 2)
 
     @property
     def node_input(self) -> Tensor:
         """Features, or node ids [N] for a learned embedding: the `x` of a model's ``encode``."""
-        if self.x is not None:
-            return self.x
-        return torch.arange(self.num_nodes, device=self.edge_index.device)
+        return torch.arange(self.num_nodes, device=self.edge_index.device) if self.x is None else self.x
 
     @property
     def given_features(self) -> Tensor | None:
@@ -216,11 +195,8 @@ class Graph:
     def has_pairs(self, edge_label_index: Tensor) -> Tensor:
         """Whether each pair [2, L] is an edge: bool [L]. Orientation counts only in a directed graph."""
         edge_label_index = check_edge_index(edge_label_index, self.num_nodes, "edge_label_index")
-        if self.edge_index.size(1) == 0:
-            return torch.zeros(edge_label_index.size(1), dtype=torch.bool, device=edge_label_index.device)
         keys = pair_keys(edge_label_index, self.num_nodes, directed=True)
-        place = torch.searchsorted(self._keys, keys).clamp_max(self._keys.numel() - 1)
-        return self._keys[place] == keys
+        return torch.searchsorted(self._keys, keys) < torch.searchsorted(self._keys, keys, right=True)
 
     @cached_property
     def _keys(self) -> Tensor:
@@ -259,13 +235,17 @@ def _check_features(features: Any, num_nodes: int) -> Tensor:
     if issparse(features) or (isinstance(features, Tensor) and features.layout != torch.strided):
         name = type(features).__name__
         raise InputError(f"x must be dense, got {name} in a sparse layout: convert it (to_dense, toarray)")
-    x: Tensor = features if isinstance(features, Tensor) else _from_array(np.array(features))
+    if not isinstance(features, Tensor):
+        # A copy, as the caller's may be read-only, in this machine's byte order.
+        features = np.array(features)
+        if features.dtype.kind not in "fiub":
+            raise InputError(f"x must hold real numbers, got {features.dtype}")
+        features = torch.from_numpy(features.astype(features.dtype.newbyteorder("="), copy=False))
+    x: Tensor = features
     if x.is_complex():
         raise InputError(f"x must hold real numbers, got {x.dtype}")
     if x.ndim != 2 or x.size(0) != num_nodes:
-        raise InputError(
-            f"x must have shape [num_nodes, F] with num_nodes = {num_nodes}, got {list(x.shape)}"
-        )
+        raise InputError(f"x must have shape [num_nodes, F], num_nodes = {num_nodes}, got {list(x.shape)}")
     if not x.dtype.is_floating_point:
         x = x.to(torch.get_default_dtype())
     bad = ~torch.isfinite(x)
@@ -273,16 +253,6 @@ def _check_features(features: Any, num_nodes: int) -> Tensor:
         row = int(bad.any(dim=1).nonzero()[0])
         raise InputError(f"x must be finite, got {count_not_finite(int(bad.sum()))}, the first in row {row}")
     return x
-
-
-def _from_array(features: NDArray[Any]) -> Tensor:
-    """Tensor of a copied array (the caller's may be read-only), in this machine's byte order."""
-    if features.dtype.kind not in "fiub":
-        raise InputError(f"x must hold real numbers, got {features.dtype}")
-    return torch.from_numpy(features.astype(features.dtype.newbyteorder("="), copy=False))
-
-
-# Sorted neighbour lists as compressed rows.
 
 
 def neighbour_rows(edge_index: Tensor, num_nodes: int) -> tuple[IntArray, IntArray]:
@@ -303,9 +273,7 @@ def rows_of_keys(keys: IntArray, num_nodes: int) -> tuple[IntArray, IntArray]:
 
 def row_starts(row: IntArray, num_nodes: int) -> IntArray:
     """Where each row starts, (N + 1,), in a list that is sorted by row."""
-    starts = np.zeros(num_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(row, minlength=num_nodes), out=starts[1:])
-    return starts
+    return np.asarray(np.searchsorted(row, np.arange(num_nodes + 1)), dtype=np.int64)
 
 
 @compiled(inline="always")

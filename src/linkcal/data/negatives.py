@@ -11,13 +11,12 @@ from torch import Tensor
 
 from linkcal._core.compiled import compiled
 from linkcal._core.validation import check_choice, check_edge_index, check_positive_int
-from linkcal.data.graph import Graph, neighbour_rows, pair_keys, rows_of_keys
+from linkcal.data.graph import Graph, neighbour_rows, pair_keys, place_in_row, rows_of_keys
 from linkcal.exceptions import InputError, ShortageError
 
-__all__ = ["NEGATIVE_KINDS", "NegativeKind", "NegativeSampler", "in_sorted", "sample_negatives"]
-
 IntArray = NDArray[np.int64]
-Array = Any  # NumPy arrays of int64; Numba specialises the code on it
+Rows = tuple[IntArray, IntArray]  # row starts and columns, as of neighbour_rows
+Array = Any  # NumPy arrays of int64, or Rows; Numba specialises the code on it
 
 #: Kinds of negatives by name; see :func:`sample_negatives`.
 NegativeKind = Literal["uniform", "degree", "two-hop"]
@@ -44,10 +43,7 @@ def sample_negatives(
 
     Parameters
     ----------
-    graph : Graph
-    num : int
-        L, at least 0.
-    generator : numpy.random.Generator
+    graph, num, generator : Graph, int (L) and numpy.random.Generator
     kind : {"uniform", "degree", "two-hop"}
         ``"uniform"``: every non-edge equally likely. ``"degree"``: one after the other, endpoints in
         proportion to their degrees (directed: out-degree of the source, in-degree of the target).
@@ -59,16 +55,7 @@ def sample_negatives(
     -------
     Tensor [2, L], int64
         On the graph's device; smaller index first in an undirected graph. Never an edge, a reversed edge of
-        an undirected graph, a self-pair, an excluded pair or a repeat.
-
-    Raises
-    ------
-    ShortageError
-        If there are fewer than `num` such pairs.
-
-    Notes
-    -----
-    Time O(L log E), memory O(E + N + L) or, where few degree-matched pairs are free, one byte per pair.
+        an undirected graph, a self-pair, an excluded pair or a repeat. ShortageError if there are fewer.
 
     Examples
     --------
@@ -80,14 +67,19 @@ def sample_negatives(
     if kind == "uniform":
         return NegativeSampler(graph, exclude=exclude).sample(num, generator)
     num = _check_draw(num, generator)
-    taken = graph.pairs
-    if exclude is not None:
-        exclude = check_edge_index(exclude, graph.num_nodes, "exclude").to(taken.device)
-        taken = torch.cat([taken, exclude[:, exclude[0] != exclude[1]]], dim=1)
-    closed = torch.unique(pair_keys(taken, graph.num_nodes, directed=graph.directed)).cpu().numpy()
+    keys = pair_keys(_taken(graph, exclude), graph.num_nodes, directed=graph.directed)
+    closed = torch.unique(keys).cpu().numpy()
     draw = _degree_keys if kind == "degree" else _two_hop_keys
     pairs = np.stack(np.divmod(draw(graph, num, generator, closed), graph.num_nodes))
     return torch.from_numpy(pairs).to(graph.edge_index.device)
+
+
+def _taken(graph: Graph, exclude: Tensor | None) -> Tensor:
+    """Pairs [2, K] that must not be drawn: those of the graph, and `exclude` without self-pairs."""
+    if exclude is None:
+        return graph.pairs
+    exclude = check_edge_index(exclude, graph.num_nodes, "exclude").to(graph.edge_index.device)
+    return torch.cat([graph.pairs, exclude[:, exclude[0] != exclude[1]]], dim=1)
 
 
 def _check_draw(num: int, generator: np.random.Generator) -> int:
@@ -105,8 +97,6 @@ def _require(num: int, available: int, which: str) -> None:
 
 # Uniform: pairs of different nodes are numbered by a closed formula; the r-th number that is no edge's is
 # found by one binary search, so distinct ranks give distinct non-edges at any density, in O(E + L) memory.
-
-
 class NegativeSampler:
     """Draw distinct non-edges of one graph again and again; the edges are sorted only once.
 
@@ -117,7 +107,7 @@ class NegativeSampler:
     ----------
     graph : Graph
     exclude : Tensor [2, K], optional
-        As in :func:`sample_negatives`.
+        As in :func:`sample_negatives`. The attribute ``num_available`` is the number of pairs left to draw.
 
     Examples
     --------
@@ -127,24 +117,12 @@ class NegativeSampler:
     """
 
     def __init__(self, graph: Graph, *, exclude: Tensor | None = None) -> None:
-        self._num_nodes = graph.num_nodes
-        self._directed = graph.directed
+        self._num_nodes, self._directed = graph.num_nodes, graph.directed
         self._device = graph.edge_index.device
-        taken = _pair_numbers(graph.pairs, graph.num_nodes, directed=graph.directed)
-        if exclude is not None:
-            exclude = check_edge_index(exclude, graph.num_nodes, "exclude")
-            exclude = exclude[:, exclude[0] != exclude[1]]
-            more = _pair_numbers(exclude, graph.num_nodes, directed=graph.directed)
-            taken = np.concatenate([taken, more])
-        taken = np.unique(taken)
-        self._num_available = graph.num_possible_pairs - len(taken)
+        taken = np.unique(_pair_numbers(_taken(graph, exclude), graph.num_nodes, directed=graph.directed))
+        self.num_available = graph.num_possible_pairs - len(taken)
         # Number of free pairs before the i-th taken one: non-decreasing, so rank -> number is one search.
         self._free_before = taken - np.arange(len(taken))
-
-    @property
-    def num_available(self) -> int:
-        """How many distinct non-edges there are to draw."""
-        return self._num_available
 
     def sample(self, num: int, generator: np.random.Generator) -> Tensor:
         """Draw `num` distinct non-edges [2, L], int64, every ordered selection equally likely.
@@ -152,8 +130,8 @@ class NegativeSampler:
         On the graph's device; smaller index first in an undirected graph. ShortageError if there are fewer.
         """
         num = _check_draw(num, generator)
-        _require(num, self._num_available, "that can be drawn")
-        ranks = _distinct_ranks(self._num_available, num, generator)
+        _require(num, self.num_available, "that can be drawn")
+        ranks = _distinct_ranks(self.num_available, num, generator)
         numbers = ranks + np.searchsorted(self._free_before, ranks, side="right")
         return _pairs_of_numbers(numbers, self._num_nodes, directed=self._directed).to(self._device)
 
@@ -163,24 +141,27 @@ def _distinct_ranks(population: int, size: int, rng: np.random.Generator) -> Int
     if 2 * size >= population:
         return rng.permutation(population)[:size]
     ranks = np.empty(0, dtype=np.int64)
-    while len(ranks) < size:
-        missing = size - len(ranks)
-        draws = rng.integers(population, size=missing + missing // 4 + 8)
-        ranks = _first_occurrences(np.concatenate([ranks, draws]))
+    while (missing := size - len(ranks)) > 0:
+        ranks = _extended(ranks, rng.integers(population, size=missing + missing // 4 + 8))
     return ranks[:size]
 
 
-def _first_occurrences(values: IntArray) -> IntArray:
-    """Distinct values in order of first appearance."""
+def _extended(values: IntArray, more: IntArray) -> IntArray:
+    """The distinct values of both in order of first appearance."""
+    values = np.concatenate([values, more])
     return values[np.sort(np.unique(values, return_index=True)[1])]
+
+
+def _keys(u: IntArray, v: IntArray, graph: Graph) -> IntArray:
+    """Keys as of :func:`pair_keys`."""
+    if not graph.directed:
+        u, v = np.minimum(u, v), np.maximum(u, v)
+    return np.asarray(u * graph.num_nodes + v)
 
 
 def in_sorted(ordered: IntArray, keys: IntArray) -> NDArray[np.bool_]:
     """Whether each key (m,) stands in the sorted keys; by binary search, without sorting anew."""
-    if not ordered.size:
-        return np.zeros(keys.size, dtype=np.bool_)
-    place = np.minimum(np.searchsorted(ordered, keys), ordered.size - 1)
-    return np.asarray(ordered[place] == keys)
+    return np.asarray(np.searchsorted(ordered, keys) < np.searchsorted(ordered, keys, side="right"))
 
 
 def _pair_numbers(pairs: Tensor, num_nodes: int, *, directed: bool) -> IntArray:
@@ -191,9 +172,7 @@ def _pair_numbers(pairs: Tensor, num_nodes: int, *, directed: bool) -> IntArray:
     low, high = np.minimum(u, v), np.maximum(u, v)
     gap = high - low
     wraps = 2 * gap > num_nodes
-    step = np.where(wraps, num_nodes - gap, gap)
-    start = np.where(wraps, high, low)
-    return np.asarray((step - 1) * num_nodes + start)
+    return np.asarray((np.where(wraps, num_nodes - gap, gap) - 1) * num_nodes + np.where(wraps, high, low))
 
 
 def _pairs_of_numbers(numbers: IntArray, num_nodes: int, *, directed: bool) -> Tensor:
@@ -215,15 +194,13 @@ def _pairs_of_numbers(numbers: IntArray, num_nodes: int, *, directed: bool) -> T
 # Degree-matched: sources and targets of random edges are proportional to the degrees; the distinct pairs, in
 # order of first appearance, are a weighted sample without replacement. Where draws would be wasted, the free
 # pairs with the smallest ``Exponential(1) / weight`` have the same distribution (Efraimidis, Spirakis, 2006).
-
-
 def _degree_keys(graph: Graph, num: int, generator: np.random.Generator, closed: IntArray) -> IntArray:
     """Keys ``u N + v`` of `num` pairs, none in the sorted keys `closed`, by the product of their degrees."""
     edges = graph.edge_index.cpu().numpy()
     sources, out_degree = np.unique(edges[0], return_counts=True)
     targets, in_degree = np.unique(edges[1], return_counts=True)
     u, v = np.divmod(closed, graph.num_nodes)
-    inside = np.isin(u, sources) & np.isin(v, targets)
+    inside = in_sorted(sources, u) & in_sorted(targets, v)
     row, column = np.searchsorted(sources, u[inside]), np.searchsorted(targets, v[inside])
     loops, at_source, at_target = np.intersect1d(sources, targets, return_indices=True)
     orders = 1 if graph.directed else 2
@@ -242,22 +219,16 @@ def _degree_keys(graph: Graph, num: int, generator: np.random.Generator, closed:
         chosen = chosen[np.argsort(waited[chosen], kind="stable")]
         return np.asarray(sources[row[chosen]] * graph.num_nodes + targets[column[chosen]])
     keys = np.empty(0, dtype=np.int64)
-    while len(keys) < num:
-        size = 2 * (num - len(keys)) + 64
-        u = edges[0][generator.integers(edges.shape[1], size=size)]
-        v = edges[1][generator.integers(edges.shape[1], size=size)]
-        if not graph.directed:
-            u, v = np.minimum(u, v), np.maximum(u, v)
-        found = (u * graph.num_nodes + v)[u != v]
-        keys = _first_occurrences(np.concatenate([keys, found[~in_sorted(closed, found)]]))
+    while (missing := num - len(keys)) > 0:
+        u, v = (end[generator.integers(len(end), size=2 * missing + 64)] for end in edges)
+        found = _keys(u, v, graph)[u != v]
+        keys = _extended(keys, found[~in_sorted(closed, found)])
     return keys[:num]
 
 
 # Two-hop: a random path u - w - v favours pairs with many common neighbours, so it is kept only if w is the
 # SMALLEST of them. With few paths or many wasted draws all paths are walked in O(N) memory and distinct
 # ranks drawn; giving up draws does not change the distribution, because all pairs are exchangeable.
-
-
 def _two_hop_keys(graph: Graph, num: int, generator: np.random.Generator, closed: IntArray) -> IntArray:
     """Keys ``u N + v`` of `num` pairs with a common neighbour, none in the sorted keys `closed`."""
     rows = neighbour_rows(graph.edge_index, graph.num_nodes)
@@ -268,18 +239,13 @@ def _two_hop_keys(graph: Graph, num: int, generator: np.random.Generator, closed
 
 
 def _two_hop_drawn(
-    graph: Graph,
-    rows: tuple[IntArray, IntArray],
-    paths: IntArray,
-    num: int,
-    generator: np.random.Generator,
-    closed: IntArray,
+    graph: Graph, rows: Rows, paths: IntArray, num: int, generator: np.random.Generator, closed: IntArray
 ) -> IntArray | None:
     """Keys of `num` pairs from random paths; None if too many draws are wasted."""
     start, neighbours = rows
     keys, left = np.empty(0, dtype=np.int64), _DRAWS_PER_PAIR * num + 1024
-    while len(keys) < num:
-        size = 4 * (num - len(keys)) + 256
+    while (missing := num - len(keys)) > 0:
+        size = 4 * missing + 256
         left -= size
         if left < 0:
             return None
@@ -288,18 +254,15 @@ def _two_hop_drawn(
         fewer = start[middle + 1] - start[middle] - 1
         first, second = np.divmod(drawn - (paths[middle] - fewer * (fewer + 1)), fewer)
         second += second >= first
-        u, v = neighbours[start[middle] + first], neighbours[start[middle] + second]
-        if not graph.directed:
-            u, v = np.minimum(u, v), np.maximum(u, v)
-        found = u * graph.num_nodes + v
+        found = _keys(neighbours[start[middle] + first], neighbours[start[middle] + second], graph)
         free = ~in_sorted(closed, found)
-        free[free] = _smallest_common(start, neighbours, u[free], v[free]) == middle[free]
-        keys = _first_occurrences(np.concatenate([keys, found[free]]))
+        free[free] = _smallest_common(rows, *np.divmod(found[free], graph.num_nodes)) == middle[free]
+        keys = _extended(keys, found[free])
     return keys[:num]
 
 
 def _two_hop_walked(
-    graph: Graph, rows: tuple[IntArray, IntArray], num: int, generator: np.random.Generator, closed: IntArray
+    graph: Graph, rows: Rows, num: int, generator: np.random.Generator, closed: IntArray
 ) -> IntArray:
     """Keys of `num` pairs by rank among all pairs that are free."""
     n = graph.num_nodes
@@ -307,31 +270,23 @@ def _two_hop_walked(
         u, v = np.divmod(closed, n)
         closed = np.unique(np.concatenate([closed, v * n + u]))
     closed_rows = rows_of_keys(closed, n)
-    upto = np.cumsum(_count_partners(*rows, *closed_rows, graph.directed))
+    upto = np.cumsum(_count_partners(rows, closed_rows, graph.directed))
     available = int(upto[-1])
     _require(num, available, "with a common neighbour")
     ranks = _distinct_ranks(available, num, generator)
     order = np.argsort(ranks)
     nodes = np.searchsorted(upto, ranks[order], side="right")
     before = np.concatenate([[0], upto[:-1]])[nodes]
-    partners = np.empty(num, dtype=np.int64)
-    partners[order] = _pick_partners(*rows, *closed_rows, graph.directed, nodes, ranks[order] - before)
-    nodes[order] = nodes.copy()
-    return np.asarray(nodes * n + partners)
+    keys = np.empty(num, dtype=np.int64)
+    keys[order] = nodes * n + _pick_partners(rows, closed_rows, graph.directed, nodes, ranks[order] - before)
+    return keys
 
 
 @compiled()
-def _list_partners(
-    start: Array,
-    neighbours: Array,
-    closed_start: Array,
-    closed: Array,
-    directed: bool,
-    u: int,
-    seen: Array,
-    out: Array,
-) -> int:
+def _list_partners(rows: Array, closed_rows: Array, directed: bool, u: int, seen: Array, out: Array) -> int:
     """Write the free two-step partners of u (larger ones only, if undirected) to `out`; return how many."""
+    start, neighbours = rows
+    closed_start, closed = closed_rows
     seen[u] = u
     for k in range(closed_start[u], closed_start[u + 1]):
         seen[closed[k]] = u
@@ -349,54 +304,40 @@ def _list_partners(
 
 
 @compiled()
-def _count_partners(
-    start: Array, neighbours: Array, closed_start: Array, closed: Array, directed: bool
-) -> Array:
-    n = start.shape[0] - 1
+def _count_partners(rows: Array, closed_rows: Array, directed: bool) -> Array:
+    n = len(rows[0]) - 1
     seen, found, counts = np.full(n, -1, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)
     for u in range(n):
-        counts[u] = _list_partners(start, neighbours, closed_start, closed, directed, u, seen, found)
+        counts[u] = _list_partners(rows, closed_rows, directed, u, seen, found)
     return counts
 
 
 @compiled()
-def _pick_partners(
-    start: Array,
-    neighbours: Array,
-    closed_start: Array,
-    closed: Array,
-    directed: bool,
-    nodes: Array,
-    places: Array,
-) -> Array:
+def _pick_partners(rows: Array, closed_rows: Array, directed: bool, nodes: Array, places: Array) -> Array:
     """The partner at each place in the list of each of the non-decreasing nodes."""
-    n = start.shape[0] - 1
+    n = len(rows[0]) - 1
     seen, found = np.full(n, -1, np.int64), np.empty(n, np.int64)
     out = np.empty(len(nodes), np.int64)
     listed = -1
     for k in range(len(nodes)):
         if nodes[k] != listed:
             listed = nodes[k]
-            _list_partners(start, neighbours, closed_start, closed, directed, listed, seen, found)
+            _list_partners(rows, closed_rows, directed, listed, seen, found)
         out[k] = found[places[k]]
     return out
 
 
 @compiled()
-def _smallest_common(start: Array, neighbours: Array, first: Array, second: Array) -> Array:
+def _smallest_common(rows: Array, first: Array, second: Array) -> Array:
     """The smallest common neighbour of each pair; -1 without one. The longer row is searched by bisection."""
+    start, neighbours = rows
     out = np.full(len(first), -1, np.int64)
     for pair in range(len(first)):
         u, v = first[pair], second[pair]
         if start[u + 1] - start[u] > start[v + 1] - start[v]:
             u, v = v, u
-        row = neighbours[start[v] : start[v + 1]]
-        low = 0
         for k in range(start[u], start[u + 1]):
-            low += np.searchsorted(row[low:], neighbours[k])
-            if low == len(row):
-                break
-            if row[low] == neighbours[k]:
-                out[pair] = row[low]
+            if place_in_row(neighbours, start[v], start[v + 1], neighbours[k]) >= 0:
+                out[pair] = neighbours[k]
                 break
     return out

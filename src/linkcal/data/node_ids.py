@@ -16,8 +16,6 @@ from linkcal._core.files import one_line
 from linkcal._core.validation import check_positive_int
 from linkcal.exceptions import ArtifactError, InputError
 
-__all__ = ["NodeIds", "is_id_type", "is_missing", "parse_ids"]
-
 IntArray = NDArray[np.int64]
 
 #: Whole numbers of at most 18 digits (int64 holds them); "007" and "1.0" are names, not numbers.
@@ -83,7 +81,7 @@ class NodeIds:
         if self.are_integers and pa.types.is_string(ids.type):  # some are no numbers
             ids = pc.if_else(pc.match_substring_regex(ids, _INTEGER), ids, None)
         ids = pc.cast(ids, self._ids.type)
-        if self.are_integers and len(self):  # sorted: no table of all ids for each batch of pairs
+        if self.are_integers and len(self):  # sorted: no hash table of all ids for each batch of pairs
             known, numbers = self._ids.to_numpy(), pc.fill_null(ids, 0).to_numpy()
             index = np.minimum(np.searchsorted(known, numbers), len(self) - 1)
             found = pc.is_valid(ids).to_numpy(zero_copy_only=False) & (known[index] == numbers)
@@ -129,7 +127,7 @@ class NodeIds:
             raise ArtifactError(
                 f"file {path} must have the one column {_COLUMN} of int64 or string, got {table.schema.names}"
             )
-        ids = cls(_one_array(table.column(0)))
+        ids = cls(table.column(0).combine_chunks())
         if ids != cls.from_values(table.column(0)):
             raise ArtifactError(f"file {path} must hold sorted, distinct node ids, got other ones")
         return ids
@@ -145,21 +143,13 @@ def parse_ids(values: Any) -> Any:
         raise InputError(f"node ids must be strings or integers, got {ids.type}")
     if pa.types.is_dictionary(ids.type):
         ids = pc.cast(ids, ids.type.value_type)
-    if not pa.types.is_integer(ids.type):
+    if pa.types.is_integer(ids.type):
+        ends = pc.min_max(ids)
+        whole = len(ids) == ids.null_count or max(ends["max"].as_py(), -ends["min"].as_py()) <= _LARGEST
+    else:
         ids = pc.utf8_trim_whitespace(pc.cast(ids, pa.string()))
-    try:
-        pc.cast(
-            ids.slice(0, 100), pa.int64()
-        )  # a failing cast goes on to the end: let a few values fail first
-        numbers = pc.cast(ids, pa.int64())
-    except pa.ArrowInvalid:
-        return pc.cast(ids, pa.string())
-    ends = pc.min_max(numbers)
-    small = ends["max"].as_py() is None or max(ends["max"].as_py(), -ends["min"].as_py()) <= _LARGEST
-    # Arrow also reads "007" and "0x7" as 7; a name that is not written back the same is no number.
-    if small and (pa.types.is_integer(ids.type) or pc.cast(numbers, pa.string()).equals(ids)):
-        return numbers
-    return pc.cast(ids, pa.string())
+        whole = pc.all(pc.match_substring_regex(ids, _INTEGER), min_count=0).as_py()
+    return pc.cast(ids, pa.int64() if whole else pa.string())
 
 
 def is_missing(ids: Any) -> NDArray[np.bool_]:
@@ -174,31 +164,22 @@ def is_id_type(kind: Any) -> bool:
     """Whether a pyarrow type can hold node ids: strings or integers, dictionary-encoded or not."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return bool(pa.types.is_integer(kind) or any(is_text(kind) for is_text in texts))
-
-
-def _one_array(values: Any) -> Any:
-    """One array: Arrow would repeat a growing dictionary in every chunk."""
-    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    return bool(pa.types.is_integer(kind)) or kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def _to_arrow(values: Any) -> Any:
-    if isinstance(values, pa.ChunkedArray):
-        return _one_array(values)
-    if isinstance(values, pa.Array):
-        return values
+    """One array: Arrow would repeat a growing dictionary in every chunk."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         raise InputError(f"node ids must be a sequence of strings or integers, got {one_line(repr(values))}")
     try:
-        array = pa.array(values)
-        if isinstance(array, pa.ChunkedArray):
-            return _one_array(array)
-        # A list of nothing, or of None alone, has a type of its own.
-        return array.cast(pa.string()) if pa.types.is_null(array.type) else array
+        array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
     except (pa.ArrowException, TypeError, OverflowError):
-        # Integers and strings in one list; a column of a file has one type.
+        # Integers and strings in one list, or beyond 64 bits; a column of a file has one type.
         listed = list(values)
         if all(isinstance(v, (str, int, np.integer)) and not isinstance(v, bool) for v in listed):
             return pa.array([str(v) for v in listed], pa.string())
         raise InputError("node ids must be strings or integers, got other values") from None
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    # A list of nothing, or of None alone, has a type of its own.
+    return array.cast(pa.string()) if pa.types.is_null(array.type) else array

@@ -1,6 +1,6 @@
 """Edges, features and pairs from a user's own CSV, Parquet and npz files.
 
-Ids in CSV files are always read as text: type inference would turn "007" into 7 in some files only.
+Ids in CSV files are read as text: type inference would turn "007" into 7 in some files only.
 """
 
 from __future__ import annotations
@@ -32,20 +32,11 @@ from linkcal.data.graph import Graph
 from linkcal.data.node_ids import NodeIds, is_id_type, is_missing, parse_ids
 from linkcal.exceptions import InputError, LinkcalWarning
 
-__all__ = ["NamedGraph", "PairChunk", "read_edges", "read_features", "read_pairs"]
-
 _PathLike = str | os.PathLike[str]
 FloatArray = NDArray[np.float32]
 
 #: File endings by format; a ".gz" after a text format is decompressed.
-_FORMATS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".npz": "npz",
-    ".npy": "npy",
-}
+_FORMATS = {"csv": "csv", "tsv": "csv", "parquet": "parquet", "pq": "parquet", "npz": "npz", "npy": "npy"}
 #: Bytes of a CSV file that are parsed at a time; bounds the memory of streaming.
 _BLOCK = 8 << 20
 #: Start of the names that pandas gives an index without one.
@@ -56,13 +47,12 @@ _LIKE_ID = ("ids", "node", "nodes", "node_id", "node_ids")
 
 @dataclass(frozen=True, eq=False)
 class NamedGraph:
-    """A graph and the ids that its nodes have in the user's files.
+    """A graph and the ids of its N nodes in the user's files: index i is the i-th of `node_ids`.
 
     Parameters
     ----------
     graph : Graph
     node_ids : NodeIds
-        N ids; index i of the graph is the i-th of them.
 
     Examples
     --------
@@ -76,13 +66,13 @@ class NamedGraph:
 
 @dataclass(frozen=True, eq=False)
 class PairChunk:
-    """Consecutive pairs of a file, in its order, with their ids there and the number of rows before them.
+    """Consecutive pairs of a file in its order.
 
     Parameters
     ----------
     edge_label_index : Tensor [2, l], int64
-    source, target : pyarrow.Array (l,)
-    first_row : int
+    source, target, first_row : pyarrow.Array (l,), pyarrow.Array (l,) and int
+        Their ids as they stand in the file; the number of rows before them.
 
     Examples
     --------
@@ -107,9 +97,7 @@ def read_edges(
     target: str = "target",
     directed: bool = False,
 ) -> NamedGraph:
-    r"""Read a graph from an edge list and, optionally, a file of node features.
-
-    InputError names the file and the column, value or row of features that is missing or wrong.
+    r"""Read a graph from an edge list and, optionally, node features; InputError names what is wrong.
 
     Parameters
     ----------
@@ -119,9 +107,8 @@ def read_edges(
         repeated edges are dropped and counted.
     features : path, optional
         As for :func:`read_features`. A node that stands only there is an isolated node.
-    source, target : str
-    directed : bool
-        Whether (u, v) and (v, u) are different links.
+    source, target, directed : str and bool
+        Names of the columns; whether (u, v) and (v, u) are different links.
 
     Returns
     -------
@@ -134,7 +121,6 @@ def read_edges(
 
     Examples
     --------
-    >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "edges.csv")
@@ -146,22 +132,20 @@ def read_edges(
     batches = list(file.batches(columns))
     if not batches:
         raise InputError(f"edges must have at least one row, got none in {path}")
-    ends = [parse_ids(pa.chunked_array([batch[i] for batch in batches])) for i in range(2)]
-    file.refuse_missing_ids(columns, ends)
+    ends = [parse_ids(pa.chunked_array(list(chunks))) for chunks in zip(*batches, strict=True)]
+    file.refuse_missing_ids(ends, columns)
     coded = [end.dictionary_encode() for end in ends]  # each distinct text is looked up once
-    distinct = [column.dictionary for column in coded]
     rows = None if features is None else _feature_rows(features)
-    node_ids = NodeIds.from_values(*distinct, *([] if rows is None else [rows[1]]))
+    node_ids = NodeIds.from_values(*(end.dictionary for end in coded), *([] if rows is None else [rows[1]]))
     _warn_of_decimals(file, node_ids)
-    index = [node_ids.lookup(ids)[column.indices] for ids, column in zip(distinct, coded, strict=True)]
+    index = np.stack([node_ids.lookup(end.dictionary)[end.indices] for end in coded])
     x = None if rows is None else _aligned(*rows, node_ids)
     name = file.path.name.split(".")[0]
-    graph = Graph.from_edges(np.stack(index), len(node_ids), x=x, directed=directed, name=name)
-    return NamedGraph(graph, node_ids)
+    return NamedGraph(Graph.from_edges(index, len(node_ids), x=x, directed=directed, name=name), node_ids)
 
 
 def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
-    r"""Read one feature row for each known node.
+    r"""Read one row of features for each known node; row i of the result belongs to index i.
 
     InputError if rows and nodes do not match one to one, or a value is missing, not finite or no number.
 
@@ -177,7 +161,6 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
     Returns
     -------
     Tensor [N, F], float32
-        Row i belongs to index i.
 
     Examples
     --------
@@ -208,10 +191,8 @@ def read_pairs(
     ----------
     path, source, target
         As in :func:`read_edges` (an npz file is read at once).
-    node_ids : NodeIds
-        Of the graph that the pairs are scored on.
-    chunk_size : int
-        Largest number of pairs in a chunk.
+    node_ids, chunk_size : NodeIds and int
+        Of the graph that the pairs are scored on; largest number of pairs in a chunk.
 
     Yields
     ------
@@ -232,24 +213,23 @@ def read_pairs(
     for batch in batches:
         index = np.stack([node_ids.lookup(column) for column in batch])
         if (index < 0).any():
-            file.refuse_missing_ids(columns, [parse_ids(column) for column in batch], first_row)
+            file.refuse_missing_ids([parse_ids(column) for column in batch], columns, first_row)
             row, end = np.argwhere(index.T < 0)[0].tolist()
             rest = sum(int((node_ids.lookup(column) < 0).sum()) for other in batches for column in other)
             raise InputError(
                 f"pairs must name nodes of the graph ({len(node_ids)} nodes), got {(index < 0).sum() + rest} "
                 f"unknown ids in {path}, the first {_shown(batch[end][row])} in {file.place(first_row + row)}"
             )
-        same = np.flatnonzero(index[0] == index[1])
-        if len(same):
+        same = np.flatnonzero(index[0] == index[1]).tolist()
+        if same:
             raise InputError(
-                f"pairs must join two different nodes, got {_shown(batch[0][int(same[0])])} with itself in "
-                f"{file.place(first_row + int(same[0]))} of {path}"
+                f"pairs must join two different nodes, got {_shown(batch[0][same[0]])} with itself in "
+                f"{file.place(first_row + same[0])} of {path}"
             )
         for start in range(0, index.shape[1], chunk_size):
             some = slice(start, start + chunk_size)
-            yield PairChunk(
-                torch.from_numpy(index[:, some].copy()), batch[0][some], batch[1][some], first_row + start
-            )
+            pairs = torch.from_numpy(index[:, some].copy())
+            yield PairChunk(pairs, batch[0][some], batch[1][some], first_row + start)
         first_row += index.shape[1]
 
 
@@ -260,29 +240,21 @@ def _warn_of_decimals(file: _File, node_ids: NodeIds) -> None:
     ids = node_ids.decode(np.arange(len(node_ids)))
     decimal = ids.filter(pc.match_substring_regex(ids, r"^-?[0-9]+\.0+$"))
     whole = pc.replace_substring_regex(decimal, r"\.0+$", "")
-    both = np.flatnonzero(node_ids.lookup(whole) >= 0)
-    if both.size:
-        first = int(both[0])
+    both = np.flatnonzero(node_ids.lookup(whole) >= 0).tolist()
+    if both:
         warnings.warn(
-            f"{file.path} has ids that differ in '.0' alone and are different nodes, {both.size} times, such "
-            f"as {_shown(whole[first])} and {_shown(decimal[first])}: were integers written as floats?",
+            f"{file.path} has ids that differ in '.0' alone and are different nodes, {len(both)} times, such "
+            f"as {_shown(whole[both[0]])} and {_shown(decimal[both[0]])}: were integers written as floats?",
             LinkcalWarning,
             stacklevel=3,
         )
 
 
-# Feature rows.
-
-
 def _feature_rows(path: _PathLike) -> tuple[_File, Any, FloatArray]:
     """The file, the ids of its rows (their numbers where the file has none), and x (M, F)."""
     file = _File(path, "features", ("csv", "parquet", "npy", "npz"))
-    if file.kind in ("npy", "npz"):
-        ids, x = _feature_arrays(file)
-    else:
-        with file.damage_named():
-            ids, x = _split(file, _feature_csv(file) if file.kind == "csv" else _feature_parquet(file))
-    file.refuse_missing_ids(None, [parse_ids(ids)])
+    ids, x = _feature_arrays(file) if file.kind in ("npy", "npz") else _feature_table(file)
+    file.refuse_missing_ids([parse_ids(ids)])
     bad = ~np.isfinite(x)
     if bad.any():
         row = int(np.flatnonzero(bad.any(axis=1))[0])
@@ -293,41 +265,13 @@ def _feature_rows(path: _PathLike) -> tuple[_File, Any, FloatArray]:
     return file, ids, x
 
 
-def _feature_csv(file: _File) -> Any:
-    header = file.header()
-    types = {column: pa.float32() for column in header[1:]} | {header[0]: pa.string()}
-    options = pacsv.ConvertOptions(column_types=types, strings_can_be_null=False)
-    try:
-        return pacsv.read_csv(file.path, parse_options=file.parse_options(), convert_options=options)
-    except pa.ArrowInvalid as error:
-        found = re.match(r"In CSV column #(\d+): ", str(error))
-        if found is None:
-            raise
-        # Arrow counts columns from 0, which readers mistake for another column.
-        reason = f"column {_shown(header[int(found[1])])}: {str(error)[found.end() :]}"
-        raise pa.ArrowInvalid(reason) from error
-
-
-def _feature_parquet(file: _File) -> Any:
-    """The table without pandas' nameless row index; a named one most likely holds the ids and is refused."""
-    table = pq.read_table(file.path)
-    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
-    named = [name for name in index if name in table.column_names[1:] and not name.startswith(_NAMELESS)]
-    if named:
-        raise InputError(
-            f"features must have the node id in the first column, got the pandas index {_shown(named[0])} "
-            f"after the columns of {file.path}; write df.reset_index()"
-        )
-    return table.drop_columns([name for name in table.column_names if name.startswith(_NAMELESS)])
-
-
-def _split(file: _File, table: Any) -> tuple[Any, FloatArray]:
+def _feature_table(file: _File) -> tuple[Any, FloatArray]:
     """Ids and numbers of a table whose first column is the node id."""
+    with damage_named(file.path, file.name, file.valid):
+        table = _read_csv(file) if file.kind == "csv" else _read_parquet(file)
     if table.num_columns < 2:
-        raise InputError(
-            f"features must have the node id and at least one number per row, got {table.num_columns} "
-            f"column{'s' if table.num_columns != 1 else ''} in {file.path}"
-        )
+        got = f"{_shown(table.column_names)} in {file.path}"
+        raise InputError(f"features must have columns for the node id and at least one number, got {got}")
     file.check_id_type(table.schema.field(0))
     x = np.empty((table.num_rows, table.num_columns - 1), dtype=np.float32)
     for place, field in enumerate(list(table.schema)[1:]):
@@ -344,20 +288,39 @@ def _split(file: _File, table: Any) -> tuple[Any, FloatArray]:
     return table.column(0), x
 
 
+def _read_csv(file: _File) -> Any:
+    header = file.header()
+    types = dict.fromkeys(header, pa.float32()) | {header[0]: pa.string()}
+    options = pacsv.ConvertOptions(column_types=types, strings_can_be_null=False)
+    return pacsv.read_csv(file.path, parse_options=file.parse_options(), convert_options=options)
+
+
+def _read_parquet(file: _File) -> Any:
+    """The table without pandas' nameless row index; a named one most likely holds the ids and is refused."""
+    table = pq.read_table(file.path)
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    named = [name for name in index if name in table.column_names[1:] and not name.startswith(_NAMELESS)]
+    if named:
+        raise InputError(
+            f"features must have the node id in the first column, got the pandas index {_shown(named[0])} "
+            f"after the columns of {file.path}; write df.reset_index()"
+        )
+    return table.drop_columns([name for name in table.column_names if name.startswith(_NAMELESS)])
+
+
 def _feature_arrays(file: _File) -> tuple[Any, FloatArray]:
     arrays = read_arrays(file.path, "features")
-    ids = arrays.pop("id", None)
     like_id = [key for key in arrays if key.lower() in _LIKE_ID]
+    ids = arrays.pop("id", None)
     if ids is None and like_id:
         raise InputError(f"the array of node ids must be named 'id' in {file.path}, got {like_id[0]!r}")
     if "x" not in arrays and len(arrays) != 1:
         names = one_line(", ".join(sorted(arrays)))
         raise InputError(f"features must be the array 'x' or the only one of {file.path}, got {names}")
-    x = arrays["x"] if "x" in arrays else next(iter(arrays.values()))
+    x = arrays.get("x", next(iter(arrays.values())))
     if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "fiub":
         raise InputError(f"features must be numbers of shape [N, F], got {x.dtype} {x.shape} in {file.path}")
-    if ids is None:
-        ids = np.arange(len(x))
+    ids = np.arange(len(x)) if ids is None else ids
     if ids.shape != x.shape[:1] or ids.dtype.kind not in "iuU":
         raise InputError(
             f"array 'id' of {file.path} must hold one string or integer per row, {len(x)}, "
@@ -370,22 +333,21 @@ def _feature_arrays(file: _File) -> tuple[Any, FloatArray]:
 def _aligned(file: _File, ids: Any, x: FloatArray, node_ids: NodeIds) -> Tensor:
     """Feature rows in the order of `node_ids`, [N, F]; refused unless rows and nodes match one to one."""
     index, path = node_ids.lookup(ids), file.path
-    unknown = np.flatnonzero(index < 0)
-    if len(unknown):
+    unknown = np.flatnonzero(index < 0).tolist()
+    if unknown:
         raise InputError(
             f"features must have rows for nodes of the graph alone, got {len(unknown)} unknown ids in {path} "
-            f"(the first column, or row numbers), the first {_shown(ids[int(unknown[0])])} in "
-            f"{file.place(int(unknown[0]))}"
+            f"(the first column, or row numbers), the first {_shown(ids[unknown[0]])} in "
+            f"{file.place(unknown[0])}"
         )
-    again = np.setdiff1d(np.arange(len(index)), np.unique(index, return_index=True)[1])
-    if len(again):
+    known, rows = np.unique(index, return_index=True)
+    again = np.setdiff1d(np.arange(len(index)), rows).tolist()
+    if again:
         raise InputError(
             f"features must have one row per node and its id in the first column, got a second one for "
-            f"{_shown(ids[int(again[0])])} in {file.place(int(again[0]))} of {path}"
+            f"{_shown(ids[again[0]])} in {file.place(again[0])} of {path}"
         )
-    rows = np.full(len(node_ids), -1, dtype=np.int64)
-    rows[index] = np.arange(len(index))
-    missing = np.flatnonzero(rows < 0)
+    missing = np.setdiff1d(np.arange(len(node_ids)), known)
     if len(missing):
         raise InputError(
             f"features must have a row for each of the {len(node_ids)} nodes, got none for {len(missing)} in "
@@ -393,9 +355,6 @@ def _aligned(file: _File, ids: Any, x: FloatArray, node_ids: NodeIds) -> Tensor:
             f"{_shown(node_ids.decode(missing[:1])[0])}"
         )
     return torch.from_numpy(x[rows])
-
-
-# Columns of node ids, batch by batch.
 
 
 class _File:
@@ -406,40 +365,31 @@ class _File:
         if not self.path.is_file():
             raise InputError(f"{name} must be an existing file, got {os.fspath(path)!r}")
         gzipped = self.path.suffix == ".gz"  # Arrow does not decompress ".GZ"
-        ending = (self.path.with_suffix("") if gzipped else self.path).suffix.lower()
+        ending = (self.path.with_suffix("") if gzipped else self.path).suffix.lower().removeprefix(".")
         self.kind = _FORMATS.get(ending, "")
         if self.kind not in formats or (gzipped and self.kind != "csv"):
-            known = ", ".join(ending for ending, kind in _FORMATS.items() if kind in formats)
+            known = ", ".join(f".{ending}" for ending, kind in _FORMATS.items() if kind in formats)
             raise InputError(f"{name} must be a file that ends in {known}, got {os.fspath(path)!r}")
         self._open = gzip.open if gzipped else open
-        self._delimiter = "\t" if ending == ".tsv" else ","
-
-    def damage_named(self) -> contextlib.AbstractContextManager[None]:
-        return damage_named(self.path, self.name, f"a valid {self.kind} file")
+        self._delimiter = "\t" if ending == "tsv" else ","
+        self.valid = f"a valid {self.kind} file"
 
     def batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
         """Batches of the two columns, each a pyarrow array of strings or integers; none is empty."""
-        if columns[0] == columns[1]:
-            raise InputError(
-                f"{self.name} must have its nodes in two different columns, got {columns[0]!r} for both"
-            )
+        source, target = columns
+        if source == target:
+            raise InputError(f"{self.name} must have nodes in two different columns, got {source!r} for both")
         read = {"csv": self._csv_batches, "parquet": self._parquet_batches, "npz": self._npz_batches}
-        with self.damage_named():
+        with damage_named(self.path, self.name, self.valid):
             yield from (batch for batch in read[self.kind](columns) if len(batch[0]))
 
     def _csv_batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
         wanted = self._find_columns(self.header(), columns)
-        reader = pacsv.open_csv(
-            self.path,
-            read_options=pacsv.ReadOptions(block_size=_BLOCK),
-            parse_options=self.parse_options(),
-            convert_options=pacsv.ConvertOptions(
-                include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.string()),
-                strings_can_be_null=False,
-            ),
+        options = pacsv.ConvertOptions(
+            include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
         )
-        for batch in reader:
+        blocks = pacsv.ReadOptions(block_size=_BLOCK)
+        for batch in pacsv.open_csv(self.path, blocks, self.parse_options(), options):
             yield list(batch.columns)
 
     def _parquet_batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
@@ -452,37 +402,28 @@ class _File:
 
     def _npz_batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
         arrays = read_arrays(self.path, self.name, dict.fromkeys(columns, ("iuU", 1)))
-        found = {column: len(arrays[column]) for column in columns}
-        if len(set(found.values())) > 1:
-            lengths = ", ".join(f"{column} {length}" for column, length in found.items())
+        first, second = (arrays[column] for column in columns)
+        if len(first) != len(second):
+            lengths = f"{columns[0]} {len(first)}, {columns[1]} {len(second)}"
             raise InputError(f"arrays of {self.path} must have equal lengths, got {lengths}")
-        yield [pa.array(arrays[column]) for column in columns]
+        yield [pa.array(first), pa.array(second)]
 
     def _find_columns(self, header: list[str], columns: tuple[str, str]) -> list[str]:
         """The columns as they are written in `header`, where blanks may surround them."""
         names = [entry.strip() for entry in header]
-        missing = [column for column in columns if column not in names]
-        if missing:
+        if any(names.count(column) != 1 for column in columns):
             numeric = any(re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", entry) for entry in names)
             hint = "; the first line looks like data: has the file no header?" if numeric else ""
             raise InputError(
-                f"{self.name} must have the column{'s' if len(missing) > 1 else ''} "
-                f"{', '.join(map(repr, missing))}, got {one_line(', '.join(map(repr, names)))} in "
-                f"{self.path}{hint}"
-            )
-        repeated = [column for column in columns if names.count(column) > 1]
-        if repeated:
-            raise InputError(
-                f"{self.name} must have the column {repeated[0]!r} once, got it repeated in {self.path}"
+                f"{self.name} must have the columns {columns[0]!r}, {columns[1]!r}, each once, got "
+                f"{one_line(', '.join(map(repr, names)))} in {self.path}{hint}"
             )
         return [header[names.index(column)] for column in columns]
 
     def check_id_type(self, field: Any) -> None:
         if not is_id_type(field.type):
-            raise InputError(
-                f"column {_shown(field.name)} of {self.path} must hold node ids (strings or integers), got "
-                f"{field.type}"
-            )
+            column = f"column {_shown(field.name)} of {self.path}"
+            raise InputError(f"{column} must hold node ids (strings or integers), got {field.type}")
 
     def rows(self, *, errors: str = "strict", strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """Rows of a text file that are not blank, each with the line that it ends in."""
@@ -500,13 +441,11 @@ class _File:
         """Options for Arrow, which would read an unclosed quote to the end: refused before."""
         with self._open(self.path, "rb") as raw:
             quotes = sum(block.count(b'"') for block in iter(lambda: raw.read(_BLOCK), b""))
-        if (
-            quotes % 2
-        ):  # else all are closed; or one stands in a plain value, where it is a character like others
+        if quotes % 2:  # else all are closed; or a plain value has one, where it is a character like others
             last = 0
             try:
-                for line, _ in self.rows(errors="replace", strict=True):
-                    last = line
+                for last, _ in self.rows(errors="replace", strict=True):  # noqa: B007
+                    pass
             except csv.Error as error:
                 raise InputError(
                     f'{self.name} must close every quoted value, got a quote (") that is open to the end in '
@@ -514,7 +453,7 @@ class _File:
                 ) from error
         return pacsv.ParseOptions(delimiter=self._delimiter, newlines_in_values=quotes > 0)
 
-    def refuse_missing_ids(self, columns: tuple[str, str] | None, ids: list[Any], first_row: int = 0) -> None:
+    def refuse_missing_ids(self, ids: list[Any], columns: tuple[str, ...] = (), first_row: int = 0) -> None:
         """Raise if an id of the parsed columns is missing; they start at row `first_row` of the file."""
         missing = np.stack([is_missing(column) for column in ids])
         rows = np.flatnonzero(missing.any(axis=0))

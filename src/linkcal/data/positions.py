@@ -17,8 +17,6 @@ from torch import Tensor
 from linkcal._core.validation import check_edge_index, check_positive_int
 from linkcal.data.graph import neighbour_rows
 
-__all__ = ["laplacian_eigenmaps"]
-
 FloatArray = NDArray[np.float64]
 
 #: Components of up to this many nodes are solved as a dense matrix.
@@ -38,7 +36,7 @@ def laplacian_eigenmaps(edge_index: Tensor, num_nodes: int, num_dims: int) -> Te
     edge_index : Tensor [2, E], int
         Message-passing edges: of a split, the training edges alone.
     num_nodes, num_dims : int
-        N, and p of at least 1; anything else is an InputError.
+        N and p, both at least 1.
 
     Returns
     -------
@@ -53,8 +51,7 @@ def laplacian_eigenmaps(edge_index: Tensor, num_nodes: int, num_dims: int) -> Te
 
     Examples
     --------
-    >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    >>> z = laplacian_eigenmaps(path, num_nodes=4, num_dims=1)
+    >>> z = laplacian_eigenmaps(torch.tensor([[0, 1], [1, 2]]), num_nodes=4, num_dims=1)
     >>> [round(abs(value), 3) for value in z.flatten().tolist()]
     [1.225, 0.0, 1.225, 0.0]
     """

@@ -22,8 +22,6 @@ from linkcal.data.graph import Graph, check_graph, pair_keys
 from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, sample_negatives
 from linkcal.exceptions import EdgeFeaturesWarning, InputError, ShortageError
 
-__all__ = ["LinkPairs", "LinkSplit", "split_links"]
-
 _PARTS = ("test", "val", "train")
 
 
@@ -33,19 +31,15 @@ class LinkPairs:
 
     Parameters
     ----------
-    edge_label_index : Tensor [2, L], int64 (int32 is converted)
-        Pairs; in an undirected graph each stands once, smaller index first.
-    edge_label : Tensor [L], float32
-        1 for a link, 0 for a negative.
+    edge_label_index, edge_label : Tensor [2, L], int64 (int32 is converted), and Tensor [L], float32
+        Pairs, in an undirected graph smaller index first; 1 for a link, 0 for a negative.
     positive_rate, negative_rate : float, optional
-        Fractions of all edges and of all non-edges of the full graph that were drawn into this set, for
-        :meth:`label_probability`.
+        Fractions of the full graph's edges and non-edges that were drawn, for :meth:`label_probability`.
 
     Examples
     --------
-    >>> pairs = LinkPairs(torch.tensor([[0, 0, 1], [1, 2, 2]]), torch.tensor([1.0, 0.0, 1.0]))
-    >>> len(pairs), pairs.num_positives, pairs.num_negatives
-    (3, 2, 1)
+    >>> LinkPairs(torch.tensor([[0, 0, 1], [1, 2, 2]]), torch.tensor([1.0, 0.0, 1.0])).num_positives
+    2
     """
 
     edge_label_index: Tensor
@@ -56,14 +50,12 @@ class LinkPairs:
     def __post_init__(self) -> None:
         index = check_edge_index(self.edge_label_index, None, "edge_label_index")
         object.__setattr__(self, "edge_label_index", index)
-        if not isinstance(self.edge_label, Tensor):
-            raise InputError(f"edge_label must be a tensor [L], got {type(self.edge_label).__name__}")
-        if self.edge_label.shape != self.edge_label_index.shape[1:]:
-            raise InputError(
-                f"edge_label must have shape [{self.edge_label_index.size(1)}], "
-                f"got {list(self.edge_label.shape)}"
-            )
-        other = self.edge_label[(self.edge_label != 0) & (self.edge_label != 1)]
+        label = self.edge_label
+        if not isinstance(label, Tensor):
+            raise InputError(f"edge_label must be a tensor [L], got {type(label).__name__}")
+        if label.shape != index.shape[1:]:
+            raise InputError(f"edge_label must have shape [{index.size(1)}], got {list(label.shape)}")
+        other = label[(label != 0) & (label != 1)]
         if other.numel():
             raise InputError(f"edge_label must hold only 0 and 1, got {other[0].item()!r}")
 
@@ -100,35 +92,30 @@ class LinkPairs:
 
     def to(self, device: torch.device | str) -> LinkPairs:
         """Copy with tensors on `device`."""
-        return replace(
-            self,
-            edge_label_index=self.edge_label_index.to(device),
-            edge_label=self.edge_label.to(device),
-        )
+        index, label = self.edge_label_index.to(device), self.edge_label.to(device)
+        return replace(self, edge_label_index=index, edge_label=label)
 
 
 @dataclass(frozen=True, eq=False)
 class LinkSplit:
     """Message-passing graph and labelled pairs of one run.
 
-    `graph` holds the TRAINING edges only; every score, also of validation and test pairs, is computed on it.
-    Training positives are edges of it and no negative is an edge of the full graph. InputError if a
-    validation or test link is an edge of `graph`, or a pair stands twice in the three parts together (in
-    either direction where the graph is undirected).
+    InputError if a validation or test link is an edge of `graph`, or a pair stands twice in the three parts
+    together (in either direction where the graph is undirected).
 
     Parameters
     ----------
     graph : Graph
+        The TRAINING edges only; every score, also of validation and test pairs, is computed on it.
     train, val, test : LinkPairs
-    seed, negatives : int and str, optional
-        Seed of the split and kind of its negatives; None for a split from elsewhere.
-    counts_full : dict
-        Counts of the graph before the split.
+        Training positives are edges of `graph`; no negative is an edge of the full graph.
+    seed, negatives, counts_full : int, str and dict, optional
+        Seed of the split and kind of its negatives, None for a split from elsewhere; the full graph's counts.
 
     Examples
     --------
-    >>> from linkcal.data import simulate_graph, split_links
-    >>> split = split_links(simulate_graph(100, num_edges=300, num_features=5, seed=0), seed=0)
+    >>> from linkcal.data import simulate_graph
+    >>> split = split_links(simulate_graph(100))
     >>> bool(split.graph.has_pairs(split.held_out_edges()).any())  # none is a message-passing edge
     False
     """
@@ -168,33 +155,25 @@ class LinkSplit:
 
     def part(self, name: str) -> LinkPairs:
         """``train``, ``val`` or ``test`` by name."""
-        parts = {"train": self.train, "val": self.val, "test": self.test}
-        return parts[check_choice(name, "part", parts)]
+        part: LinkPairs = getattr(self, check_choice(name, "part", reversed(_PARTS)))
+        return part
 
     def held_out_edges(self) -> Tensor:
         """Links of the validation and test parts, [2, H]: edges outside the message-passing graph."""
-        parts = (self.val, self.test)
-        return torch.cat([part.edge_label_index[:, part.edge_label == 1] for part in parts], dim=1)
+        return torch.cat([p.edge_label_index[:, p.edge_label == 1] for p in (self.val, self.test)], dim=1)
 
     def counts(self) -> dict[str, int]:
         """Return counts for reports: the full graph's, and positives and negatives of each part."""
         out = dict(self.counts_full) or self.graph.counts()
         out["message_edges"] = self.graph.num_pairs
-        for name in ("train", "val", "test"):
-            part = self.part(name)
-            out[f"{name}_positives"] = part.num_positives
-            out[f"{name}_negatives"] = part.num_negatives
+        for name in reversed(_PARTS):
+            out[f"{name}_positives"] = self.part(name).num_positives
+            out[f"{name}_negatives"] = self.part(name).num_negatives
         return out
 
     def to(self, device: torch.device | str) -> LinkSplit:
         """Copy with tensors on `device`."""
-        return replace(
-            self,
-            graph=self.graph.to(device),
-            train=self.train.to(device),
-            val=self.val.to(device),
-            test=self.test.to(device),
-        )
+        return replace(self, **{name: getattr(self, name).to(device) for name in ("graph", *_PARTS)})
 
 
 def split_links(
@@ -224,20 +203,14 @@ def split_links(
     Returns
     -------
     LinkSplit
-        ``graph`` holds the training edges only. In every part positives stand first, then negatives, both in
-        random order; undirected pairs have the smaller index first. ``negative_rate`` is known for uniform
-        negatives only.
-
-    Raises
-    ------
-    InputError, ShortageError
-        If a part would have no positive or no negative; if there are too few non-edges of that kind.
+        In every part positives stand first, then negatives, both in random order; undirected pairs have the
+        smaller index first. ``negative_rate`` is known for uniform negatives only. InputError if a part would
+        have no positive or no negative, ShortageError if there are too few non-edges of that kind.
 
     Warns
     -----
     EdgeFeaturesWarning
-        If the features were computed from the edges of the full graph (``model.prepare`` of PEG does that):
-        they carry the links that are held out here.
+        If the features were computed from all edges (as by PEG's ``prepare``) and so leak held-out links.
 
     Notes
     -----
@@ -246,23 +219,18 @@ def split_links(
 
     Examples
     --------
-    >>> ring = Graph.from_edges(torch.stack([torch.arange(20), (torch.arange(20) + 1) % 20]), num_nodes=20)
-    >>> split = split_links(ring, seed=0)
+    >>> split = split_links(Graph.from_edges([range(20), [*range(1, 20), 0]], num_nodes=20))
     >>> split.graph.num_pairs, len(split.train), len(split.val), len(split.test)
     (16, 32, 4, 4)
     """
     graph = check_graph(graph)
     val_fraction = check_fraction(val_fraction, "val_fraction")
     test_fraction = check_fraction(test_fraction, "test_fraction")
-    negatives_per_positive = check_positive_float(
-        negatives_per_positive, "negatives_per_positive", maximum=1e9
-    )
+    per_positive = check_positive_float(negatives_per_positive, "negatives_per_positive", maximum=1e9)
     check_choice(negatives, "negatives", NEGATIVE_KINDS)
     seed = check_positive_int(seed, "seed", minimum=0)
     if val_fraction + test_fraction >= 1.0:
-        raise InputError(
-            f"val_fraction + test_fraction must be below 1, got {val_fraction} + {test_fraction}"
-        )
+        raise InputError(f"val_fraction + test_fraction must be < 1, got {val_fraction} + {test_fraction}")
     if graph.features_from_edges:
         warnings.warn(
             "features of the graph were computed from all its edges and know the links that this split holds "
@@ -271,24 +239,23 @@ def split_links(
             stacklevel=2,
         )
     num_positives = _positives_per_part(graph.num_pairs, val_fraction, test_fraction)
-    num_negatives = {part: round(negatives_per_positive * num) for part, num in num_positives.items()}
+    num_negatives = {part: round(per_positive * num) for part, num in num_positives.items()}
     for part, size in num_negatives.items():
         if size < 1:
             raise InputError(
-                f"negatives_per_positive must give every part at least one negative, got "
-                f"{negatives_per_positive!r} with {num_positives[part]} {part} positives"
+                f"negatives_per_positive must give every part at least one negative, got {per_positive!r} "
+                f"with {num_positives[part]} {part} positives"
             )
     drawn = _draw_negatives(graph, num_negatives, negatives, seed)
-
     order = torch.from_numpy(numpy_stream(seed, "split").permutation(graph.num_pairs))
     positives = _cut(graph.pairs[:, order.to(graph.edge_index.device)], num_positives)
-    num_non_edges = graph.num_possible_pairs - graph.num_pairs if negatives == "uniform" else None
+    non_edges = graph.num_possible_pairs - graph.num_pairs
     parts = {
         part: LinkPairs.of(
             positives[part],
             drawn[part],
             positive_rate=num_positives[part] / graph.num_pairs,
-            negative_rate=None if num_non_edges is None else num_negatives[part] / num_non_edges,
+            negative_rate=num_negatives[part] / non_edges if negatives == "uniform" else None,
         )
         for part in _PARTS
     }
@@ -299,9 +266,7 @@ def split_links(
 
 def _message_graph(graph: Graph, train_edges: Tensor) -> Graph:
     """Graph of the training edges [2, P] alone, with features built from them where `graph` asks for it."""
-    edge_index = train_edges if graph.directed else torch.cat([train_edges, train_edges.flip(0)], dim=1)
-    keys = (edge_index[0] * graph.num_nodes + edge_index[1]).sort().values
-    edge_index = torch.stack([keys // graph.num_nodes, keys % graph.num_nodes])
+    edge_index = Graph.from_edges(train_edges, graph.num_nodes, directed=graph.directed).edge_index
     if graph.feature_builder is None:
         return replace(graph, edge_index=edge_index)
     x = graph.feature_builder(edge_index, graph.num_nodes)
@@ -309,11 +274,8 @@ def _message_graph(graph: Graph, train_edges: Tensor) -> Graph:
 
 
 def _positives_per_part(num_edges: int, val_fraction: float, test_fraction: float) -> dict[str, int]:
-    if num_edges == 0:
-        raise InputError("graph must have edges to split, got 0")
     # 1e-9: a share such as 0.29 of 100 is 28.999999999999996 in floating point.
-    test = math.floor(test_fraction * num_edges + 1e-9)
-    val = math.floor(val_fraction * num_edges + 1e-9)
+    test, val = (math.floor(fraction * num_edges + 1e-9) for fraction in (test_fraction, val_fraction))
     sizes = {"test": test, "val": val, "train": num_edges - test - val}
     for part, size in sizes.items():
         if size < 1:
@@ -326,22 +288,14 @@ def _positives_per_part(num_edges: int, val_fraction: float, test_fraction: floa
 
 def _draw_negatives(graph: Graph, sizes: dict[str, int], kind: NegativeKind, seed: int) -> dict[str, Tensor]:
     """One sample without replacement from the non-edges of the full graph, cut into the parts."""
-    wanted, available = sum(sizes.values()), graph.num_possible_pairs - graph.num_pairs
-    detail = ", ".join(f"{part} {sizes[part]}" for part in reversed(_PARTS))
-    if available == 0:
+    if graph.num_pairs == graph.num_possible_pairs:
         raise ShortageError(
-            f"graph must have non-edges to sample negatives from, got a complete graph: {graph.num_nodes} "
-            f"nodes, {graph.num_pairs} edges, no non-edge"
-        )
-    if wanted > available:
-        raise ShortageError(
-            f"negatives_per_positive must ask for at most the {available} non-edges that the graph has, "
-            f"got {wanted} ({detail})",
-            available,
+            f"graph must have non-edges, got a complete graph: {graph.num_nodes} nodes, no non-edge"
         )
     try:
-        pairs = sample_negatives(graph, wanted, numpy_stream(seed, "negatives"), kind=kind)
+        pairs = sample_negatives(graph, sum(sizes.values()), numpy_stream(seed, "negatives"), kind=kind)
     except ShortageError as error:
+        detail = ", ".join(f"{part} {sizes[part]}" for part in reversed(_PARTS))
         raise ShortageError(f"negatives = {kind!r} ({detail}): {error}", error.available) from None
     return _cut(pairs, sizes)
 
