@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -15,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
+from linkcal._core.files import read_description, read_saved, refusing, sha256
 from linkcal.calibrators import Calibrator, calibrator_name, make_calibrator
 from linkcal.exceptions import ArtifactError, InputError
 
@@ -28,9 +27,9 @@ FORMATS = {
     "linkcal-artifact": "a model with calibrators, for `linkcal score`",
     "linkcal-scores": "calibrators of scores without a model, for `linkcal apply`",
 }
+CALIBRATOR_FILES = ("calibrators.json", "calibrators.safetensors")
 #: In the place of the manifest's own SHA-256 while that is computed.
 _UNSIGNED = "0" * 64
-CALIBRATOR_FILES = ("calibrators.json", "calibrators.safetensors")
 
 
 def check_artifact_folder(folder: str | os.PathLike[str]) -> None:
@@ -61,19 +60,15 @@ def signed_folder(folder: str | os.PathLike[str], kind: str, version_: int, **he
             "format_version": version_,
             "linkcal": version("linkcal"),
             **head,
-            "files": {path.name: _sha256(path.read_bytes()) for path in sorted(staging.iterdir())},
+            "files": {path.name: sha256(path.read_bytes()) for path in sorted(staging.iterdir())},
             "sha256": _UNSIGNED,
         }
         unsigned = (json.dumps(manifest, indent=2) + "\n").encode()
-        (staging / MANIFEST).write_bytes(_signed(unsigned, _UNSIGNED, _sha256(unsigned)))
+        (staging / MANIFEST).write_bytes(_signed(unsigned, _UNSIGNED, sha256(unsigned)))
         staging.chmod(0o755)
         _replace_folder(staging, target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _signed(head: bytes, old: str, new: str) -> bytes:
@@ -112,45 +107,41 @@ def _of_run(source: Path) -> Path:
 
 
 def read_manifest(
-    folder: str | os.PathLike[str], kind: str, version_: int, objects: Mapping[str, tuple[str, ...]]
+    folder: str | os.PathLike[str],
+    kind: str,
+    version_: int,
+    objects: Mapping[str, Collection[str]],
+    files: Collection[str],
+    optional: Collection[str] = (),
 ) -> tuple[Path, dict[str, Any]]:
-    """Artifact folder and its manifest, every file checked; `objects`: what it must hold, with their keys."""
+    """Artifact folder and its manifest, if that and all files are as they were written.
+
+    It must hold `objects` with their keys, and list the `files` and, maybe, the `optional` ones.
+    """
     source = _of_run(Path(folder))
     path = source / MANIFEST
     if not path.is_file():
         raise ArtifactError(f"artifact must be a folder with {MANIFEST}, got {source} without it")
-    content = read_bytes(path)
-    with refusing(path, "be a JSON file"):
-        head = json.loads(content)
-    found = head.get("format") if isinstance(head, dict) else None
-    if found != kind:
-        what = FORMATS.get(str(found), "another content")
-        raise ArtifactError(f'{path} must have "format": "{kind}", got {what}')
-    if head.get("format_version") != version_:
-        raise ArtifactError(
-            f"{path} must have format_version {version_}, got {head.get('format_version')!r} "
-            f"(written by linkcal {head.get('linkcal', 'before versions were written')}): fit again"
-        )
+    found = folder_format(source)
+    if found != kind and found in FORMATS:
+        raise ArtifactError(f'{path} must have "format": "{kind}", got {FORMATS[found]}')
+    head = read_description(path, kind, version_)
     digest = str(head.get("sha256"))
-    if len(digest) != len(_UNSIGNED) or _sha256(_signed(content, digest, _UNSIGNED)) != digest:
+    if len(digest) != len(_UNSIGNED) or sha256(_signed(read_saved(path), digest, _UNSIGNED)) != digest:
         raise ArtifactError(f"{path} must be as it was saved, got a truncated or altered file")
     missing = [key for key in (*objects, "files") if not isinstance(head.get(key), dict)]
-    missing += [f"{key}.{name}" for key, names in objects.items() for name in names if name not in head[key]]
+    missing = missing or [
+        f"{key}.{each}" for key in objects for each in objects[key] if each not in head[key]
+    ]
     if missing:
         raise ArtifactError(f"{path} must have {missing[0]}, got {sorted(head)}")
-    return source, head
-
-
-def check_files(
-    source: Path, files: Mapping[str, str], required: set[str], optional: Collection[str] = ()
-) -> None:
-    """Refuse other files than these, and files that are not as they were saved."""
-    names = set(files)
-    if not required <= names <= required.union(optional):
-        raise ArtifactError(f"{source / MANIFEST} must list the artifact's files, got {sorted(names)}")
-    for name, digest in files.items():
-        if _sha256(read_bytes(source / name)) != digest:
+    names = set(head["files"])
+    if not names.issuperset(files) or names.difference(files, optional):
+        raise ArtifactError(f"{path} must list the artifact's files, got {sorted(names)}")
+    for name, digest in head["files"].items():
+        if sha256(read_saved(source / name)) != digest:
             raise ArtifactError(f"{source / name} must be as it was saved, got a truncated or altered file")
+    return source, head
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -161,7 +152,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read what :func:`write_arrays` wrote."""
     with refusing(path, "hold arrays"):
-        found: dict[str, NDArray[Any]] = load_arrays(read_bytes(path))
+        found: dict[str, NDArray[Any]] = load_arrays(read_saved(path))
     return found
 
 
@@ -193,27 +184,8 @@ def read_calibrators(source: Path) -> dict[str, Calibrator]:
     """Read what :func:`write_calibrators` wrote."""
     out = {}
     with refusing(source / CALIBRATOR_FILES[0], "describe calibrators"):
-        arrays = load_arrays(read_bytes(source / CALIBRATOR_FILES[1]))
-        for name, entry in json.loads(read_bytes(source / CALIBRATOR_FILES[0])).items():
+        arrays = load_arrays(read_saved(source / CALIBRATOR_FILES[1]))
+        for name, entry in json.loads(read_saved(source / CALIBRATOR_FILES[0])).items():
             state = entry["state"] | {key: arrays[f"{name}/{key}"] for key in entry["arrays"]}
             out[name] = make_calibrator(entry["calibrator"], **entry["params"]).set_state(state)
     return out
-
-
-@contextmanager
-def refusing(path: Path, expected: str) -> Iterator[None]:
-    """Whatever content cannot be used is an ArtifactError of one line."""
-    try:
-        yield
-    except ArtifactError:
-        raise
-    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
-        raise ArtifactError(f"{path} must {expected}, got {' '.join(str(error).split())}") from error
-
-
-def read_bytes(path: Path) -> bytes:
-    """Content of a file of an artifact."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"{path} must be a readable file, got {error.strerror}") from error

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linkcal import _folder
-from linkcal._core.files import require_writable, write_json
+from linkcal._core.files import refusing, require_writable
+from linkcal._core.maths import FloatArray, sigmoid
 from linkcal._core.maths import logit as logit_of_probability
-from linkcal._core.maths import sigmoid
 from linkcal._core.random import numpy_stream
 from linkcal._core.tables import Columns, Table
 from linkcal._core.threads import blas_threads
@@ -31,8 +31,6 @@ from linkcal.exceptions import BaseRateWarning, InputError, LinkcalWarning, Rare
 from linkcal.metrics import METRICS, evaluate_links, group_calibration
 
 __all__ = ["SCORE_CALIBRATORS", "CalibratedScores", "calibrate_scores"]
-
-FloatArray = NDArray[np.float64]
 
 #: Calibrators that read a pair's score alone, in the order of tables.
 SCORE_CALIBRATORS = tuple(name for name, cls in CALIBRATORS.items() if cls.link_features == "none")
@@ -198,10 +196,10 @@ class CalibratedScores:
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save`, :meth:`write` or ``linkcal calibrate`` wrote, if it is unchanged."""
-        source, head = _folder.read_manifest(folder, _FORMAT, _VERSION, {"info": _INFO})
-        _folder.check_files(source, head["files"], {*_folder.CALIBRATOR_FILES, _EVIDENCE})
+        files = {*_folder.CALIBRATOR_FILES, _EVIDENCE}
+        source, head = _folder.read_manifest(folder, _FORMAT, _VERSION, {"info": _INFO}, files)
         arrays = _folder.read_arrays(source / _EVIDENCE)
-        with _folder.refusing(source / _EVIDENCE, "hold scores and labels"):
+        with refusing(source / _EVIDENCE, "hold scores and labels"):
             calibration, test = (
                 _Labelled(arrays[f"{half}_logit"], arrays[f"{half}_label"])
                 for half in ("calibration", "test")
@@ -223,39 +221,22 @@ class CalibratedScores:
         -------
         dict of str to Path
         """
-        from linkcal.plots import reliability_figure
-        from linkcal.report import write_report
+        from linkcal.report import write_results
 
         if not self.metrics:
             raise InputError("scores must have been measured to write a report, got a loaded artifact")
-        out, title = Path(folder), f"scores of {self.info['dataset']}"
-        require_writable(out, "out")
-        _folder.check_artifact_folder(out / "artifact")
-        out.mkdir(parents=True, exist_ok=True)
-        files = {"figure": "reliability.png", "config": "config.json", "report": "report.html"}
-        paths = {key: out / name for key, name in {**files, "metrics": "metrics.json"}.items()}
-        paths["metrics"].unlink(missing_ok=True)  # an unfinished folder must not look finished
-        self.save(out / "artifact")
+        require_writable(folder, "out")
         p = {name: self._calibrated(self.test.logit, None, name)[0] for name in self.calibrators}
-        reliability_figure(self.test.label, p, paths["figure"], title=title, sample_weight=self._weight())
         packages = ("linkcal", "numpy", "scipy", "scikit-learn")
         config = {
             "input": source or {},
             "config": self.info,
             "calibrators": {name: each.get_params() for name, each in self.calibrators.items()},
-            "environment": {
-                "python": platform.python_version(),
-                "platform": platform.platform(),
-                "versions": {name: version(name) for name in packages},
-            },
+            "environment": {name: version(name) for name in packages} | {"platform": platform.platform()},
         }
-        write_json(config, paths["config"])
-        heading = f"Calibrated {title}"
-        write_report(
-            paths["report"], title=heading, metrics=self.metrics, config=config, figure_png=paths["figure"]
-        )
-        write_json(self.metrics, paths["metrics"])
-        return {"artifact": out / "artifact", **paths}
+        title, tested = f"scores of {self.info['dataset']}", (self.test.label, p, self._weight())
+        options: dict[str, Any] = {"title": title, "heading": f"Calibrated {title}", "config": config}
+        return write_results(folder, self.save, tested, metrics=self.metrics, **options)
 
     # What the methods above share.
 

@@ -75,9 +75,9 @@ def test_select_works_without_a_model(cli, folder, scores, fails):
 
 def test_folders_are_not_mixed_up(cli, fails, folder, fitted, scores, write_pairs):
     pairs = write_pairs("p.csv", [("user-001", "user-002")])
-    fails("score", folder, pairs, parts=("linkcal-artifact",))
+    fails("score", folder, pairs, parts=("linkcal-artifact", "`linkcal apply`"))
     fails("apply", fitted, scores, parts=("linkcal-scores", "`linkcal score`"))
-    with pytest.raises(ArtifactError, match="linkcal-artifact"):
+    with pytest.raises(ArtifactError, match="linkcal apply"):
         load_artifact(folder)
 
 

@@ -79,8 +79,6 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
 #: Calibrators that compete to be the default; the two with networks are slow to fit and seldom win.
 CANDIDATES = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq", "in-n-out-plus")
 
-_FOLDS = 5
-
 #: X (n, 1 + k) and labels y (n,) of links, with the features that a calibrator reads.
 LinksFor = Callable[[Calibrator], tuple[Any, Any]]
 
@@ -95,34 +93,29 @@ def select_calibrator(
     """
     candidates = [name for name in fitted if name in CANDIDATES] or list(fitted)[:1]
     _, y = links(fitted[candidates[0]])
-    rarest = int(np.bincount(np.asarray(y, dtype=np.int64), minlength=2).min())
+    rarest = int(np.bincount(y.astype(np.int64), minlength=2).min())
     if validation is None and rarest < 2:
-        warnings.warn(
-            f"calibration links must hold at least 2 of each class to choose a calibrator by, got {rarest}: "
-            f"{candidates[0]} is taken",
-            RareClassWarning,
-            stacklevel=2,
-        )
+        text = f"calibration links must hold at least 2 of each class to choose a calibrator by, got {rarest}"
+        warnings.warn(f"{text}: {candidates[0]} is taken", RareClassWarning, stacklevel=2)
         return candidates[0]
-    if validation is not None:
-        losses = {name: _losses(fitted[name], *validation(fitted[name])).mean() for name in candidates}
-    else:
-        losses = {name: _cross_validated(fitted[name], *links(fitted[name]), seed) for name in candidates}
-    return min(candidates, key=losses.__getitem__)
 
-
-def _losses(calibrator: Calibrator, X: Any, y: Any) -> Any:
-    return bernoulli_nll(calibrator.decision_function(X), y.astype(np.float64))
-
-
-def _cross_validated(calibrator: Calibrator, X: Any, y: Any, seed: int) -> float:
-    folds = min(_FOLDS, int(np.bincount(y.astype(np.int64), minlength=2).min()))
     state = int(numpy_stream(seed, "selection").integers(2**31))
-    total = 0.0
-    for train, held_out in StratifiedKFold(folds, shuffle=True, random_state=state).split(y, y):
-        with warnings.catch_warnings():
-            # The fit on all links gave the same warnings.
-            warnings.simplefilter("ignore", LinkcalWarning)
-            part = calibrator.refitted(X[train], y[train])
-        total += float(_losses(part, X[held_out], y[held_out]).mean()) * len(held_out)
-    return total / len(y)
+    folds = StratifiedKFold(min(5, max(rarest, 2)), shuffle=True, random_state=state)
+
+    def loss(name: str) -> float:
+        if validation is not None:
+            return _loss(fitted[name], *validation(fitted[name]))
+        (X, y), total = links(fitted[name]), 0.0
+        for train, held_out in folds.split(y, y):
+            with warnings.catch_warnings():
+                # The fit on all links gave the same warnings.
+                warnings.simplefilter("ignore", LinkcalWarning)
+                part = fitted[name].refitted(X[train], y[train])
+            total += _loss(part, X[held_out], y[held_out]) * len(held_out)
+        return total / len(y)
+
+    return min(candidates, key=loss)
+
+
+def _loss(calibrator: Calibrator, X: Any, y: Any) -> float:
+    return float(bernoulli_nll(calibrator.decision_function(X), y.astype(np.float64)).mean())
