@@ -7,7 +7,7 @@ import sys
 import pytest
 
 #: What the extra "gnn" brings.
-GNN = {"torch", "torch_geometric", "numba", "pandas", "pyarrow", "networkx", "aiohttp"}
+GNN = {"torch", "torch_geometric", "numba", "pandas", "pyarrow", "networkx"}
 _BLOCK = """
 import sys
 from importlib.abc import MetaPathFinder

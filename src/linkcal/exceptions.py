@@ -75,7 +75,7 @@ class MissingExtraError(LinkcalError, ImportError):
 
 #: Extra of each package that ``pip install linkcal`` alone does not bring.
 _EXTRAS = {
-    **dict.fromkeys(("torch", "torch_geometric", "numba", "networkx", "pandas", "aiohttp"), "gnn"),
+    **dict.fromkeys(("torch", "torch_geometric", "numba", "networkx", "pandas"), "gnn"),
     "pyarrow": "parquet",
 }
 

@@ -553,9 +553,6 @@ def test_weights_that_are_no_counts_are_refused_by_bbq():
     ("calibrator", "name"),
     [
         (EmbeddingMLP(early_stopping="no"), "early_stopping"),
-        (Histogram(smooth="no"), "smooth"),
-        (Isotonic(smooth="no"), "smooth"),
-        (StructuralCalibrator(monotone="no"), "monotone"),
     ],
 )
 def test_a_word_is_no_switch(calibrator, name):

@@ -1,4 +1,4 @@
-"""The structural calibrator: known maps, names of columns, monotone fits, base links."""
+"""The structural calibrator: known maps, names of columns, base links."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.base import clone
@@ -25,7 +23,6 @@ from linkcal.calibrators import (
     StructuralCalibrator,
     fit_together,
 )
-from linkcal.calibrators._additive import weighted_quantile
 from linkcal.calibrators._held_out import Tails
 from linkcal.exceptions import (
     ArtifactError,
@@ -140,23 +137,6 @@ def test_mean_probability_is_the_share_of_links():
     assert named().fit(X, y).predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10_000), n_knots=st.integers(0, 6), penalty=st.sampled_from([0.01, 1.0, 100.0]))
-def test_monotone_never_falls_with_the_logit(seed, n_knots, penalty):
-    rng = np.random.default_rng(seed)
-    X, _ = structural_links(150, seed)
-    y = (rng.random(150) < 0.5).astype(int)  # noise: without the constraint curves would fall somewhere
-    fitted = named(monotone=True, n_knots=n_knots, penalty=penalty).fit(X, y)
-    asked, _ = structural_links(20, seed + 1)
-    grid = np.r_[np.linspace(-30, 30, 121), X[:40, 0], 0.0]
-    grid.sort()
-    for row in 3.0 * asked:
-        line = np.repeat(row[None], len(grid), axis=0)
-        line[:, 0] = grid
-        assert (np.diff(fitted.decision_function(line)) >= -1e-9).all()
-
-
-@pytest.mark.parametrize("monotone", [False, True])
 @pytest.mark.parametrize(
     "logit",
     [
@@ -167,26 +147,20 @@ def test_monotone_never_falls_with_the_logit(seed, n_knots, penalty):
         lambda n: np.r_[-5.0, 5.0, np.zeros(n - 2)],
     ],
 )
-def test_the_kept_curves_are_those_fitted_where_few_links_are_beyond_0(logit, monotone):
+def test_the_kept_curves_are_those_fitted_where_few_links_are_beyond_0(logit):
     rng = np.random.default_rng(2)
     y, s = rng.integers(0, 2, size=1000), logit(1000)
     y[0] = s[0] > 0.0
     X = np.column_stack((s, y + rng.normal(size=1000), rng.normal(size=(1000, 2))))
-    calibrator = StructuralCalibrator(monotone=monotone, penalty=1e-3).fit(X, y)
+    calibrator = StructuralCalibrator(penalty=1e-3).fit(X, y)
     # Only then is the intercept that of the kept curves.
     assert calibrator.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=1e-9)
-    if monotone:
-        grid = np.repeat(X[:5], 401, axis=0)
-        grid[:, 0] = np.tile(np.linspace(-20.0, 20.0, 401), 5)
-        assert np.diff(calibrator.decision_function(grid).reshape(5, 401)).min() >= -1e-12
 
 
-def test_without_the_option_a_falling_logit_is_followed():
+def test_a_falling_logit_is_followed():
     X, y = overconfident(n=2000, k=0)
     X = -X
     assert np.corrcoef(StructuralCalibrator().fit(X, y).decision_function(X), X[:, 0])[0, 1] < -0.9
-    flat = StructuralCalibrator(monotone=True).fit(X, y).decision_function(X)
-    assert np.ptp(flat) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_one_column_gives_a_smooth_map_of_the_logit():
@@ -261,7 +235,7 @@ def test_wrong_names_are_refused(names, message):
 
 
 @pytest.mark.parametrize("k", [8, 9, 10, 11])
-@pytest.mark.parametrize("params", [{}, {"monotone": True, "penalty": 1.0}])
+@pytest.mark.parametrize("params", [{}, {"n_knots": 2, "penalty": 1.0}])
 def test_without_names_the_number_of_columns_means_nothing(k, params):
     """Columns of a user's own, as many as linkcal has or not; one more constant one changes nothing."""
     X, _ = overconfident(n=400, k=k)
@@ -473,19 +447,6 @@ def test_ranks_better_than_the_logit_where_the_graph_knows_more():
     assert auc["Platt"] > auc["Histogram"]
 
 
-@settings(deadline=None)
-@given(
-    values=st.lists(st.integers(-5, 5), min_size=1, max_size=12),
-    data=st.data(),
-    level=st.sampled_from([0.002, 0.2, 0.5, 0.8, 0.998, 1.0]),
-)
-def test_weighted_quantile_counts_copies(values, data, level):
-    weight = data.draw(st.lists(st.integers(1, 4), min_size=len(values), max_size=len(values)))
-    x, w = np.array(values, float), np.array(weight, float)
-    expected = np.quantile(np.repeat(x, weight), level, method="inverted_cdf")
-    assert weighted_quantile(x, w, np.array([level]))[0] == expected
-
-
 def cause(X):
     """Three columns that bend and count together: more than some hundred links can tell."""
     return 0.7 * X[:, 0] + np.abs(X[:, 1]) - 1.2 * np.maximum(X[:, 2], 0.0) * X[:, 3] + np.sin(2 * X[:, 4])
@@ -545,17 +506,6 @@ def test_contributions_have_a_term_of_the_base(fitted):
     assert len(terms) == 11
     np.testing.assert_allclose(sum(terms.values()), fitted.decision_function(X), rtol=0, atol=1e-12)
     assert np.ptp(terms["base"]) > max(np.ptp(terms[name]) for name in list(terms)[2:])
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_monotone_holds_through_the_base(seed):
-    X, y = links(300, seed)
-    X_base, y_base = links(2000, seed + 10, slope=-1.0)  # the base would like to fall
-    fitted = StructuralCalibrator(monotone=True).fit(X, y, X_base=X_base, y_base=y_base)
-    rows = np.repeat(links(20, seed + 20)[0], 200, axis=0)
-    rows[:, 0] = np.tile(np.linspace(-6, 6, 200), 20)
-    assert (np.diff(fitted.decision_function(rows).reshape(20, 200), axis=1) >= -1e-12).all()
-    assert "logit" not in fitted.terms_
 
 
 def test_state_goes_out_and_back(fitted):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from linkcal.data import Graph, simulate_graph, split_links
 from linkcal.exceptions import InputError
-from linkcal.features import ATTRIBUTE_COLUMNS, attribute_similarity, score_links
+from linkcal.features import ATTRIBUTE_COLUMNS, _attributes, attribute_similarity, score_links
 from linkcal.features._attributes import attribute_directions
 from linkcal.models import make_model
 
@@ -159,13 +159,12 @@ def test_units_of_features_do_not_matter():
     assert scaled.numpy() == pytest.approx(similarity.numpy(), abs=1e-3)
 
 
-def test_unrelated_features_are_all_kept_up_to_the_most():
+def test_unrelated_features_are_all_kept_up_to_the_most(monkeypatch):
     # All points of a cube's corners: no direction stands out.
     corners = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 6)
     assert attribute_directions(corners).shape == (64, 6)
-    assert attribute_directions(corners, most=5).shape == (64, 5)
-    with pytest.raises(InputError, match="most must be a whole number >= 1, got 0"):
-        attribute_directions(corners, most=0)
+    monkeypatch.setattr(_attributes, "MOST_DIRECTIONS", 5)
+    assert attribute_directions(corners).shape == (64, 5)
 
 
 def test_a_sample_of_the_nodes_finds_the_same_directions(monkeypatch):

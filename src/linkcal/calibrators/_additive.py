@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,6 @@ _LINEAR, _HINGE, _PRODUCT = 0.1, 1.0, 3.0
 _PAIR, _PAIRED_COLUMNS = 3.0, 10
 # Bound of ratios to a small median; its asinh is below 710.
 _LARGEST = 1e300
-
-
-def weighted_quantile(values: FloatArray, weight: FloatArray, levels: FloatArray) -> FloatArray:
-    """Smallest value below or at which the share `levels` of the weight lies; k copies equal weight k."""
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weight[order])
-    # The small shift keeps sums of fractional weights from falling just short of a level.
-    position = np.searchsorted(reached, levels * reached[-1] * (1.0 - 1e-12), side="left")
-    return np.asarray(values[order][np.minimum(position, len(values) - 1)])
 
 
 def merged_links(
@@ -57,14 +48,16 @@ class AdditiveBasis:
     @classmethod
     def of(cls, X: FloatArray, weight: FloatArray, asinh: FloatArray, n_knots: int) -> AdditiveBasis:
         """Basis for X (n, c) with the logit in column 0; `asinh` (c,) marks the squeezed columns."""
-        half = np.array([0.5])
+
+        def quantile(column: FloatArray, levels: Any) -> Any:
+            return np.quantile(column, levels, weights=weight, method="inverted_cdf")  # k copies: weight k
+
         scale = np.zeros(X.shape[1])
         for j in np.flatnonzero(asinh):
-            median = float(weighted_quantile(np.abs(X[:, j]), weight, half)[0])
-            scale[j] = median if median > 0.0 else 1.0
+            scale[j] = float(quantile(np.abs(X[:, j]), 0.5)) or 1.0
         t = transformed(X, scale)
         levels = np.r_[_CLIP[0], np.arange(1, n_knots + 1) / (n_knots + 1), _CLIP[1]]
-        knots = [np.unique(weighted_quantile(column, weight, levels)) for column in t.T]
+        knots = [np.unique(quantile(column, levels)) for column in t.T]
         z = np.column_stack([np.clip(t[:, j], k[0], k[-1]) for j, k in enumerate(knots)])
         mean = np.average(z, axis=0, weights=weight)
         deviation = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
@@ -82,43 +75,32 @@ class AdditiveBasis:
             np.clip(t[:, j], k[0], k[-1], out=t[:, j])
         return t
 
-    def terms(self, t: FloatArray, *, monotone: bool) -> list[Term]:
+    def terms(self, t: FloatArray) -> list[Term]:
         """Blocks of the design matrix for transformed columns `t`."""
         varying = [j for j in range(1, t.shape[1]) if len(self.knots[j]) > 1]
-        out = [_curve_term(0, t[:, 0], self.knots[0], monotone=monotone)]
-        out += [_curve_term(j, t[:, j], self.knots[j], monotone=False) for j in varying]
-        sides = (np.maximum(t[:, 0], 0.0), np.minimum(t[:, 0], 0.0))
+        out = [_curve_term(j, t[:, j], self.knots[j]) for j in (0, *varying)]
+        sides = np.column_stack((np.maximum(t[:, 0], 0.0), np.minimum(t[:, 0], 0.0)))
         z = (t - self.mean) / self.deviation
-        for j in varying:
-            low, high = self.span(j)
-            # Both factors are >= 0 and grow with the logit: coefficients >= 0 keep the order.
-            factors = (z[:, j] - low, high - z[:, j]) if monotone else (z[:, j],)
-            block = np.column_stack([side * factor for factor in factors for side in sides])
-            out.append(Term([j], "product", block, np.full(block.shape[1], _PRODUCT), monotone))
+        out += [Term("product", [j], sides * z[:, [j]], np.full(2, _PRODUCT)) for j in varying]
         if len(varying) <= _PAIRED_COLUMNS:
             for at, j in enumerate(varying[:-1], start=1):
-                block = z[:, [j]] * z[:, varying[at:]]
-                out.append(Term([j, *varying[at:]], "pair", block, np.full(block.shape[1], _PAIR), False))
+                partners = varying[at:]
+                penalty = np.full(len(partners), _PAIR)
+                out.append(Term("pair", [j, *partners], z[:, [j]] * z[:, partners], penalty))
         return out
-
-    def span(self, j: int) -> tuple[float, float]:
-        """Smallest and largest standardised value of a clipped column."""
-        low, high = (self.knots[j][[0, -1]] - self.mean[j]) / self.deviation[j]
-        return float(low), float(high)
 
 
 @dataclass(frozen=True)
 class Term:
-    """Columns of the design matrix that belong together: the curve of a column, or products with it.
+    """Columns of the design matrix that belong together: a column's curve, its products, or its pairs.
 
     `columns` holds the column's number, and for pairs those of its partners after it.
     """
 
-    columns: list[int]
     kind: str
+    columns: list[int]
     block: FloatArray
     penalty: FloatArray
-    positive: bool
 
 
 @dataclass(frozen=True)
@@ -158,39 +140,23 @@ class AdditiveModel:
         cls, basis: AdditiveBasis, terms: list[Term], theta: FloatArray, X: FloatArray, weight: FloatArray
     ) -> AdditiveModel:
         """Curves and products from the coefficients of unscaled design columns (without the intercept)."""
+        count = len(basis.knots)
         curves = [np.zeros(len(k)) for k in basis.knots]
-        products = np.zeros((2, len(basis.knots)))
-        pairs = np.zeros((len(basis.knots), len(basis.knots)))
-        # The logit's curve at -1 and 1, for a bend at 0 where that is its last knot.
-        sides, at_sides, bent = np.array([-1.0, 1.0]), np.zeros(2), len(basis.knots[0]) == 1
-        start = 0
-        for term in terms:
-            own = theta[start : start + term.block.shape[1]]
-            start += len(own)
+        products, pairs = np.zeros((2, count)), np.zeros((count, count))
+        ends = np.cumsum([term.block.shape[1] for term in terms])
+        for term, own in zip(terms, np.split(theta, ends[:-1]), strict=True):
             j = term.columns[0]
             if term.kind == "curve":
-                at_knots = _curve_term(j, basis.knots[j], basis.knots[j], monotone=term.positive)
-                curves[j] += at_knots.block @ own
-                if j == 0:
-                    at_sides += _curve_term(0, sides, basis.knots[0], monotone=term.positive).block @ own
+                curves[j] = _curve_term(j, basis.knots[j], basis.knots[j]).block @ own
             elif term.kind == "pair":
                 pairs[j, term.columns[1:]] = pairs[term.columns[1:], j] = own / 2.0
-            elif term.positive:
-                (rise, fall), (low, high) = own.reshape(2, 2), basis.span(j)
-                products[:, j] = rise - fall
-                share = high * fall - low * rise
-                for at, values in ((basis.knots[0], curves[0]), (sides, at_sides)):
-                    values += share[0] * np.maximum(at, 0.0) + share[1] * np.minimum(at, 0.0)
-                bent = True
             else:
                 products[:, j] = own
-        if bent:
-            # The quantiles have left a side of 0 with few links without a knot.
-            beyond = np.isin(sides, np.sign(X[:, 0])) & ~np.isin(sides, np.sign(basis.knots[0]))
-            knots = np.r_[basis.knots[0], sides[beyond]]
-            order = np.argsort(knots)
-            basis = replace(basis, knots=(knots[order], *basis.knots[1:]))
-            curves[0] = np.r_[curves[0], at_sides[beyond]][order]
+        if len(basis.knots[0]) == 1:
+            # A single knot at 0 has no slope: the line needs a second.
+            knots = np.array([0.0, 1.0])
+            basis = replace(basis, knots=(knots, *basis.knots[1:]))
+            curves[0] = knots * theta[0]
         model = cls(basis, tuple(curves), products, pairs)
         average = np.average(model.contributions(X), axis=0, weights=weight)
         return replace(model, curves=tuple(c - a for c, a in zip(curves, average, strict=True)))
@@ -206,20 +172,10 @@ def transformed(X: FloatArray, scale: FloatArray) -> FloatArray:
     return t
 
 
-def _curve_term(column: int, t: FloatArray, knots: FloatArray, *, monotone: bool) -> Term:
-    """A straight line and its bends at the inner knots; with `monotone` a line and rises between knots."""
-    inner = knots[1:-1]
-    if not monotone:
-        parts = [t, *(np.maximum(t - k, 0.0) for k in inner)]
-    else:
-        edges = np.r_[-np.inf, inner, np.inf]
-        parts = [t]
-        if len(inner):
-            parts += [
-                np.clip(t, low, high) - (low if np.isfinite(low) else high) for low, high in pairwise(edges)
-            ]
-    penalty = np.r_[_LINEAR, np.full(len(parts) - 1, _HINGE)]
-    return Term([column], "curve", np.column_stack(parts), penalty, monotone)
+def _curve_term(column: int, t: FloatArray, knots: FloatArray) -> Term:
+    """A straight line and its bends at the inner knots."""
+    block = np.column_stack([t, *(np.maximum(t - k, 0.0) for k in knots[1:-1])])
+    return Term("curve", [column], block, np.r_[_LINEAR, np.full(block.shape[1] - 1, _HINGE)])
 
 
 def _extended(t: FloatArray, knots: FloatArray, values: FloatArray) -> FloatArray:

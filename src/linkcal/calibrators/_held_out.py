@@ -13,10 +13,8 @@ from scipy.special import expit, logit
 from linkcal._core.maths import bernoulli_nll
 from linkcal.calibrators._newton import FloatArray, RidgeProblem, cross_validated
 
-# Bounds of the slope: 0 (of useless held-out logits) would tie all links, and it must be finite.
-_SLOPES = (0.01, 2.0)
-# Bounds of the shares.
-_SHARES = (1e-12, 0.5)
+# Bounds of slope and shares: a slope of 0 (of useless held-out logits) would tie all links.
+_SLOPES, _SHARES = (0.01, 2.0), (1e-12, 0.5)
 # Priors, without which few links could not separate shares and slope: links of each class that look like the
 # other; rate of the exponential prior of a share; deviation of the normal prior of log slope.
 _UNSEEN, _RARITY, _SPREAD = 0.5, 100.0, 0.25
@@ -28,10 +26,8 @@ _MOST = 1e9
 _REST = 0.01
 # Candidates for the penalty, from strong to weak: each solution starts the next.
 PENALTIES = tuple(float(f"{10.0**e:.3g}") for e in np.arange(3.0, -2.25, -0.5))
-
-_FOLDS = 5
 # Rows that choose; more would cost time and change little.
-_SELECTION_ROWS = 10_000
+_FOLDS, _SELECTION_ROWS = 5, 10_000
 
 
 @dataclass(frozen=True)
@@ -75,10 +71,9 @@ class Tails:
 
 
 def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, Tails, bool]:
-    """Slope a and limits that make held-out logits z (n,) most likely; whether the search converged.
+    """Slope a and limits of ``limits(a z + b)`` for held-out logits z (n,); whether the search converged.
 
-    ``limits(a z + b)`` at the mode of the posterior under the priors above: a share of which nothing was seen
-    among n is about ``0.5 / (n + 100)``. Converged: the loss is stationary within the bounds.
+    Mode of the posterior under the priors above: a share unseen among n is about ``0.5 / (n + 100)``.
     """
     weight = weight * min(1.0, _MOST / float(weight.sum()))
     links, others = float(weight @ y), float(weight @ (1.0 - y))
@@ -120,13 +115,10 @@ def fit_tails(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float, 
 def choose_held_out(
     problem: RidgeProblem, strength: FloatArray, start: FloatArray, penalty: float | None
 ) -> tuple[float, float, Tails, bool]:
-    """Penalty with the lowest held-out loss (or the given one), and :func:`fit_tails` of the held-out logits.
-
-    With a single link of a class nothing is held out: strongest penalty, slope 1.
-    """
+    """Penalty of the lowest held-out loss (or the given one), and :func:`fit_tails` of held-out logits."""
     candidates = PENALTIES if penalty is None else (penalty,)
     held_out = _held_out(problem)
-    if held_out is None:
+    if held_out is None:  # a single link of a class: strongest penalty, slope 1
         return candidates[0], *fit_tails(np.zeros_like(problem.y), problem.y, problem.weight)
     links, fold = held_out
     path = cross_validated(links, [value * strength for value in candidates], fold, start)
@@ -134,7 +126,7 @@ def choose_held_out(
 
 
 def _held_out(problem: RidgeProblem) -> tuple[RidgeProblem, NDArray[np.intp]] | None:
-    """Links that choose and their stratified folds; None if a class has a single link.
+    """Links that choose and their stratified folds (None if a class has a single link).
 
     A link of weight w > 1 is split into up to five equal parts in different folds, as its copies would be.
     """

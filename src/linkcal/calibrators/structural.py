@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURE_COLUMNS, TOGGLE_COLUMNS
-from linkcal._core.validation import check_choice, check_flag, check_positive_float, check_positive_int
+from linkcal._core.validation import check_choice, check_positive_float, check_positive_int
 from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, Term, merged_links
 from linkcal.calibrators._held_out import Tails, choose_held_out
 from linkcal.calibrators._newton import RidgeProblem, fit_ridge
@@ -64,8 +64,6 @@ class StructuralCalibrator(Calibrator):
         Inner knots of each curve, at quantiles.
     penalty : float, optional
         Ridge penalty; by default the one with the lowest 5-fold held-out NLL inside the calibration links.
-    monotone : bool, default=False
-        Whether p may not fall with the logit while the other columns stay as they are.
 
     Attributes
     ----------
@@ -74,20 +72,14 @@ class StructuralCalibrator(Calibrator):
     terms_, columns_ : list of str, list of int
         ``base`` if there is one, ``logit``, then the columns used, by names or as ``feature_1``, ...; their
         columns in X (the base has none).
-    scale_ : ndarray of shape (c,)
-        A column x enters as ``t = asinh(x / scale)``, with the median of |x|; 0 where it enters as it is.
-    mean_, deviation_ : ndarray of shape (c,)
-        Standardise the clipped columns in products.
-    knots_, values_, starts_ : ndarray of shape (m,), (m,) and (c + 1,)
-        Knots and values of all curves, one after the other, and where each curve begins in them.
-    products_ : ndarray of shape (2, c)
-        Slopes of ``max(t_logit, 0) z`` and ``min(t_logit, 0) z`` for each standardised column z.
-    pairs_ : ndarray of shape (c, c)
-        Half of the coefficient of ``z_i z_j``, symmetric; 0 for the logit and on the diagonal.
-    intercept_, penalty_, slope_ : float
-        Mean logit of the calibration links before it is limited, penalty, slope (already in the terms).
-    prior_, lost_, stray_ : float
-        Log odds of a link among the calibration links, and the two shares that limit logits.
+    scale_, mean_, deviation_, knots_, values_, starts_, products_, pairs_ : ndarray
+        A column enters as ``asinh(x / scale)``, scale being the median of |x|, or as it is where scale is 0;
+        mean and deviation standardise it in products. Knots and values of all curves, where each curve begins
+        in them; slopes of ``max(t_logit, 0) z`` and ``min(t_logit, 0) z`` of each standardised column z, and
+        half of the coefficients of ``z_i z_j``.
+    intercept_, penalty_, slope_, prior_, lost_, stray_ : float
+        Intercept and penalty; slope (already in the terms), log odds of a link among the calibration links,
+        and the two shares that limit logits.
     n_iter_, converged_ : int, bool
         Newton steps of the final fit, and whether it and the search for slope and limits converged
         (``ConvergenceWarning`` if not).
@@ -96,25 +88,22 @@ class StructuralCalibrator(Calibrator):
     -----
     Every column has a curve, piecewise linear with knots at quantiles (and at 0 for the logit). There are
     products of each column with both sides of the logit, and products of pairs of the other columns if at
-    most 10 vary. The logit and its change pass through asinh. All columns but the logit are clipped at their
-    0.2 and 99.8 % quantiles; the logit's curve goes on straight, so that the ends of the ranking keep their
-    order. The fit minimises the summed negative log-likelihood plus ``penalty / 2`` times the squared
-    coefficients (of columns of unit deviation; lines count 0.1, bends 1, products 3). With `monotone`
-    the coefficients of the logit's rises and products are >= 0. (Hastie, Tibshirani, 1986.)
+    most 10 vary. All columns but the logit are clipped at their 0.2 and 99.8 % quantiles; the logit's curve
+    goes on straight, so that the ends of the ranking keep their order. The fit minimises the summed negative
+    log-likelihood plus ``penalty / 2`` times the squared coefficients (of columns of unit deviation; lines
+    count 0.1, bends 1, products 3). (Hastie, Tibshirani, 1986.)
 
-    **Slope and limits.** The fit has seen its own links. The logits of 5 held-out folds at the chosen penalty
-    then determine a slope in [0.01, 2] and the shares of links that look like negatives (lost) and of
-    negatives that look like links (stray). With r = exp(logit - prior) the odds become
+    **Slope and limits.** The logits of 5 held-out folds at the chosen penalty determine a slope in [0.01, 2]
+    and the shares of links that look like negatives (lost) and of negatives that look like links (stray).
+    With r = exp(logit - prior) the odds become
     ``exp(prior) ((1 - lost) r + lost) / ((1 - stray) + stray r)``. Half a link more than was seen counts for
     each share: n links without an exception do not show that none in 10 n is one, and a probability at a base
-    rate of 1 in 1,000 rests on just that. A hundredth of the slope stays beyond the limits, which keeps the
-    order. The intercept makes the mean probability the base rate of the calibration links. At most 10,000 or
-    so links choose penalty, slope and limits. With a single link of a class the penalty is the strongest.
+    rate of 1 in 1,000 rests on just that. A hundredth of the slope stays beyond, which keeps the order. The
+    mean probability is the base rate of the calibration links. At most 10,000 or so links choose.
 
-    **Stacked.** Training links scored leave-one-out are many, but the model was fitted to them. Given as
-    ``X_base`` and ``y_base`` they get a model of their own, ``base_``, whose logit takes the logit's part in
-    the model of (X, y); the logit becomes one of the other columns (none with ``monotone=True``). The few
-    calibration links only have to show what differs.
+    **Stacked.** Training links scored leave-one-out are many, but the model was fitted to them. As ``X_base``
+    and ``y_base`` they get a model of their own, ``base_``, whose logit takes the logit's part in the model
+    of (X, y), where the logit becomes one of the other columns.
 
     The form, penalties, knots and limits were chosen inside validation links of Cora, CiteSeer, Chameleon,
     Bitcoin Alpha, Bitcoin OTC and Twitch PT (the limits beside fresh negatives); no test link was read.
@@ -135,20 +124,18 @@ class StructuralCalibrator(Calibrator):
     description = (
         "additive model of the logit, of what the target link does, and of the link's place in the graph"
     )
-    search: ClassVar[dict[str, list[Any]]] = {"n_knots": [2, 4, 8], "monotone": [False, True]}
+    search: ClassVar[dict[str, list[Any]]] = {"n_knots": [2, 4, 8]}
     link_features: ClassVar[LinkFeatures] = "structural"
     _state: ClassVar[dict[str, StateKind]] = {
         "terms_": list,
         "columns_": list,
         **dict.fromkeys(("scale_", "mean_", "deviation_", "knots_", "values_", "starts_"), 1),
-        "products_": 2,
-        "pairs_": 2,
+        **dict.fromkeys(("products_", "pairs_"), 2),
         **dict.fromkeys(("intercept_", "penalty_", "slope_", "prior_", "lost_", "stray_"), float),
         "n_iter_": int,
         "converged_": bool,
     }
     base_: Self | None
-    intercept_: float
     terms_: list[str]
     columns_: list[int]
     scale_: FloatArray
@@ -159,6 +146,7 @@ class StructuralCalibrator(Calibrator):
     starts_: FloatArray
     products_: FloatArray
     pairs_: FloatArray
+    intercept_: float
     penalty_: float
     slope_: float
     prior_: float
@@ -174,13 +162,11 @@ class StructuralCalibrator(Calibrator):
         feature_names: Sequence[str] | None = None,
         n_knots: int = 4,
         penalty: float | None = None,
-        monotone: bool = False,
     ) -> None:
         self.features = features
         self.feature_names = feature_names
         self.n_knots = n_knots
         self.penalty = penalty
-        self.monotone = monotone
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, X_base: Any = None, y_base: Any = None
@@ -213,8 +199,8 @@ class StructuralCalibrator(Calibrator):
         """Why each link of X (n, 1 + k) has its probability: terms (n,) of its calibrated logit, by name.
 
         They add up to :meth:`decision_function`: ``intercept`` (with the offset of ``refresh``), a term of
-        mean 0 over the calibration links for each of ``terms_``, where a product of two columns counts half
-        for each, and ``limit``, what the limits take off.
+        mean 0 over the calibration links for each of ``terms_``, half of a product of two columns in each,
+        and ``limit``, what the limits take off.
         """
         X = self._check_predict(X)
         columns = self._model().contributions(self._inputs(X))
@@ -268,9 +254,8 @@ class StructuralCalibrator(Calibrator):
         if len(names) != k:
             raise InputError(f"feature_names must hold {k} names, of columns 1.. of X, got {len(names)}")
         if not all(isinstance(name, str) for name in names) or len({*names, *_RESERVED}) < k + len(_RESERVED):
-            raise InputError(
-                f"feature_names must be different strings other than {', '.join(_RESERVED)}, got {names}"
-            )
+            others = ", ".join(_RESERVED)
+            raise InputError(f"feature_names must be different strings other than {others}, got {names}")
         return names
 
     def _select(self) -> tuple[list[str], list[int]]:
@@ -282,26 +267,21 @@ class StructuralCalibrator(Calibrator):
         selected = [name for part in parts for name in _FEATURE_SETS.get(part, ())]
         names = self._column_names()
         if not set(selected) <= set(names or ()):
-            raise InputError(
-                f"feature_names must hold {', '.join(selected)} for features={wanted!r}, got {names}; "
-                "give feature_names, or X as a DataFrame with these columns"
-            )
+            needed = f"feature_names must hold {', '.join(selected)} for features={wanted!r}, got {names}"
+            raise InputError(f"{needed}; give feature_names, or X as a DataFrame with these columns")
         names = names or [f"feature_{j}" for j in range(1, self.n_features_in_)]
         used = [(j, name) for j, name in enumerate(names, start=1) if wanted == "all" or name in selected]
         return ["logit", *(name for _, name in used)], [0, *(j for j, _ in used)]
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         n_knots = check_positive_int(self.n_knots, "n_knots", minimum=0)
-        monotone = check_flag(self.monotone, "monotone")
         self.terms_, self.columns_ = self._select()
         if self.base_ is not None:
-            # Left to itself, a curve of the logit could undo the base's rise.
-            kept = slice(1, None) if monotone else slice(None)
-            self.terms_, self.columns_ = [_BASE_TERM, *self.terms_[kept]], self.columns_[kept]
+            self.terms_ = [_BASE_TERM, *self.terms_]
         X, y, weight = merged_links(self._inputs(X), y, weight)
         squeezed = np.array([name in _LONG_TAILS for name in self.terms_])
         basis = AdditiveBasis.of(X, weight, squeezed, n_knots)
-        terms = basis.terms(basis.columns(X), monotone=monotone)
+        terms = basis.terms(basis.columns(X))
         problem, deviation, strength, start = _ridge_problem(terms, y, weight)
         given = None if self.penalty is None else check_positive_float(self.penalty, "penalty")
         self.penalty_, self.slope_, tails, found = choose_held_out(problem, strength, start, given)
@@ -344,29 +324,21 @@ class StructuralCalibrator(Calibrator):
 
     def _check_together(self) -> None:
         stacked = self.base_ is not None
-        if self.base_ is not None and self.base_.n_features_in_ != self.n_features_in_:
+        if self.base_ and self.base_.n_features_in_ != self.n_features_in_:
             raise ValueError(f"a base of {self.base_.n_features_in_} columns under {self.n_features_in_}")
         if len({name for name in self.terms_ if isinstance(name, str)}) < len(self.terms_):
             raise ValueError(f"terms_ {self.terms_}, which must be different names")
         if self.terms_[:1] != [_BASE_TERM if stacked else "logit"]:
             raise ValueError(f"terms_ {self.terms_} {'with' if stacked else 'without'} a base")
         c, m = len(self.terms_), len(self.knots_)
-        shapes = {
-            "columns_": (c - stacked,),
-            **dict.fromkeys(("scale_", "mean_", "deviation_"), (c,)),
-            **dict.fromkeys(("knots_", "values_"), (m,)),
-            "starts_": (c + 1,),
-            "products_": (2, c),
-            "pairs_": (c, c),
-        }
+        shapes = {"columns_": (c - stacked,), "starts_": (c + 1,), "products_": (2, c), "pairs_": (c, c)}
+        shapes |= dict.fromkeys(("scale_", "mean_", "deviation_"), (c,)) | {"values_": (m,)}
         for name, shape in shapes.items():
             if np.shape(getattr(self, name)) != shape:
                 raise ValueError(f"{name} of shape {np.shape(getattr(self, name))} with {c} terms, {m} knots")
         # Above 1 together they would turn the ranking round.
         if not (self.lost_ > 0.0 and self.stray_ > 0.0 and self.lost_ + self.stray_ <= 1.0):
-            raise ValueError(
-                f"lost_ {self.lost_} and stray_ {self.stray_}, which must be above 0 and add up to 1 at most"
-            )
+            raise ValueError(f"lost_ {self.lost_} and stray_ {self.stray_}, not above 0 with a sum up to 1")
         super()._check_together()
 
 
@@ -382,11 +354,10 @@ def _ridge_problem(
     # A constant column keeps its rounding noise, which the penalty holds at coefficient 0.
     deviation[deviation <= 1e-12 * np.maximum(1.0, np.abs(average))] = 1.0
     body /= deviation
-    positive = np.concatenate([np.full(len(term.penalty), term.positive) for term in terms])
-    lower = np.r_[-np.inf, np.where(positive, 0.0, -np.inf)]
     strength = np.concatenate(([0.0], *(term.penalty for term in terms)))
     # Below 1, to which weights of 1 and 1e-17 round: the start must be finite.
     share = min(float(weight @ y / weight.sum()), float(np.nextafter(1.0, 0.0)))
     start = np.zeros(design.shape[1])
     start[0] = np.log(share) - np.log1p(-share)
-    return RidgeProblem(design, y, weight, lower, np.full(len(lower), np.inf)), deviation, strength, start
+    free = np.full(len(start), np.inf)
+    return RidgeProblem(design, y, weight, -free, free), deviation, strength, start

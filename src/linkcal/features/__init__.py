@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS
 from linkcal.features._attributes import attribute_similarity
-from linkcal.features._paths import PAIR_PATHS, pair_paths
 from linkcal.features._scores import (
     COLUMN_NAMES,
     FEATURE_KINDS,
@@ -17,7 +16,13 @@ from linkcal.features._scores import (
     calibration_part,
     score_links,
 )
-from linkcal.features._structure import PAIR_STRUCTURE, pair_structure, structural_features
+from linkcal.features._structure import (
+    PAIR_PATHS,
+    PAIR_STRUCTURE,
+    pair_paths,
+    pair_structure,
+    structural_features,
+)
 
 __all__ = [
     "ATTRIBUTE_COLUMNS",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,22 +14,18 @@ from torch import Tensor
 from linkcal._core.columns import ATTRIBUTE_COLUMNS
 from linkcal._core.random import numpy_stream
 from linkcal._core.threads import blas_threads
-from linkcal._core.validation import check_edge_index, check_no_self_pairs, check_positive_int
+from linkcal._core.validation import check_edge_index, check_no_self_pairs
 from linkcal.data import Graph
-from linkcal.features._structure import neighbour_lists
+from linkcal.features._structure import neighbour_lists, once_per_graph
 
-#: Principal directions that are kept, at most and (of as many features) at least.
+# Principal directions that are kept, at most and (of as many features) at least.
 MOST_DIRECTIONS, FEWEST_DIRECTIONS = 128, 4
-
 # Nodes that directions are found on, and numbers in their features: at most 400 MB in float64.
 _SAMPLED_NODES, _FEWEST_SAMPLED, _SAMPLED_NUMBERS = 20_000, 1_000, 50_000_000
-
 # Standardised coordinates below this are rounding: a node filled with float32 means is average.
 _AVERAGE = 1e-4
-
 # A float32 sum of unit vectors no longer than this share of their number is what rounding left of 0.
 _CANCELLED = 1e-6
-
 # Numbers of a block of feature rows or of pairs; bounds the memory that is held for a moment.
 _BLOCK = 1 << 22
 
@@ -49,8 +43,7 @@ def attribute_similarity(graph: Graph, edge_label_index: Tensor) -> Tensor:
     Tensor [L, 2], float32, in [-1, 1]
         Named by ``ATTRIBUTE_COLUMNS``: the cosine of ``z_u`` and ``z_v``, the endpoints' coordinates in
         principal directions of the features; and that of ``n_u`` and ``n_v``, where ``n_u`` sums z over u and
-        its neighbours but the other endpoint. 0 where a vector is zero, and everywhere without given features
-        (none, or computed from the edges).
+        its neighbours but the other endpoint. 0 where a vector is zero, and without given features.
 
     Notes
     -----
@@ -65,61 +58,41 @@ def attribute_similarity(graph: Graph, edge_label_index: Tensor) -> Tensor:
     >>> attribute_similarity(graph, torch.tensor([[0, 0], [1, 3]])).round(decimals=4).tolist()
     [[1.0, 0.0], [-1.0, -1.0]]
     """
-    return AttributeSimilarity(graph)(edge_label_index)
+    pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
+    check_no_self_pairs(pairs)
+    if graph.given_features is None or not pairs.size(1):
+        return torch.zeros((pairs.size(1), len(ATTRIBUTE_COLUMNS)), device=pairs.device)
+    parts, near = _nodes_and_sums(graph), pairs.to(graph.edge_index.device)
+    own = graph.has_pairs(near)
+    if graph.directed:
+        own &= ~graph.has_pairs(near.flip(0))
+    size = max(1, _BLOCK // max(1, parts[0].size(1)))
+    blocks = zip(near.cpu().split(size, dim=1), own.cpu().split(size), strict=True)
+    return torch.cat([_cosines(*parts, block, target_link) for block, target_link in blocks]).to(pairs.device)
 
 
-class AttributeSimilarity:
-    """:func:`attribute_similarity` of one graph, whose sums are made once: call it with pairs [2, L]."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._parts: tuple[Tensor, Tensor, Tensor] | None = None
-        if graph.given_features is not None:
-            self._parts = _nodes_and_sums(graph)
-
-    def __call__(self, edge_label_index: Tensor) -> Tensor:
-        """Both cosines [L, 2]."""
-        graph = self._graph
-        pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
-        check_no_self_pairs(pairs)
-        out = torch.zeros((pairs.size(1), len(ATTRIBUTE_COLUMNS)))
-        if self._parts is not None and pairs.size(1):
-            near = pairs.to(graph.edge_index.device)
-            own = graph.has_pairs(near)
-            if graph.directed:
-                own &= ~graph.has_pairs(near.flip(0))
-            size = max(1, _BLOCK // max(1, self._parts[0].size(1)))
-            blocks = zip(near.cpu().split(size, dim=1), own.cpu().split(size), strict=True)
-            out = torch.cat([_cosines(*self._parts, block, target_link) for block, target_link in blocks])
-        return out.to(pairs.device)
-
-
-def attribute_directions(x: Tensor, most: int = MOST_DIRECTIONS) -> Tensor:
+def attribute_directions(x: Tensor) -> Tensor:
     """Node features [N, F] along the principal directions that stand out of noise, as rows of length 1.
 
-    Tensor [N, k], float32, on the CPU, k <= `most`; 0 where a node is average. Features are standardised and
+    Tensor [N, k], float32, on the CPU, k <= 128; 0 where a node is average. Features are standardised and
     rows scaled to one length. Of F noise features of variance v, no principal variance of n nodes exceeds
     ``v (1 + sqrt(F / n))^2`` by much (Marchenko and Pastur, 1967): directions above it are kept, v being what
     they leave of the total; at least 4, and all if none stands out. A fixed seed samples large graphs.
     """
-    most = check_positive_int(most, "most")
     num_nodes, num_features = x.shape
     if not num_features:
         return torch.zeros((num_nodes, 0))
     rows = x.detach().cpu().to(torch.promote_types(x.dtype, torch.float32)).numpy()
-    count = min(
-        num_nodes, max(_FEWEST_SAMPLED, min(_SAMPLED_NODES, _SAMPLED_NUMBERS // max(1, num_features)))
-    )
+    count = max(_FEWEST_SAMPLED, min(_SAMPLED_NODES, _SAMPLED_NUMBERS // num_features))
     chosen = np.arange(num_nodes)
     if count < num_nodes:
         chosen = np.sort(numpy_stream(0, "attribute directions").choice(num_nodes, count, replace=False))
-    scaling, axes = _principal_axes(rows[chosen].astype(np.float64), most)
+    scaling, axes = _principal_axes(rows[chosen].astype(np.float64))
     out = np.zeros((num_nodes, axes.shape[1]), dtype=np.float32)
-    size = max(1, _BLOCK // max(1, num_features))
+    size = max(1, _BLOCK // num_features)
     for start in range(0, num_nodes if axes.size else 0, size):
-        out[start : start + size] = _unit_rows(
-            scaling.transform(rows[start : start + size].astype(np.float64)) @ axes
-        )
+        block = rows[start : start + size].astype(np.float64)
+        out[start : start + size] = _unit_rows(scaling.transform(block) @ axes)
     return torch.from_numpy(out)
 
 
@@ -131,14 +104,14 @@ def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(normalize(rows, copy=False))
 
 
-def _principal_axes(rows: NDArray[np.float64], most: int) -> tuple[Pipeline, NDArray[np.float64]]:
+def _principal_axes(rows: NDArray[np.float64]) -> tuple[Pipeline, NDArray[np.float64]]:
     """Standardisation of feature rows [n, F], and the axes [F, k] of their directions that stand out."""
-    # By the largest entry first, so that squares of very large features stay finite.
+    # By the largest entry first: squares of very large features stay finite.
     scaling = make_pipeline(MaxAbsScaler(), StandardScaler()).fit(rows)
     varying = int(np.count_nonzero(scaling[-1].var_ > 0.0))
     if varying == 0 or len(rows) < 2:
         return scaling, np.zeros((rows.shape[1], 0))
-    rank = min(most, varying, len(rows))
+    rank = min(MOST_DIRECTIONS, varying, len(rows))
     # One thread: sums cut in other places would differ in their last bits.
     with blas_threads(1):
         lengthened = _unit_rows(scaling.transform(rows))
@@ -160,25 +133,11 @@ def _standing_out(variance: NDArray[np.float64], num_features: int, num_rows: in
     return count
 
 
-# Several scorers read one graph, whose directions are slow to find.
-_KNOWN: WeakKeyDictionary[Graph, tuple[tuple[int, int], tuple[Tensor, Tensor, Tensor]]] = WeakKeyDictionary()
-
-
+@once_per_graph
 def _nodes_and_sums(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
     """Directions z [N, k] of nodes, their sums over each and its neighbours [N, k], noise of the sums [N]."""
     x = graph.given_features
     assert x is not None  # the caller has looked
-    if x.is_inference() or graph.edge_index.is_inference():  # such tensors do not tell whether they changed
-        return _made(graph, x)
-    version = x._version, graph.edge_index._version
-    known = _KNOWN.get(graph)
-    if known is None or known[0] != version:
-        known = version, _made(graph, x)
-        _KNOWN[graph] = known
-    return known[1]
-
-
-def _made(graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     z = attribute_directions(x)
     starts, neighbours = neighbour_lists(graph)
     one = np.ones(len(neighbours), dtype=np.float32)

@@ -22,8 +22,8 @@ from linkcal._core.validation import (
 )
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
-from linkcal.features._attributes import AttributeSimilarity
-from linkcal.features._structure import PairStructure, structural_features
+from linkcal.features._attributes import attribute_similarity
+from linkcal.features._structure import pair_structure, structural_features
 from linkcal.toggle import ToggledEmbeddings
 from linkcal.toggle.api import toggle_engine, toggle_in_blocks
 
@@ -176,12 +176,11 @@ class LinkScorer:
         symmetrise: bool = False,
         **toggle_options: Any,
     ) -> None:
-        structural = check_choice(features, "features", FEATURE_KINDS) == "structural"
-        self._num_nodes, self._symmetrise = graph.num_nodes, check_flag(symmetrise, "symmetrise")
+        self._graph, self._symmetrise = graph, check_flag(symmetrise, "symmetrise")
+        self._structural = check_choice(features, "features", FEATURE_KINDS) == "structural"
         self._engine = toggle_engine(
             model, graph.node_input, graph.edge_index, undirected=not graph.directed, **toggle_options
         )
-        self._around = (PairStructure(graph), AttributeSimilarity(graph)) if structural else ()
         self._lock = threading.Lock()  # the engine writes into a workspace of its own
 
     def score(self, pairs: LinkPairs | Tensor, *, target_link: TargetLink = "absent") -> LinkScores:
@@ -189,9 +188,11 @@ class LinkScorer:
         check_choice(target_link, "target_link", ("absent", "as-given"))
         label = pairs.edge_label if isinstance(pairs, LinkPairs) else None
         query = pairs.edge_label_index if isinstance(pairs, LinkPairs) else pairs
-        index = check_no_self_pairs(check_edge_index(query, self._num_nodes, "edge_label_index"))
+        index = check_no_self_pairs(check_edge_index(query, self._graph.num_nodes, "edge_label_index"))
         with self._lock:
-            near = (part(index) for part in self._around)
+            near: tuple[Tensor, ...] = ()
+            if self._structural:
+                near = pair_structure(self._graph, index), attribute_similarity(self._graph, index)
             toggled = toggle_in_blocks(self._engine, index)
             if self._symmetrise:
                 toggled = _mean(toggled, toggle_in_blocks(self._engine, index.flip(0)))

@@ -1,8 +1,10 @@
-"""Degrees and common neighbours of pairs, target link excluded, and the columns made of them."""
+"""A pair's place in the graph, target link excluded: degrees, common neighbours, paths; its columns."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -19,16 +21,15 @@ from linkcal.toggle import ToggledEmbeddings
 #: Names of the columns of :func:`pair_structure`.
 PAIR_STRUCTURE = ("degree_u", "degree_v", "common_neighbours")
 
-Array = Any  # NumPy arrays of int64; Numba specialises the code on it
+#: Names of the columns of :func:`pair_paths`.
+PAIR_PATHS = ("adamic_adar", "resource_allocation", "paths_of_length_three")
 
-# Two sorted rows are merged unless one is this many times longer; then its entries are searched by bisection.
-_BISECT_FROM = 16
+Array = Any  # NumPy arrays; Numba specialises the code on them
+T = TypeVar("T")
 
 
 def pair_structure(graph: Graph, edge_label_index: Tensor) -> Tensor:
-    """Degrees of both endpoints and their common neighbours, counted without the target link.
-
-    A training edge would otherwise raise the degrees of its own endpoints by one and give its label away.
+    """Degrees and common neighbours of pairs, without the target link, which would give its label away.
 
     Parameters
     ----------
@@ -49,33 +50,41 @@ def pair_structure(graph: Graph, edge_label_index: Tensor) -> Tensor:
     >>> pair_structure(triangle, torch.tensor([[0, 0], [1, 3]])).tolist()
     [[1, 1, 1], [2, 0, 0]]
     """
-    return PairStructure(graph)(edge_label_index)
+    pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
+    check_no_self_pairs(pairs)
+    own = graph.has_pairs(pairs.to(graph.edge_index.device)).to(pairs.device, torch.int64)
+    first, second = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
+    common = np.empty(len(first), dtype=np.int64)
+    with numba_threads(torch.get_num_threads()):
+        _count_common(*neighbour_lists(graph), first, second, common)
+    degrees = _degrees(graph).to(pairs.device)[pairs] - own
+    return torch.stack([degrees[0], degrees[1], torch.from_numpy(common).to(pairs.device)], dim=1)
 
 
-class PairStructure:
-    """:func:`pair_structure` of one graph, whose neighbour lists are made once: call it with pairs [2, L]."""
+def once_per_graph(make: Callable[[Graph], T]) -> Callable[[Graph], T]:
+    """`make`, whose result is kept while the graph lives and its tensors stay as they are."""
+    known: WeakKeyDictionary[Graph, tuple[list[int], T]] = WeakKeyDictionary()
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        degree = torch.bincount(graph.edge_index.flatten(), minlength=graph.num_nodes)
-        # Both directions of an undirected edge are stored.
-        self._degree = degree if graph.directed else degree // 2
-        self._lists = neighbour_lists(graph)
+    def kept(graph: Graph) -> T:
+        tensors = [part for part in (graph.edge_index, graph.given_features) if part is not None]
+        if any(part.is_inference() for part in tensors):  # these do not tell whether they changed
+            return make(graph)
+        version = [part._version for part in tensors]
+        if graph not in known or known[graph][0] != version:
+            known[graph] = version, make(graph)
+        return known[graph][1]
 
-    def __call__(self, edge_label_index: Tensor) -> Tensor:
-        """Degrees and common neighbours [L, 3]."""
-        graph = self._graph
-        pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
-        check_no_self_pairs(pairs)
-        own = graph.has_pairs(pairs.to(graph.edge_index.device)).to(pairs.device, torch.int64)
-        first, second = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
-        common = np.empty(len(first), dtype=np.int64)
-        with numba_threads(torch.get_num_threads()):
-            _count_common(*self._lists, first, second, common)
-        degrees = self._degree.to(pairs.device)[pairs] - own
-        return torch.stack([degrees[0], degrees[1], torch.from_numpy(common).to(pairs.device)], dim=1)
+    return kept
 
 
+@once_per_graph
+def _degrees(graph: Graph) -> Tensor:
+    degree = torch.bincount(graph.edge_index.flatten(), minlength=graph.num_nodes)
+    # Both directions of an undirected edge are stored.
+    return degree if graph.directed else degree // 2
+
+
+@once_per_graph
 def neighbour_lists(graph: Graph) -> tuple[Array, Array]:
     """Sorted neighbours of each node in any direction, as compressed rows."""
     if graph.directed:
@@ -85,28 +94,107 @@ def neighbour_lists(graph: Graph) -> tuple[Array, Array]:
     return row_starts(row, graph.num_nodes), np.ascontiguousarray(col)
 
 
-@compiled()
-def _common(indptr: Array, neighbours: Array, u: int, v: int) -> int:
-    if indptr[u + 1] - indptr[u] > indptr[v + 1] - indptr[v]:
-        u, v = v, u
-    i, i_end, j, j_end = indptr[u], indptr[u + 1], indptr[v], indptr[v + 1]
-    count = 0
-    if (j_end - j) > _BISECT_FROM * (i_end - i):
-        for position in range(i, i_end):
-            count += place_in_row(neighbours, j, j_end, neighbours[position]) >= 0
-        return count
-    while i < i_end and j < j_end:
-        a, b = neighbours[i], neighbours[j]
-        count += a == b
-        i += a <= b
-        j += b <= a
-    return count
+@compiled(parallel=True)
+def _count_common(indptr: Array, neighbours: Array, first: Array, second: Array, out: Array) -> None:
+    """Entries of the shorter row, searched in the longer one by bisection: hubs cost a logarithm."""
+    for pair in prange(first.shape[0]):
+        u, v = first[pair], second[pair]
+        if indptr[u + 1] - indptr[u] > indptr[v + 1] - indptr[v]:
+            u, v = v, u
+        count = 0
+        for position in range(indptr[u], indptr[u + 1]):
+            count += place_in_row(neighbours, indptr[v], indptr[v + 1], neighbours[position]) >= 0
+        out[pair] = count
+
+
+def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
+    """Adamic-Adar, resource allocation and degree-normalised paths of length three, without the target link.
+
+    Parameters
+    ----------
+    graph, edge_label_index
+        As in :func:`pair_structure`; directions are ignored.
+
+    Returns
+    -------
+    Tensor [L, 3], float64
+        In the order of ``PAIR_PATHS``.
+
+    Notes
+    -----
+    With neighbourhoods N and degrees d, w over common neighbours, a over N(u) less v and b over N(v) less u::
+
+        adamic_adar           = sum_w 1 / log d_w             (Adamic and Adar, 2003)
+        resource_allocation   = sum_w 1 / d_w                 (Zhou, Lue and Zhang, 2009)
+        paths_of_length_three = sum_ab A_ab / sqrt(d_a d_b)   (Kovacs et al., 2019)
+
+    Paths of length three also work on bipartite graphs. Of each pair the node with the cheaper two-step
+    neighbourhood is walked, once for all its pairs.
+
+    Examples
+    --------
+    >>> square = Graph.from_edges(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), num_nodes=4)
+    >>> pair_paths(square, torch.tensor([[0, 0], [1, 2]])).numpy().round(3)      # an edge, a diagonal
+    array([[0.   , 0.   , 0.5  ],
+           [2.885, 1.   , 0.   ]])
+    """
+    pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
+    check_no_self_pairs(pairs)
+    indptr, neighbours = neighbour_lists(graph)
+    degree = np.diff(indptr).astype(np.float64)
+    root = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
+    row = np.repeat(np.arange(graph.num_nodes), np.diff(indptr))
+    # What walking a node's two-step neighbourhood costs, and the sum of 1 / sqrt(d) over its neighbours.
+    cost = np.bincount(row, weights=degree[neighbours], minlength=graph.num_nodes)
+    root_sum = np.bincount(row, weights=root[neighbours], minlength=graph.num_nodes)
+    first, second = pairs.cpu().numpy().astype(np.int64)
+    cheaper = cost[second] < cost[first]
+    walked, other = np.where(cheaper, second, first), np.where(cheaper, first, second)
+    order = np.argsort(walked, kind="stable")
+    starts = np.r_[np.unique(walked[order], return_index=True)[1], order.size]
+    found, parts = np.zeros((first.size, 3)), torch.get_num_threads()
+    parts_of_pairs = walked[order], other[order], order, starts
+    with numba_threads(parts):
+        _walk(indptr, neighbours, degree, root, root_sum, *parts_of_pairs, parts, found)
+    return torch.from_numpy(found).to(pairs.device)
 
 
 @compiled(parallel=True)
-def _count_common(indptr: Array, neighbours: Array, first: Array, second: Array, out: Array) -> None:
-    for pair in prange(first.shape[0]):
-        out[pair] = _common(indptr, neighbours, first[pair], second[pair])
+def _walk(
+    indptr: Array, neighbours: Array, degree: Array, root: Array, root_sum: Array, walked: Array,
+    other: Array, order: Array, starts: Array, parts: int, out: Array,
+) -> None:  # fmt: skip
+    """All pairs, grouped by the node that is walked; each part has an array of nodes to mark."""
+    groups = starts.shape[0] - 1
+    for part in prange(parts):
+        near = np.zeros(degree.shape[0], np.bool_)
+        reached = np.zeros(degree.shape[0])
+        for group in range(part, groups, parts):
+            u = walked[starts[group]]
+            for i in range(indptr[u], indptr[u + 1]):
+                a = neighbours[i]
+                near[a] = True
+                for j in range(indptr[a], indptr[a + 1]):
+                    reached[neighbours[j]] += root[a]
+            for place in range(starts[group], starts[group + 1]):
+                v = other[place]
+                adamic_adar, allocation, paths = 0.0, 0.0, 0.0
+                for i in range(indptr[v], indptr[v + 1]):
+                    b = neighbours[i]
+                    paths += reached[b] * root[b]
+                    if near[b]:
+                        adamic_adar += 1.0 / np.log(degree[b])
+                        allocation += 1.0 / degree[b]
+                if near[v]:
+                    # Walks u-v-b-v and u-a-u-v, of which u-v-u-v is both.
+                    paths -= root[v] * root_sum[v] + root[u] * root_sum[u] - root[u] * root[v]
+                # Differences of equal sums leave rounding noise below 0.
+                out[order[place]] = adamic_adar, allocation, max(paths, 0.0)
+            for i in range(indptr[u], indptr[u + 1]):
+                a = neighbours[i]
+                near[a] = False
+                for j in range(indptr[a], indptr[a + 1]):
+                    reached[neighbours[j]] = 0.0
 
 
 # Keeps logarithms finite where the target link changes nothing.
@@ -126,8 +214,7 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
     Returns
     -------
     Tensor [L, 9]
-        Named by ``STRUCTURAL_COLUMNS``, in the dtype of the logits; finite where the squares of the
-        embeddings' entries are.
+        Named by ``STRUCTURAL_COLUMNS``, in the dtype of the logits.
 
     Notes
     -----
