@@ -84,9 +84,10 @@ class Opponents(TrainedCase):
         cells = []
         for key, part in rows.groupby(["dataset", "model", "seed"], sort=False):
             of = part.set_index("fit")
-            value = f"{float(of.loc['all', 'gain']):.4f} +- {float(of.loc['all', 'half']):.4f}"
+            gain, half, worst = of[["gain", "half", "worst"]].loc["all"].tolist()
+            value = f"{gain:.4f} +- {half:.4f}"
             nll = [f"{x:.4f}" for x in of["nll"].astype(float)]
-            cells.append([*map(str, key[:2]), *nll, value, of.loc["all", "worst"]])
+            cells.append([*map(str, key[:2]), *nll, value, worst])
         names = rows["fit"].unique().tolist()
         wide = table(["data set", "model", *names, "the model adds", "worst segment of all"], cells, 2)
         return ["## Means over cells", table(head, lines), "## NLL by cell", wide]
