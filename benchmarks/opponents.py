@@ -84,7 +84,7 @@ class Opponents(TrainedCase):
         cells = []
         for key, part in rows.groupby(["dataset", "model", "seed"], sort=False):
             of = part.set_index("fit")
-            gain, half, worst = of[["gain", "half", "worst"]].loc["all"].tolist()
+            gain, half, worst = of[["gain", "half", "worst"]].loc["all"].to_numpy()
             value = f"{gain:.4f} +- {half:.4f}"
             nll = [f"{x:.4f}" for x in of["nll"].astype(float)]
             cells.append([*map(str, key[:2]), *nll, value, worst])
