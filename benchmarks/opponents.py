@@ -84,10 +84,10 @@ class Opponents(TrainedCase):
         cells = []
         for key, part in rows.groupby(["dataset", "model", "seed"], sort=False):
             of = part.set_index("fit")
-            gain, half, worst = of[["gain", "half", "worst"]].loc["all"].to_numpy()
-            value = f"{gain:.4f} +- {half:.4f}"
+            ours: Row = of.loc["all"].to_dict()
+            added = f"{ours['gain']:.4f} +- {ours['half']:.4f}"
             nll = [f"{x:.4f}" for x in of["nll"].astype(float)]
-            cells.append([*map(str, key[:2]), *nll, value, worst])
+            cells.append([*map(str, key[:2]), *nll, added, ours["worst"]])
         names = rows["fit"].unique().tolist()
         wide = table(["data set", "model", *names, "the model adds", "worst segment of all"], cells, 2)
         return ["## Means over cells", table(head, lines), "## NLL by cell", wide]
