@@ -84,7 +84,7 @@ class Opponents(TrainedCase):
         cells = []
         for key, part in rows.groupby(["dataset", "model", "seed"], sort=False):
             of = part.set_index("fit")
-            ours: Row = of.loc["all"].to_dict()
+            ours: Any = of.loc["all"]
             added = f"{ours['gain']:.4f} +- {ours['half']:.4f}"
             nll = [f"{x:.4f}" for x in of["nll"].astype(float)]
             cells.append([*map(str, key[:2]), *nll, added, ours["worst"]])
