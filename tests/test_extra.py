@@ -59,7 +59,7 @@ NEEDS = {
     "main(['score', 'a', 'b'])": "linkcal: error: linkcal score needs ",
     "main(['calibrate', 's.parquet'])": "linkcal: error: a Parquet file needs pyarrow: ",
     "linkcal.CalibratedLinkPredictor": "linkcal.CalibratedLinkPredictor needs ",
-    "linkcal.InNOut().fit([[0.0, 1.0], [1.0, 0.0]] * 9, [0, 1] * 9)": "a calibrator with a network needs numba: ",
+    "linkcal.InNOut().fit([[0.0, 1.0], [1.0, 0.0]] * 9, [0, 1] * 9)": "a calibrator with a network needs ",
 }
 
 
