@@ -14,7 +14,6 @@ from linkcal.decisions import IntervalCalibrator
 from linkcal.exceptions import (
     ArtifactError,
     BaseRateWarning,
-    FewNegativesWarning,
     InputError,
     LinkcalWarning,
     RareClassWarning,
@@ -282,8 +281,9 @@ def test_broken_files(tmp_path, name, text, message):
 def test_few_pairs_of_a_class_say_what_the_numbers_can_show():
     with pytest.warns(RareClassWarning, match=r"with fewer than 100 of a class, an ECE up to \d+.\d %"):
         calibrate_scores(table(240, offset=0.0), calibrators=["platt"])
-    with pytest.warns(FewNegativesWarning), pytest.warns(RareClassWarning, match="at least 2 of each class"):
+    with pytest.warns(LinkcalWarning) as caught:
         tiny = calibrate_scores(table(8), calibrators=["isotonic"])
+    assert any("at least 2 of each class" in str(one.message) for one in caught)
     assert tiny.info["selected"] == "isotonic"
 
 

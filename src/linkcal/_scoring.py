@@ -143,14 +143,14 @@ NUM_NULL_PAIRS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What decisions rest on. Scores follow from the model, the graph and the calibrator.
+    """Calibration links and null pairs. Scores follow from the model, the graph and the calibrator.
 
     Parameters
     ----------
     calibration : LinkPairs
-        The calibration links with their labels.
+        With their labels.
     null_pairs : Tensor [2, m], int64
-        Of the kind of the split's negatives, none of which, like no known edge, is among them.
+        Of the kind of the split's negatives; none is a known edge or one of those negatives.
     """
 
     calibration: LinkPairs

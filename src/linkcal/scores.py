@@ -110,24 +110,11 @@ class CalibratedScores:
         interval: float | None = None,
         calibrator: str | None = None,
     ) -> dict[str, NDArray[Any]]:
-        """Calibrated probabilities of scored pairs.
+        """Columns ``source``, ``target``, the score and ``probability`` of scored pairs, arrays (n,).
 
-        Parameters
-        ----------
-        pairs : path or mapping of columns
-        column : str, optional
-            Name of the score here, if another one.
-        base_rate : float in (0, 1), optional
-            Share of links among these pairs.
-        interval : float in (0, 1), optional
-            Level of an interval for each probability, as in :class:`linkcal.decisions.IntervalCalibrator`.
-        calibrator : str, optional
-            By default the selected one.
-
-        Returns
-        -------
-        dict of str to ndarray (n,)
-            ``source``, ``target``, the score, ``probability`` and, with `interval`, ``p_low``, ``p_high``.
+        `column` names the score if it is called otherwise here, `base_rate` is the share of links among these
+        pairs, `calibrator` another one than the selected. With `interval`, the level of an interval as in
+        :class:`linkcal.decisions.IntervalCalibrator`, there are also ``p_low`` and ``p_high``.
         """
         ends, name, score, logit = self._read(pairs, column)
         p, _ = self._calibrated(logit, base_rate, calibrator)
@@ -142,20 +129,9 @@ class CalibratedScores:
     ) -> dict[str, NDArray[Any]]:
         """Pairs to call links, so that on average at most a share `fdr` of them are none.
 
-        The null scores are those of the test pairs without a link: the bound holds if the negatives among
-        `pairs` are like them. Known links should not be among them, and each pair only once.
-
-        Parameters
-        ----------
-        pairs, base_rate
-            As in :meth:`apply`.
-        fdr : float in (0, 1)
-            See :func:`linkcal.decisions.select_links`.
-
-        Returns
-        -------
-        dict of str to ndarray (n,)
-            As :meth:`apply`, and ``p_value`` and ``selected`` (bool).
+        As :meth:`apply`, and ``p_value`` and ``selected`` by :func:`linkcal.decisions.select_links`. The null
+        scores are those of the test pairs without a link: the bound holds if the negatives among `pairs` are
+        like them. Known links should not be among `pairs`, and each pair only once.
         """
         z = self._calibrated(self._read(pairs, None)[3], None, None)[1]
         null = self._calibrated(self.test.logit[self.test.label == 0.0], None, None)[1]
@@ -170,14 +146,9 @@ class CalibratedScores:
         base_rate: float | None = None,
         confidence: float = 0.95,
     ) -> LinkThreshold:
-        """Probability of :meth:`apply` from which on to call pairs links, tested on the test pairs' labels.
+        """Probability of :meth:`apply` from which on to call pairs links, for a wanted precision or recall.
 
-        Parameters
-        ----------
-        precision, recall, confidence
-            As in :func:`linkcal.decisions.certified_threshold`.
-        base_rate
-            As in :meth:`apply`.
+        It is tested on the labels of the test pairs, by :func:`linkcal.decisions.certified_threshold`.
         """
         rate = self.base_rate if base_rate is None else base_rate
         z = self._calibrated(self.test.logit, float(self.test.label.mean()), None)[1]
@@ -211,17 +182,9 @@ class CalibratedScores:
     ) -> dict[str, Path]:
         """Write ``artifact/``, ``reliability.png``, ``config.json``, ``report.html`` and ``metrics.json``.
 
-        Parameters
-        ----------
-        folder : path
-        source : dict, optional
-            JSON values on where the scores are from, for ``config.json``.
-
-        Returns
-        -------
-        dict of str to Path
+        `source` (JSON values) says in ``config.json`` where the scores are from. Returns the paths by name.
         """
-        from linkcal.report import write_results
+        from linkcal.report._page import write_results
 
         if not self.metrics:
             raise InputError("scores must have been measured to write a report, got a loaded artifact")
@@ -310,10 +273,8 @@ def calibrate_scores(
     logit, probability : str, optional
         Name of the column with the score, which declares what it is; by default the one column that is named
         ``logit`` or ``probability``.
-    label : str
-        Column of 1 (link) and 0 (negative).
-    source, target : str
-        Columns of node ids.
+    label, source, target : str
+        Columns of 1 (link) and 0 (negative), and of node ids.
     split : str, optional
         Column with ``val`` (calibrators are fitted on these rows) or ``test``; by default ``split`` if there
         is one. Without, each class is halved at random.
@@ -322,8 +283,8 @@ def calibrate_scores(
     directed : bool
         Whether (u, v) and (v, u) are different pairs. Else both orders of a pair count once.
     base_rate : float in (0, 1), optional
-        Share of links among the pairs that will be asked about; metrics weight the negatives accordingly.
-        Default: the share among the calibration pairs.
+        Share of links among the pairs to come, which metrics are weighted to; default: that of the
+        calibration pairs.
     calibrators : sequence of str
         Out of ``SCORE_CALIBRATORS``.
     seed : int

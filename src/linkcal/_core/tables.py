@@ -105,10 +105,8 @@ def _read(path: Path, name: str) -> dict[str, Any]:
             from pyarrow import parquet, types
         with damage_named(path, name, "a valid Parquet file"), parquet.ParquetFile(path) as file:
             table = file.read()
-            decoded = (
-                each.cast(each.type.value_type) if types.is_dictionary(each.type) else each for each in table
-            )
-            return {key: each.to_numpy() for key, each in zip(table.column_names, decoded, strict=True)}
+            plain = [x.cast(x.type.value_type) if types.is_dictionary(x.type) else x for x in table]
+            return {key: each.to_numpy() for key, each in zip(table.column_names, plain, strict=True)}
     opened: Any = gzip.open if gzipped else open
     with (
         damage_named(path, name, "a CSV file in UTF-8"),
@@ -116,15 +114,12 @@ def _read(path: Path, name: str) -> dict[str, Any]:
     ):
         header, *rows = [row for row in csv.reader(text, delimiter=delimiter, strict=True) if row] or [[]]
     header = [entry.strip() for entry in header]
-    if not header or len(set(header)) < len(header) or any(len(row) != len(header) for row in rows):
-        odd = next((i for i, row in enumerate(rows, 1) if len(row) != len(header)), None)
-        got = (
-            f"{', '.join(map(repr, header))}" if odd is None else f"{len(rows[odd - 1])} values in row {odd}"
-        )
+    odd = [i for i, row in enumerate(rows, 1) if len(row) != len(header)]
+    if not header or len(set(header)) < len(header) or odd:
+        got = f"{len(rows[odd[0] - 1])} values in row {odd[0]}" if odd else ", ".join(map(repr, header))
         raise InputError(
             f"{name} must have a header with different names and as many values in each row, "
             f"got {one_line(got)} in {path}"
         )
-    return dict(
-        zip(header, map(list, zip(*rows, strict=True)) if rows else ([] for _ in header), strict=True)
-    )
+    columns = zip(*rows, strict=True) if rows else [()] * len(header)
+    return {key: list(values) for key, values in zip(header, columns, strict=True)}

@@ -27,22 +27,26 @@ def list_names(
     what: Annotated[_What | None, typer.Argument(help="What to list; default: everything.")] = None,
 ) -> None:
     """List data sets, models and calibrators."""
-    from linkcal.calibrators import CALIBRATORS
-    from linkcal.data import DATASETS
-    from linkcal.models import MODELS
-
-    size = "{0.num_nodes:,} nodes, {0.num_edges:,} edges, {0.num_features:,} features: {0.description}"
-    described = {
-        _What.DATASETS: {name: size.format(info) for name, info in DATASETS.items()},
-        _What.MODELS: {name: spec.description for name, spec in MODELS.items()},
-        _What.CALIBRATORS: {name: cls.description for name, cls in CALIBRATORS.items()},
-    }
     console = Console(width=None if Console().is_terminal else 120)
     for each in [what] if what else list(_What):
         table = Table("name", "description", title=each.value, title_justify="left", box=None)
-        for row in described[each].items():
+        for row in _described(each).items():
             table.add_row(*row)
         console.print(table)
+
+
+def _described(what: _What) -> dict[str, str]:
+    if what is _What.CALIBRATORS:  # which need no torch
+        from linkcal.calibrators import CALIBRATORS
+
+        return {name: cls.description for name, cls in CALIBRATORS.items()}
+    from linkcal.data import DATASETS
+    from linkcal.models import MODELS
+
+    if what is _What.MODELS:
+        return {name: spec.description for name, spec in MODELS.items()}
+    size = "{0.num_nodes:,} nodes, {0.num_edges:,} edges, {0.num_features:,} features: {0.description}"
+    return {name: size.format(info) for name, info in DATASETS.items()}
 
 
 app = typer.Typer(

@@ -25,35 +25,22 @@ from linkcal.cli._scoring import csv_rows
 if TYPE_CHECKING:
     from linkcal.scores import CalibratedScores
 
-_Rate = Annotated[
-    float | None,
-    typer.Option(
-        "--base-rate",
-        help="Share of links, in (0, 1), among the pairs that the probabilities are for; default: that "
-        "of the calibration pairs.",
-    ),
-]
+_TABLE = "Scored pairs, labelled: .csv, .tsv or .parquet."
+_SPLIT = "Column of val (to fit on) and test; default: `split` if there is one."
+_GROUP = "Column of groups in which calibration is checked; repeatable."
+_RATE = "Share of links, in (0, 1), among the pairs to come; default: that of the calibration pairs."
+_Rate = Annotated[float | None, typer.Option(help=_RATE)]
 
 
 def calibrate(
-    scores: Annotated[
-        Path, typer.Argument(help="Scored pairs with labels: .csv, .tsv or .parquet.", metavar="SCORES")
-    ],
-    logit: Annotated[str | None, typer.Option("--logit", help="Column of logits.")] = None,
-    probability: Annotated[
-        str | None, typer.Option("--probability", help="Column of probabilities in [0, 1].")
-    ] = None,
-    label: Annotated[str, typer.Option("--label", help="Column of 1 (link) and 0 (negative).")] = "label",
+    scores: Annotated[Path, typer.Argument(help=_TABLE, metavar="SCORES")],
+    logit: Annotated[str | None, typer.Option(help="Column of logits.")] = None,
+    probability: Annotated[str | None, typer.Option(help="Column of probabilities in [0, 1].")] = None,
+    label: Annotated[str, typer.Option(help="Column of 1 (link) and 0 (negative).")] = "label",
     source: Source = "source",
     target: Target = "target",
-    split: Annotated[
-        str | None,
-        typer.Option("--split", help="Column of val (to fit on) and test; default: `split` if there is one."),
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--group", help="Column of groups to check calibration in; repeatable."),
-    ] = None,
+    split: Annotated[str | None, typer.Option(help=_SPLIT)] = None,
+    group: Annotated[list[str] | None, typer.Option(help=_GROUP)] = None,
     directed: Annotated[
         bool, typer.Option("--directed", help="(u, v) and (v, u) are different pairs.")
     ] = False,
@@ -95,22 +82,18 @@ def _groups_in_words(column: str, groups: dict[str, Any]) -> str:
     )
 
 
-_Folder = Annotated[Path, typer.Argument(help="Folder of `linkcal calibrate`.", metavar="DIR")]
+_COLUMN = "Column of the score; default: as when it was calibrated."
+_LEVEL = "Level in (0, 1) of an interval for each probability."
 
 
 def apply(
-    folder: _Folder,
+    folder: Annotated[Path, typer.Argument(help="Folder of `linkcal calibrate`.", metavar="DIR")],
     new: Annotated[Path, typer.Argument(help="Scored pairs: .csv, .tsv or .parquet.", metavar="NEW")],
     out: OutFile = None,
-    column: Annotated[
-        str | None, typer.Option("--column", help="Column of the score; default: as when it was calibrated.")
-    ] = None,
+    column: Annotated[str | None, typer.Option(help=_COLUMN)] = None,
     calibrator: CalibratorOption = None,
     base_rate: _Rate = None,
-    interval: Annotated[
-        float | None,
-        typer.Option("--interval", help="Level in (0, 1) of an interval for each probability."),
-    ] = None,
+    interval: Annotated[float | None, typer.Option(help=_LEVEL)] = None,
 ) -> None:
     """Calibrated probability of each pair in a file of scores, in its order.
 

@@ -217,24 +217,9 @@ def write_results(
     metrics: Mapping[str, Any],
     config: Mapping[str, Any],
 ) -> dict[str, Path]:
-    """Write ``artifact/``, ``reliability.png``, ``config.json``, ``report.html`` and, last, ``metrics.json``.
+    """Write a run's files; `save` writes the artifact, `tested` has labels, probabilities and weights.
 
-    Parameters
-    ----------
-    folder : path
-        Made if it is not there.
-    save : callable
-        Writes the artifact to a path.
-    tested : tuple
-        Labels of the test links, probabilities by calibrator, weights or None.
-    title, heading : str
-        Of the figure and of the page.
-    metrics, config : dict
-        As in :func:`write_report`.
-
-    Returns
-    -------
-    dict of str to Path
+    Each is written whole or not at all, ``metrics.json`` last: a folder that has it is a finished run.
     """
     out, (label, probability, weight) = Path(folder), tested
     out.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linkcal._core.files import file_record, to_json
-from linkcal.report import ARTIFACT_FOLDER
+from linkcal.report._page import ARTIFACT_FOLDER
 from linkcal.workflow._run import (
     RunOutcome,
     check_output_folder,

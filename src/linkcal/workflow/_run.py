@@ -28,7 +28,7 @@ from linkcal.calibrators import Calibrator, registry
 from linkcal.data import Graph, LinkSplit, NodeIds
 from linkcal.features import LinkScores, link_segments
 from linkcal.metrics import evaluate_links, group_calibration, model_value
-from linkcal.report import ARTIFACT_FOLDER, write_results
+from linkcal.report._page import ARTIFACT_FOLDER, write_results
 from linkcal.workflow import _steps as steps
 from linkcal.workflow._settings import RunConfig
 from linkcal.workflow._steps import Progress, Step, TargetRate, TrainedModel
