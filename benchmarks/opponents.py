@@ -77,9 +77,8 @@ class Opponents(TrainedCase):
             inside = f"{(part['z'] <= part['bound']).sum()} of {len(part)}"
             gain = interval(part["gain"], [part[column] for column in DIVISION])
             sure = [(sign * part["gain"] > part["half"]).sum() for sign in (1, -1)]
-            lines.append(
-                [name, f"{part['nll'].mean():.4f}", f"{part['auc'].mean():.2f}", gain, *sure, inside]
-            )
+            means = (f"{part[column].mean():.{digits}f}" for column, digits in (("nll", 4), ("auc", 2)))
+            lines.append([name, *means, gain, *sure, inside])
         head = ["reads", "NLL", "AUC", "NLL below structure-only by", "sure", "surely above", "inside"]
         cells = []
         for key, part in rows.groupby(["dataset", "model", "seed"], sort=False):
