@@ -83,7 +83,8 @@ class Opponents(TrainedCase):
         cells = []
         for key, part in rows.groupby(["dataset", "model", "seed"], sort=False):
             of = part.set_index("fit")
-            value = f"{of.loc['all', 'gain']:.4f} +- {of.loc['all', 'half']:.4f}"
+            gain_of_all, half = of.loc[["all"], ["gain", "half"]].to_numpy(dtype=float)[0]
+            value = f"{gain_of_all:.4f} +- {half:.4f}"
             nll = [f"{x:.4f}" for x in of["nll"].astype(float)]
             cells.append([*key[:2], *nll, value, of.loc["all", "worst"]])
         names = rows["fit"].unique().tolist()
