@@ -210,8 +210,10 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int
         except SystemExit as stop:
             return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         except Exception as error:
-            from linkcal.exceptions import LinkcalError
+            from linkcal.exceptions import LinkcalError, missing_extra
 
+            command = next(iter(sys.argv[1:] if arguments is None else arguments), "")
+            error = missing_extra(error, f"{name} {command}") or error
             if isinstance(error, LinkcalError):
                 message = str(error)
             elif isinstance(error, OSError):  # a full disk, a folder without permission

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from linkcal.report._page import write_report
+from linkcal.report._page import ARTIFACT_FOLDER, write_report, write_results
 
-__all__ = ["write_report"]
+__all__ = ["ARTIFACT_FOLDER", "write_report", "write_results"]

@@ -6,15 +6,16 @@ import base64
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from linkcal._core.files import written_whole
+from linkcal._core.files import write_json, written_whole
 from linkcal.exceptions import InputError
 from linkcal.metrics.registry import COLUMNS, ResultColumn
+from linkcal.plots import reliability_figure
 
 Results = Mapping[str, Mapping[str, Any]]
 
@@ -95,7 +96,8 @@ def write_report(
         The content of ``metrics.json``: ``results`` (calibrator -> metric -> fraction, None or NaN if
         undefined) and, as far as known, `dataset`, `model`, `seed`, `fit_on`, `selected`, `negatives`,
         `negatives_per_positive`, `base_rate` (if probabilities were moved to one), `model_value`,
-        `worst_segment` (by calibrator) and `counts` (as ``LinkSplit.counts()``).
+        `worst_segment` (by calibrator), `counts` (as ``LinkSplit.counts()``) and `groups` (as ``linkcal
+        calibrate`` writes them).
     config : dict
         JSON values, printed as they are.
     figure_png : path-like, optional
@@ -126,6 +128,8 @@ def write_report(
         fit_on=_FIT_ON.get(str(metrics.get("fit_on")), metrics.get("fit_on")),
         base_rate=_base_rate(metrics, counts),
         selected=metrics.get("selected"),
+        groups=metrics.get("groups") or {},
+        only_scores=metrics.get("model") == "scores",
         negatives=metrics.get("negatives") or "uniform",
         findings=_findings(results) + _of_groups(metrics),
         columns=columns,
@@ -197,3 +201,51 @@ def _of_groups(metrics: Mapping[str, Any]) -> list[str]:
         )
     value = metrics.get("model_value")
     return found if value is None else [*found, value["sentence"]]
+
+
+#: Sub-folder of a run that holds the fitted artifact.
+ARTIFACT_FOLDER = "artifact"
+
+
+def write_results(
+    folder: str | os.PathLike[str],
+    save: Callable[[Path], None],
+    tested: tuple[Any, Mapping[str, Any], Any],
+    *,
+    title: str,
+    heading: str,
+    metrics: Mapping[str, Any],
+    config: Mapping[str, Any],
+) -> dict[str, Path]:
+    """Write ``artifact/``, ``reliability.png``, ``config.json``, ``report.html`` and, last, ``metrics.json``.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there.
+    save : callable
+        Writes the artifact to a path.
+    tested : tuple
+        Labels of the test links, probabilities by calibrator, weights or None.
+    title, heading : str
+        Of the figure and of the page.
+    metrics, config : dict
+        As in :func:`write_report`.
+
+    Returns
+    -------
+    dict of str to Path
+    """
+    out, (label, probability, weight) = Path(folder), tested
+    out.mkdir(parents=True, exist_ok=True)
+    names = {"artifact": ARTIFACT_FOLDER, "figure": "reliability.png", "config": "config.json"}
+    names |= {"report": "report.html", "metrics": "metrics.json"}
+    paths = {what: out / name for what, name in names.items()}
+    # An unfinished folder must not look finished.
+    paths["metrics"].unlink(missing_ok=True)
+    save(paths["artifact"])
+    reliability_figure(label, probability, paths["figure"], title=title, sample_weight=weight)
+    write_json(config, paths["config"])
+    write_report(paths["report"], title=heading, metrics=metrics, config=config, figure_png=paths["figure"])
+    write_json(metrics, paths["metrics"])
+    return paths
