@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -78,17 +77,16 @@ class Opponents(TrainedCase):
             inside = f"{(part['z'] <= part['bound']).sum()} of {len(part)}"
             gain = interval(part["gain"], [part[column] for column in DIVISION])
             sure = [(sign * part["gain"] > part["half"]).sum() for sign in (1, -1)]
-            lines.append(
-                [name, f"{part['nll'].mean():.4f}", f"{part['auc'].mean():.2f}", gain, *sure, inside]
-            )
+            means = (f"{part[column].mean():.{digits}f}" for column, digits in (("nll", 4), ("auc", 2)))
+            lines.append([name, *means, gain, *sure, inside])
         head = ["reads", "NLL", "AUC", "NLL below structure-only by", "sure", "surely above", "inside"]
         cells = []
         for key, part in rows.groupby(["dataset", "model", "seed"], sort=False):
             of = part.set_index("fit")
-            ours: Any = of.loc["all"]
-            added = f"{ours['gain']:.4f} +- {ours['half']:.4f}"
+            gain_of_all, half = of.loc[["all"], ["gain", "half"]].to_numpy(dtype=float)[0]
+            value = f"{gain_of_all:.4f} +- {half:.4f}"
             nll = [f"{x:.4f}" for x in of["nll"].astype(float)]
-            cells.append([*map(str, key[:2]), *nll, added, ours["worst"]])
+            cells.append([*key[:2], *nll, value, of.loc["all", "worst"]])
         names = rows["fit"].unique().tolist()
         wide = table(["data set", "model", *names, "the model adds", "worst segment of all"], cells, 2)
         return ["## Means over cells", table(head, lines), "## NLL by cell", wide]

@@ -72,14 +72,10 @@ class Negatives(TrainedCase):
     quick = ONE_CELL
 
     FEATURES: Mapping[str, str | tuple[str, ...]] = {
-        "logit": "logit",
-        "toggle": ("logit", "toggle"),
-        "structure": ("logit", "degrees", "paths"),
-        "attributes": ("logit", "attributes"),
-        "toggle+structure": ("logit", "toggle", "degrees", "paths"),
-        "structure+attributes": ("logit", "degrees", "paths", "attributes"),
-        "all": "all",
-    }
+        "logit": "logit", "toggle": ("logit", "toggle"), "structure": ("logit", "degrees", "paths"),
+        "attributes": ("logit", "attributes"), "toggle+structure": ("logit", "toggle", "degrees", "paths"),
+        "structure+attributes": ("logit", "degrees", "paths", "attributes"), "all": "all",
+    }  # fmt: skip
     #: Feature sets whose difference of NLL is measured link by link.
     GAINS = (
         "logit to toggle", "logit to structure", "logit to attributes", "structure to toggle+structure",
