@@ -53,7 +53,7 @@ def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-SLOW = {"scale", "runs", "negatives", "decisions", "in-n-out-speed"}
+SLOW = {"scale", "negatives", "decisions"}
 #: Cases that the small graph is no part of.
 OTHERS = {"targets", "stacked", "mutation"}
 
