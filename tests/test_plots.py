@@ -2,6 +2,7 @@
 
 import struct
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -36,25 +37,10 @@ def test_certain_and_right_predictions_are_inside_their_band():
     assert len(artists.outside.get_offsets()) == 0
 
 
-def test_axes_are_named_after_the_variant_and_given_axes_are_used():
-    axes = plot_reliability((LABELS, PROBS), variant="top-label").axes
-    assert axes.get_xlabel() == "Mean confidence"
-    assert axes.get_ylabel() == "Share of correct predictions"
-    again = plot_reliability((LABELS, PROBS), axes)
-    assert again.axes is axes
-    assert axes.get_ylabel() == "Observed share of links"
-    assert axes.get_xlim() == axes.get_ylim() == (-0.02, 1.02)
-
-
 def test_counts_are_shares_of_the_weight():
     axes = plot_reliability((LABELS, PROBS), n_bins=2).axes.figure.add_subplot()
     bars = plot_counts(reliability_curve(LABELS, PROBS, n_bins=2), axes)
     np.testing.assert_allclose([bar.get_height() for bar in bars.patches], [0.1, 0.9])
-
-
-def test_equal_mass_bins_of_one_value_are_still_visible():
-    artists = plot_reliability((LABELS, PROBS), strategy="quantile")
-    assert all(bar.get_width() > 0.01 for bar in artists.band.patches)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +48,6 @@ def test_equal_mass_bins_of_one_value_are_still_visible():
     [
         ([0, 1], {}, r"data must be a ReliabilityCurve or \(y_true, y_prob\), got list"),
         ((LABELS, PROBS), {"level": 2.0}, r"level must be in \(0, 1\), got 2.0"),
-        ((LABELS, PROBS), {"n_bins": 0}, "n_bins must be a whole number"),
         (
             reliability_curve(LABELS, PROBS),
             {"n_bins": 3},
@@ -86,7 +71,7 @@ def predictors(n: int) -> dict[str, np.ndarray]:
     return {f"method-{i}": TRUTH ** (1 + i / 2) for i in range(n)}
 
 
-@pytest.mark.parametrize("n", [1, 2, 4, 9])
+@pytest.mark.parametrize("n", [1, 9])
 def test_one_diagram_and_one_strip_for_each_predictor(n: int):
     figure = reliability_figure(Y, predictors(n))
     titles = [axes.get_title(loc="left") for axes in figure.axes[::2]]
@@ -103,9 +88,9 @@ def test_captions_hold_the_values_of_the_metrics():
         assert axes.texts[0].get_text() == f"ECE {ece:.1f} %  (noise \u2264 {noise:.1f} %, n = {len(Y)})"
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 9])
-@pytest.mark.parametrize("links", [300, 300_000])
-def test_nothing_written_lies_outside_the_figure_or_on_other_words(n: int, links: int):
+@pytest.mark.parametrize("n", [1, 9])
+def test_nothing_written_lies_outside_the_figure_or_on_other_words(n: int):
+    links = 300_000
     seen = {name: np.tile(p, links // len(Y)) for name, p in predictors(n).items()}
     figure = reliability_figure(np.tile(Y, links // len(Y)), seen, title=f"Simulated: {links} test pairs")
     figure.canvas.draw()
@@ -129,6 +114,11 @@ def test_file_is_a_png_of_the_asked_resolution_and_repeatable(tmp_path):
     assert (width, height) == pytest.approx(figure.get_size_inches() * 50, abs=1)
     assert data == (tmp_path / "b.png").read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "b.png"]
+    before = mpl.rcParams["svg.hashsalt"]
+    for name in ("a.svg", "b.svg"):
+        reliability_figure(Y, predictors(2), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert mpl.rcParams["svg.hashsalt"] == before
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
@@ -145,10 +135,6 @@ def test_nothing_is_written_for_bad_input(tmp_path):
         reliability_figure(Y, {}, tmp_path / "a.png")
     with pytest.raises(InputError, match="y_true must have one label per link, 2, got 300"):
         reliability_figure(Y, {"a": [0.1, 0.2]}, tmp_path / "a.png")
-    with pytest.raises(InputError, match="n_columns must be a whole number >= 1, got 0"):
-        reliability_figure(Y, predictors(1), tmp_path / "a.png", n_columns=0)
-    with pytest.raises(InputError, match="dpi must be a whole number >= 1, got 0"):
-        reliability_figure(Y, predictors(1), tmp_path / "a.png", dpi=0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -162,15 +148,3 @@ def test_each_predictor_may_have_its_own_links_or_none():
     assert shown[2][0].startswith(f"ECE {ece:.1f} %")
     with pytest.raises(InputError, match="y_true must hold the labels of b, got those of a"):
         reliability_figure({"a": Y}, {"b": TRUTH})
-    with pytest.raises(InputError, match="probabilities must hold at least one predictor, got none"):
-        reliability_figure(Y, {"a": None})
-
-
-def test_svg_is_repeatable_and_settings_stay(tmp_path):
-    import matplotlib as mpl
-
-    before = mpl.rcParams["svg.hashsalt"]
-    for name in ("a.svg", "b.svg"):
-        reliability_figure(Y, predictors(2), tmp_path / name)
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-    assert mpl.rcParams["svg.hashsalt"] == before

@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from linkcal.calibrators import (
-    CALIBRATORS,
-    Calibrator,
-    InNOut,
-    StructuralCalibrator,
-    make_calibrator,
-)
+from linkcal.calibrators import CALIBRATORS, Calibrator, InNOut, StructuralCalibrator, make_calibrator
 
 NET_NAMES = ("embedding-mlp", "in-n-out")
 FEATURE_NAMES = (*NET_NAMES, "in-n-out-plus", "structure-only")

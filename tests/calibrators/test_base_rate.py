@@ -76,11 +76,6 @@ def test_containers_and_types_are_kept(dtype):
     assert p.tolist() == [0.5, 0.75]
 
 
-def test_values_outside_are_refused():
-    with pytest.raises(InputError, match=r"prob must be in \[0, 1\], got 1\.5"):
-        shift_base_rate([0.5, 1.5], from_rate=0.5, to_rate=0.1)
-
-
 # Case 12, last sentence: the offset repairs what a temperature cannot.
 def test_case_12_offset_repairs_the_base_rate():
     X, y = groups((0.0, 1000, 100))

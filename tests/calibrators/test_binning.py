@@ -11,27 +11,14 @@ from sklearn.isotonic import IsotonicRegression
 
 from linkcal.calibrators import BBQ, Histogram, Isotonic
 from linkcal.calibrators.binning import quantile_edges
-from linkcal.exceptions import InputError
-from linkcal.metrics.calibration import bin_index, uniform_edges
 
 from .samples import groups, overconfident
-
-
-def test_bins_are_closed_on_the_right_and_zero_is_in_the_first():
-    edges = uniform_edges(5)
-    assert bin_index(np.array([0.0, 0.1, 0.2, 0.21, 0.6, 0.61, 1.0]), edges).tolist() == [0, 0, 0, 1, 2, 3, 4]
 
 
 def test_case_05_identical_scores_stay_together_and_groups_apart():
     edges = quantile_edges(np.array([0.2, 0.8]), np.array([60.0, 40.0]), 10)
     assert edges.tolist() == [0.0, 0.5, 1.0]
     assert quantile_edges(np.array([0.9]), np.array([100.0]), 10).tolist() == [0.0, 1.0]
-
-
-def test_distinct_values_are_split_evenly():
-    values = (np.arange(10) + 0.5) / 10
-    edges = quantile_edges(values, np.ones(10), 5)
-    assert bin_index(values, edges).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
 @pytest.mark.parametrize("cls", [Histogram, Isotonic])
@@ -57,11 +44,6 @@ def test_quantile_bins_are_ordered_occupied_and_free_of_the_weights_unit(rows, n
     assert np.array_equal(edges, quantile_edges(values, unit * weight, n_bins))
 
 
-@pytest.mark.parametrize("n_bins", [1, 7, 15, 49])
-def test_uniform_edges_are_the_nearest_floats(n_bins):
-    assert uniform_edges(n_bins).tolist() == [i / n_bins for i in range(n_bins + 1)]
-
-
 def test_case_18b_empty_bins_return_their_centre():
     X, y = groups((logit(0.7), 100, 30))
     fitted = Histogram(n_bins=10).fit(X, y)
@@ -81,12 +63,6 @@ def test_mean_probability_of_each_bin_is_its_share_of_links(strategy):
 def test_quantile_bins_hold_equal_numbers():
     X, y = overconfident(n=300)
     assert Histogram(strategy="quantile").fit(X, y).bin_weight_.tolist() == [20.0] * 15
-
-
-@pytest.mark.parametrize("n_bins", [0, -1, 2.5, True])
-def test_wrong_number_of_bins(n_bins):
-    with pytest.raises(InputError, match="n_bins must be a whole number >= 1"):
-        Histogram(n_bins=n_bins).fit(*overconfident())
 
 
 @pytest.mark.reference
@@ -136,9 +112,7 @@ def test_case_18c_stays_inside_the_unit_interval():
     assert out[200:].max() < 0.1
 
 
-@pytest.mark.parametrize(
-    ("n", "first", "last"), [(1000, 1, 100), (8000, 2, 200), (27_000, 3, 300), (50, 1, 10)]
-)
+@pytest.mark.parametrize(("n", "first", "last"), [(8000, 2, 200), (50, 1, 10)])
 def test_range_of_binnings(n, first, last):
     X, y = overconfident(n=n, k=0)
     sizes = BBQ().fit(X, y).binning_sizes_
@@ -187,10 +161,3 @@ def test_equals_scikit_learn(weighted):
     grid = np.linspace(-30, 30, 501)
     ours = Isotonic().fit(X[:, :1], y, sample_weight=weight).predict_proba(grid[:, None])[:, 1]
     np.testing.assert_allclose(ours, other.predict(grid), atol=1e-14)
-
-
-def test_never_decreases_and_squared_error_does_not_rise():
-    X, y = overconfident()
-    p = Isotonic().fit(X, y).predict_proba(X)[:, 1]
-    assert (np.diff(p[np.argsort(X[:, 0], kind="stable")]) >= 0.0).all()
-    assert ((p - y) ** 2).sum() <= ((1 / (1 + np.exp(-X[:, 0])) - y) ** 2).sum()

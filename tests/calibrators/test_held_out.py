@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from linkcal.calibrators import (
-    StructuralCalibrator,
-    _held_out,
-)
+from linkcal.calibrators import StructuralCalibrator, _held_out
 from linkcal.calibrators._held_out import Tails, fit_tails
-from linkcal.exceptions import (
-    ArtifactError,
-    ConvergenceWarning,
-)
+from linkcal.exceptions import ArtifactError, ConvergenceWarning
 
 
 def drawn(n, lost=0.0, stray=0.0, slope=1.0, seed=0, share=0.5):
@@ -91,7 +85,7 @@ def test_weights_count_as_copies():
     )
 
 
-@pytest.mark.parametrize("scale", [1e12, 1e120, 1e300])
+@pytest.mark.parametrize("scale", [1e12, 1e300])
 def test_weights_of_any_size_have_a_fit(scale):
     z, y, weight = drawn(300, lost=0.05, stray=0.05)
     slope, tails, converged = fit_tails(z, y, scale * weight)
@@ -154,7 +148,7 @@ def test_intercept_where_one_class_is_next_to_nothing(prior, spread):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("tiny", [1e-12, 1e-20, 1e-100])
+@pytest.mark.parametrize("tiny", [1e-12, 1e-100])
 def test_a_class_of_next_to_no_weight(tiny):
     z, y, _ = drawn(500)
     for rare in (0.0, 1.0):

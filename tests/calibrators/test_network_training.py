@@ -82,10 +82,8 @@ def _gradient(net, blocks, ece_weight):
 
 @pytest.mark.parametrize("scaling", ["divide", "multiply-doubled"])
 @pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize(
-    ("n", "k", "width"), [(60, 3, 5), (60, 0, 5), (60, 1, 8), (700, 16, 16), (600, 9, 17)]
-)
-@pytest.mark.parametrize("ece_weight", [0.0, 0.5, 7.0])
+@pytest.mark.parametrize(("n", "k", "width"), [(60, 0, 5), (60, 1, 8), (600, 9, 17)])
+@pytest.mark.parametrize("ece_weight", [0.0, 7.0])
 def test_loss_and_gradient_equal_automatic_differentiation(heads, n, k, width, ece_weight, scaling):
     arrays = _arrays(n, k)
     net = draw_net(np.random.default_rng(1), k, width, heads)

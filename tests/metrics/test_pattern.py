@@ -78,12 +78,6 @@ def test_calibrated_links_are_called_so_19_times_in_20():
     assert hits >= 177
 
 
-def test_order_of_links_does_not_matter():
-    y, p = links((0.1, 120, 200), (0.5, 40, 200), (0.9, 180, 200))
-    order = np.random.default_rng(0).permutation(y.size)
-    assert calibration_pattern(y[order], p[order]) is P.U_SHAPED
-
-
 def test_a_known_floor_is_used():
     y, p = links((0.3, 60, 200), (0.7, 150, 200))
     assert calibration_pattern(y, p, floor_q95=calibration_floor(p).q95) is calibration_pattern(y, p)

@@ -63,20 +63,8 @@ def test_proper_scores_equal_scikit_learn(seed: int):
     )
 
 
-@pytest.mark.parametrize("label", [0, 1])
-def test_one_class_is_enough(label: int):
-    right = 0.75 if label else 0.25
-    assert negative_log_likelihood([label] * 3, [right] * 3) == pytest.approx(-math.log(0.75), rel=1e-12)
-    assert brier_score([label] * 3, [right] * 3) == pytest.approx(0.0625, rel=1e-12)
-    assert accuracy([label] * 3, [right] * 3) == 1.0
-
-
 CASE_16_SCORE = [0.8, 0.9, 0.4, 0.5, 0.3, 0.7, 0.45, 0.2, 0.1, 0.6]
 CASE_16_Y = [1] * 5 + [0] * 5
-
-
-def test_case_16_a_third_highest_negative():
-    assert hits_at_k(CASE_16_Y, CASE_16_SCORE, 3) == 0.6
 
 
 def test_case_16_b_ties_count_against():
@@ -88,7 +76,7 @@ def test_case_16_c_fewer_negatives_than_k_is_not_silent():
         assert hits_at_k([1, 1] + [0] * 19, [0.1, 0.2] + [0.9] * 19, 20) == 1.0
 
 
-def test_hits_at_each_k_by_hand():
+def test_case_16_a_hits_at_each_k_by_hand():
     # Negatives 0.7, 0.6, 0.45, 0.2, 0.1; positives above each: 2, 2, 3, 5, 5 of 5.
     assert [hits_at_k(CASE_16_Y, CASE_16_SCORE, k) for k in range(1, 6)] == [0.4, 0.4, 0.6, 1.0, 1.0]
 

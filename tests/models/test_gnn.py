@@ -106,24 +106,6 @@ def test_reset_parameters_draws_everything_anew_and_reproducibly(cls, x, edge_in
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-@pytest.mark.parametrize("num_nodes", [None, N])
-def test_config_round_trip(cls, num_nodes):
-    model = cls(F, 8, D, 3, dropout=0.25, num_nodes=num_nodes)
-    own = {"position_channels": 32} if cls is PEG else {}
-    assert model.config == own | {
-        "in_channels": F,
-        "hidden_channels": 8,
-        "out_channels": D,
-        "num_layers": 3,
-        "dropout": 0.25,
-        "num_nodes": num_nodes,
-    }
-    again = cls(**model.config)
-    again.load_state_dict(model.state_dict())
-    assert again.config == model.config
-
-
-@pytest.mark.parametrize("cls", CLASSES)
 def test_graph_without_features_uses_a_learned_embedding(cls, edge_index, pairs):
     model = build(cls, num_nodes=N)
     ids = torch.arange(N)
@@ -140,24 +122,11 @@ def test_graph_without_features_uses_a_learned_embedding(cls, edge_index, pairs)
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_inputs_are_not_modified(cls, x, edge_index, pairs):
-    before = [t.clone() for t in (x, edge_index, pairs)]
-    model = build(cls, dropout=0.5)
-    model.train()(x, edge_index, pairs).sum().backward()
-    model.eval()(x, edge_index, pairs)
-    assert all(torch.equal(a, b) for a, b in zip(before, (x, edge_index, pairs), strict=True))
-
-
-@pytest.mark.parametrize("cls", CLASSES)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"in_channels": 0}, "in_channels must be a whole number >= 1, got 0"),
         ({"hidden_channels": 2.5}, "hidden_channels must be a whole number >= 1, got 2.5"),
-        ({"out_channels": -1}, "out_channels must be a whole number >= 1, got -1"),
-        ({"num_layers": 0}, "num_layers must be a whole number >= 1, got 0"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
-        ({"num_nodes": 0}, "num_nodes must be a whole number >= 1, got 0"),
     ],
 )
 def test_bad_arguments(cls, options, message):

@@ -60,6 +60,7 @@ def test_prepare_appends_the_positions_of_the_message_graph_once():
     assert torch.equal(prepared.x[:, :2], given.x)
     assert torch.equal(prepared.x[:, 2:], laplacian_eigenmaps(PATH, 4, 3))
     assert given.x.shape == (4, 2)
+    assert (given.features_from_edges, prepared.features_from_edges) == (False, True)
     assert model.prepare(prepared) is prepared
 
 
@@ -108,13 +109,6 @@ def test_a_whole_run_keeps_the_positions_with_the_model(num_features, tmp_path):
     logit, expected_logit = (one(message.node_input, message.edge_index, pairs) for one in (loaded, model))
     # Equal weights elsewhere in memory: BLAS may sum in another order.
     torch.testing.assert_close(logit, expected_logit, rtol=1e-5, atol=1e-5)
-
-
-def test_a_prepared_graph_says_that_its_features_follow_from_the_edges():
-    graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), 3, x=torch.eye(3))
-    model = PEG(3, position_channels=2)
-    assert not graph.features_from_edges
-    assert model.prepare(graph).features_from_edges
 
 
 @pytest.mark.parametrize("name", ["peg", "seal"])

@@ -56,8 +56,9 @@ def prepared(model, split):
     return replace(split, graph=model.prepare(split.graph))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("features", [True, False])
+@pytest.mark.parametrize(
+    ("name", "features"), [*((name, True) for name in NAMES), ("gcn", False), ("peg", False), ("seal", False)]
+)
 def test_learns_a_planted_graph(name, features):
     split = split_links(planted_graph(features=features), seed=0)
     nodes = {} if features else {"num_nodes": 40}
@@ -262,13 +263,8 @@ def test_dense_graph_trains_with_the_non_edges_that_there_are():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epochs": 0}, "epochs must be a whole number >= 1, got 0"),
-        ({"lr": 0.0}, "lr must be a finite number > 0, got 0.0"),
         ({"lr": float("nan")}, "lr must be a finite number > 0, got nan"),
-        ({"weight_decay": -1.0}, "weight_decay must be a finite number >= 0, got -1.0"),
-        ({"patience": 0}, "patience must be a whole number >= 1, got 0"),
         ({"eval_every": 1.5}, "eval_every must be a whole number >= 1, got 1.5"),
-        ({"batch_size": 0}, "batch_size must be a whole number >= 1, got 0"),
         ({"keep_best": False}, "patience must be None with keep_best=False, got 100"),
         ({"keep_best": 1}, "keep_best must be True or False, got 1"),
     ],

@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal.metrics import EVALUATION_KEYS
 from linkcal.plots import reliability_figure
 from linkcal.report import write_report
 from linkcal.report._page import build_table
@@ -105,24 +104,9 @@ def test_says_what_the_model_adds_and_where_the_selected_calibrator_is_wrong(tmp
     assert "standard deviations, beyond" not in render(tmp_path, metrics=metrics).text
 
 
-def test_explains_floor_and_limits(tmp_path):
-    text = render(tmp_path).text
-    assert "even a perfectly calibrated predictor has an ECE above zero" in text
-    assert "ECE is not a proper score" in text
-    assert "results of one split and one training" in text
-    assert "never moves a probability across 0.5" in text
-
-
-@pytest.mark.parametrize(
-    ("fit_on", "expected"),
-    [
-        ("train", "fitted to easier scores than those they are tested on"),
-        ("train-loo", "scored with itself removed from the message-passing graph"),
-        ("something new", "were fitted on something new"),
-    ],
-)
-def test_names_what_the_calibrators_were_fitted_on(tmp_path, fit_on: str, expected: str):
-    assert expected in render(tmp_path, metrics={**METRICS, "fit_on": fit_on}).text
+def test_names_what_the_calibrators_were_fitted_on(tmp_path):
+    text = render(tmp_path, metrics={**METRICS, "fit_on": "train"}).text
+    assert "fitted to easier scores than those they are tested on" in text
 
 
 def test_no_good_news_where_there_is_none(tmp_path):
@@ -174,7 +158,6 @@ def test_is_self_contained(tmp_path):
     ("changes", "error", "message"),
     [
         ({"metrics": {}}, InputError, "metrics must hold 'results' with at least one calibrator, got none"),
-        ({"metrics": {"results": {}}}, InputError, "metrics must hold 'results'"),
         ({"config": {"a": object()}}, TypeError, "Object of type object is not JSON serializable"),
         ({"figure_png": "nowhere.png"}, FileNotFoundError, "nowhere.png"),
     ],
@@ -211,12 +194,6 @@ def cells(results: dict, key: str) -> list:
     columns, rows = build_table(results)
     index = [column.name for column in columns].index(key)
     return [row[index] for row in rows.values()]
-
-
-def test_every_key_of_an_evaluation_has_a_column():
-    columns, rows = build_table({"a": dict.fromkeys(EVALUATION_KEYS, 0.5)})
-    assert {column.name for column in columns} == set(EVALUATION_KEYS)
-    assert len(rows["a"]) == len(columns)
 
 
 def test_best_follows_the_direction_of_the_metric():

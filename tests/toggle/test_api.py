@@ -54,20 +54,10 @@ def test_refuses_an_edge_in_one_direction_only():
     ("field", "value", "message"),
     [
         ("edge_index", torch.zeros(3, 2, dtype=torch.int64), r"edge_index must have shape \[2, L\]"),
-        (
-            "edge_index",
-            torch.tensor([[0], [30]]),
-            r"edge_index must hold node indices < num_nodes = 30, got 30",
-        ),
-        (
-            "pairs",
-            torch.zeros(4, 2, dtype=torch.int64),
-            r"edge_label_index must have shape \[2, L\], got \[4, 2\]",
-        ),
+        ("edge_index", torch.tensor([[0], [30]]), r"edge_index must hold .* < num_nodes = 30, got 30"),
         ("pairs", torch.tensor([[0], [-1]]), r"edge_label_index must hold node indices >= 0, got -1"),
         ("pairs", torch.tensor([[0.5], [1.0]]), r"edge_label_index must hold integers"),
         ("x", torch.zeros(30, 2, 2), r"x must be a tensor of shape \[N, F\] or \[N\], got \[30, 2, 2\]"),
-        ("x", [[1.0]], r"x must be a tensor .* got list"),
     ],
 )
 def test_refuses_wrong_shapes(field, value, message):
@@ -88,11 +78,6 @@ def test_refuses_a_model_that_caches_its_graph():
     for method in ("auto", "naive"):
         with pytest.raises(UnsupportedModelError, match=r"GCNConv\(cached=True\) at .*convs\.0"):
             toggle(model, method=method)
-
-
-def test_refuses_a_module_without_encode():
-    with pytest.raises(UnsupportedModelError, match=r"without encode\(x, edge_index\)"):
-        toggle(nn.Linear(2, 2))
 
 
 def test_refuses_a_model_that_draws_at_random():
@@ -155,10 +140,6 @@ def test_training_mode_makes_no_difference(cls, method):
     assert_identical(toggle(model.eval(), method=method), toggle(model.train(), method=method))
 
 
-def test_no_gradients_are_recorded():
-    assert not toggle(model_of(GCN)).logit_absent.requires_grad
-
-
 def test_untouched_state_is_the_models_own_output():
     model = model_of(GCN).eval()
     with torch.no_grad():
@@ -180,25 +161,15 @@ def test_order_and_repeats_of_pairs(cls, method):
 
 
 @pytest.mark.parametrize("cls", FAST)
-def test_order_of_endpoints(cls):
-    assert_same(toggle(model_of(cls), CASE.pairs.flip(0)), toggle(model_of(cls)))
-
-
-@pytest.mark.parametrize("cls", FAST)
 @pytest.mark.parametrize("method", ["fast", "delta"])
-def test_relabelled_nodes(cls, method):
+def test_relabelled_nodes_edges_in_another_order_and_turned_pairs(cls, method):
     model, new = model_of(cls), torch.randperm(30, generator=torch.Generator().manual_seed(1))
     x = torch.empty_like(X)
     x[new] = X
-    relabelled = toggle_edges(model, x, new[CASE.edge_index], new[CASE.pairs], method=method)
-    assert_same(relabelled, toggle(model, method=method))
-
-
-@pytest.mark.parametrize("cls", FAST)
-def test_order_of_edges(cls):
     order = torch.randperm(CASE.edge_index.size(1), generator=torch.Generator().manual_seed(2))
-    shuffled = toggle_edges(model_of(cls), X, CASE.edge_index[:, order], CASE.pairs)
-    assert_same(shuffled, toggle(model_of(cls)))
+    edges, pairs = new[CASE.edge_index[:, order]], new[CASE.pairs.flip(0)]
+    relabelled = toggle_edges(model, x, edges, pairs, method=method)
+    assert_same(relabelled, toggle(model, method=method))
 
 
 @pytest.mark.parametrize("cls", FAST)
@@ -262,19 +233,6 @@ def test_a_decode_replaced_on_the_instance_is_the_one_that_counts(method):
     model = model_of(GCN)
     model.decode = lambda z, edge_label_index: torch.full((edge_label_index.size(1),), 7.0)
     assert toggle(model, method=method).logit_absent.tolist() == [7.0] * CASE.pairs.size(1)
-
-
-def test_what_decode_returns_must_be_declared():
-    with pytest.raises(InputError, match="decode_returns must be declared"):
-        toggle(seeded(Halved, 3))
-
-
-def test_take_keeps_every_field():
-    toggled = toggle(model_of(SAGE))
-    some = toggled.take(torch.tensor([2, 0]))
-    assert len(some) == 2
-    assert torch.equal(some.logit_present, toggled.logit_present[[2, 0]])
-    assert some.method == toggled.method
 
 
 class Sums(GCN):

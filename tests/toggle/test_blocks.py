@@ -85,12 +85,6 @@ def test_iterator_checks_at_the_call():
         iter_toggled(model_of("gcn"), X, CASE.edge_index, torch.tensor([[1], [1]]))
 
 
-def test_iterator_leaves_the_mode_alone_between_blocks():
-    model = model_of("gin").train()
-    for _ in iter_toggled(model, X, CASE.edge_index, many_pairs(), block_size=100):
-        assert model.training
-
-
 def test_no_pairs():
     empty = torch.empty(2, 0, dtype=torch.int64)
     model = seeded(lambda: GCN(4, 5, 3), 0)

@@ -46,7 +46,7 @@ def test_pyg_autoencoders(data, case, dtype):
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("depth", [1, 2, 3, 6])
 @pytest.mark.parametrize("undirected", [True, False])
 def test_each_model_and_depth(name, depth, undirected):
     """The grid that the random family only samples, on one graph with every kind of piece."""

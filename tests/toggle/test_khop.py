@@ -104,17 +104,6 @@ def test_any_layers(build, case, max_batch_nodes):
     assert_equals_naive(model, x, case, "khop", max_batch_nodes=max_batch_nodes)
 
 
-@pytest.mark.parametrize("build", BUILDERS)
-@pytest.mark.parametrize("undirected", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_each_kind_of_layer(build, undirected, dtype):
-    case = build_case(
-        40, ["random", "star", "clique", "path", "twins"], 5, undirected=undirected, loops=True, repeats=True
-    )
-    model = seeded(build, 1).to(dtype)
-    assert_equals_naive(model, features(40, 3, dtype), case, "khop", "auto")
-
-
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_models_that_have_a_kernel_too(name):
     case = build_case(20, ["random", "clique"], 2, undirected=True, loops=False, repeats=False)
@@ -195,7 +184,7 @@ def test_refuses_an_encoder_tied_to_its_nodes():
     assert toggle_edges(seeded(Tied, 0), X, CASE.edge_index, CASE.pairs).method == "naive"
 
 
-@pytest.mark.parametrize("error", [AssertionError, AttributeError, KeyError, TypeError, ZeroDivisionError])
+@pytest.mark.parametrize("error", [AssertionError, KeyError])
 def test_an_encoder_that_refuses_subgraphs_goes_pair_by_pair(error):
     class Counting(Stack):
         def encode(self, x, edge_index):
@@ -274,6 +263,7 @@ def test_each_kind_of_layer_has_all_savings(build, undirected):
     backwards = build is both_directions and not undirected
     model, x = seeded(build, 1).double(), features(40, 3, torch.float64)
     assert savings_of(model, x, case_of(undirected)) is not backwards
+    assert_equals_naive(model.float(), x.float(), case_of(undirected), "auto")
 
 
 @pytest.mark.parametrize("undirected", [True, False])
@@ -336,18 +326,6 @@ def test_a_model_that_reads_arcs_backwards_does_not_share_on_directed_graphs(bac
     flow = "target_to_source" if backwards else "source_to_target"
     model = seeded(lambda: Hopping(pyg.SAGEConv(3, 3, flow=flow)), 0).double()
     assert savings_of(model, features(21, 3, torch.float64), case) is not backwards
-
-
-def test_the_bound_on_a_batch_changes_nothing():
-    case, model = case_of(True), seeded(gat, 0).double()
-    small, large = (
-        toggle_edges(
-            model, features(40, 3, torch.float64), case.edge_index, case.pairs, max_batch_nodes=bound
-        )
-        for bound in (1, None)
-    )
-    assert small.method == "khop"
-    assert_same(small, large)
 
 
 class ByKind(nn.Module):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from linkcal.toggle._engine import _within
 from linkcal.toggle._graph import ToggleGraph
-from linkcal.toggle._khop import Subgraphs, batch_nodes, check_pairs_of_rims
+from linkcal.toggle._khop import Subgraphs, check_pairs_of_rims
 from linkcal.toggle._naive import toggle_edge_index
 
 from .cases import build_case, path, toggle_cases
@@ -37,17 +37,6 @@ def test_no_arc_of_a_node_is_doubled():
     insert = ~graph.contains(case.pairs)
     for batch in whole(graph, 1, 100).batches(case.pairs, insert):
         assert torch.unique(batch.edge_index, dim=1).shape == batch.edge_index.shape
-
-
-def test_batches_keep_to_their_budget():
-    case = build_case(40, ["random", "clique", "star"], 9, undirected=True, loops=False, repeats=False)
-    graph = ToggleGraph.from_edge_index(case.edge_index, 40, undirected=True)
-    pairs, insert = case.pairs.repeat(1, 20), (~graph.contains(case.pairs)).repeat(20)
-    batches = list(whole(graph, 1, 100).batches(pairs, insert))
-    most = int(torch.bincount(case.edge_index[1]).max())
-    assert len(batches) > 1
-    assert all(batch.nodes.numel() <= 100 + most for batch in batches if batch.source.numel() > 1)
-    assert sum(batch.source.numel() for batch in batches) == pairs.size(1)
 
 
 def test_arcs_are_counted_exactly():
@@ -148,16 +137,6 @@ def test_batches_keep_to_their_bounds_and_share():
     clique = ToggleGraph.from_edge_index(torch.cat([dense, dense.flip(0)], dim=1), 40, undirected=True)
     for batch in shared(clique, 1, 20).batches(pairs, torch.zeros(780, dtype=torch.bool)):
         assert batch.source.numel() == 1  # one pair alone has more arcs than 16 times 20
-
-
-def test_default_bound_follows_the_graph():
-    small = ToggleGraph.from_edge_index(path(7), 7, undirected=True)
-    assert batch_nodes(small) == 1 << 14
-    assert batch_nodes(ToggleGraph.from_edge_index(path(20_000), 20_000, undirected=True)) == 20_000
-    assert batch_nodes(ToggleGraph.from_edge_index(path(300_000), 300_000, undirected=True)) == 1 << 18
-    dense = torch.triu_indices(600, 600, 1)
-    clique = ToggleGraph.from_edge_index(torch.cat([dense, dense.flip(0)], dim=1), 600, undirected=True)
-    assert batch_nodes(clique) == 600 * 599 // 8
 
 
 def test_at_least_so_many_pairs_share_a_batch():

@@ -138,16 +138,11 @@ def test_a_users_model_goes_pair_by_pair():
     ("options", "message"),
     [
         ({"edge_weight": torch.ones(3)}, r"edge_weight must be a tensor of shape \[\d+\], got \[3\]"),
-        ({"edge_weight": "ones"}, "got str"),
         ({"edge_weight": torch.ones(CASE.edge_index.size(1), dtype=torch.int64)}, "must hold floats"),
         ({"edge_weight": -torch.ones(CASE.edge_index.size(1))}, r"must be finite and >= 0, got -1\.0"),
         (
             {"edge_weight": torch.ones(CASE.edge_index.size(1)), "insert_weight": -1.0},
             r"insert_weight must be a finite number >= 0, got -1\.0",
-        ),
-        (
-            {"edge_weight": torch.ones(CASE.edge_index.size(1)), "insert_weight": "much"},
-            r"insert_weight must be a finite number >= 0, got 'much'",
         ),
         ({"insert_weight": 2.0}, r"insert_weight must be 1\.0 without edge_weight, got 2\.0"),
     ],
