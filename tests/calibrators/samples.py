@@ -8,7 +8,9 @@ from scipy.special import expit
 from linkcal.calibrators import (
     CALIBRATORS,
     Calibrator,
+    Histogram,
     InNOut,
+    Isotonic,
     StructuralCalibrator,
     make_calibrator,
 )
@@ -29,6 +31,8 @@ def fast(name: str) -> Calibrator:
 #: Every calibrator, and options that change what it computes.
 SETTINGS = {
     **{name: fast(name) for name in CALIBRATORS},
+    "histogram, textbook": Histogram(smooth=False),
+    "isotonic, textbook": Isotonic(smooth=False),
     "in-n-out, doubled": InNOut(scaling="multiply-doubled", **FAST_NET),
     "in-n-out-plus, logit": StructuralCalibrator(features="logit"),
 }
