@@ -22,6 +22,9 @@ IntArray = NDArray[np.int64]
 _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 _LARGEST = 10**18 - 1
 _COLUMN = "node_id"
+#: Start of what a spreadsheet takes for a formula, of full width too, or for the next cell or row.
+_FORMULA = r"([\t\r\n]| *[=+\-@\x{FF0B}\x{FF0D}\x{FF1D}\x{FF20}])"
+_NUMBER = r"^-[0-9]+(\.[0-9]+)?$"
 
 
 class NodeIds:
@@ -165,6 +168,41 @@ def is_id_type(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_integer(kind)) or kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def to_cells(ids: Any) -> Any:
+    """Ids for a CSV file that may be opened in a spreadsheet: an apostrophe before what would be a formula.
+
+    That is ``=``, ``+``, ``-``, ``@``, a tab or a line break at the start, also after apostrophes, so that
+    :func:`from_cells` gives the same ids back. Negative numbers stay as they are.
+    """
+    if not pa.types.is_string(ids.type):
+        return ids
+    unsafe = pc.and_not(
+        pc.match_substring_regex(ids, f"^'*{_FORMULA}"), pc.match_substring_regex(ids, _NUMBER)
+    )
+    return pc.if_else(unsafe, pc.binary_join_element_wise("'", ids, ""), ids)
+
+
+def from_cells(ids: Any) -> Any:
+    """The ids that :func:`to_cells` was given."""
+    return pc.replace_substring_regex(ids, f"^'('*{_FORMULA})", r"\1")
+
+
+def look_alikes(ids: Any) -> IntArray:
+    """Pairs of positions (n, 2) of distinct strings that a reader or a careless program takes for one."""
+    key = pc.utf8_lower(pc.utf8_normalize(ids, form="NFKC"))
+    for pattern, other in (
+        (r"\p{Cf}+", ""),  # zero-width and other invisible characters
+        (r"\s+", " "),
+        (r"^[\"' ]+|[\"' ]+$", ""),
+        (r"^(-?)0*([0-9]+?)(\.0*)?$", r"\1\2"),
+    ):
+        key = pc.replace_substring_regex(key, pattern, other)
+    code = pc.dictionary_encode(key).indices.to_numpy()
+    _, first = np.unique(code, return_index=True)
+    again = np.setdiff1d(np.arange(len(code)), first)
+    return np.stack([first[code[again]], again], axis=1)
 
 
 def _to_arrow(values: Any) -> Any:
