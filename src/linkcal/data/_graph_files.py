@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
 
-from linkcal.data._text import unpacked
+from linkcal.data._text import Dialect, TextFile, unpacked
 from linkcal.exceptions import InputError
 
 #: Rows without an entry that a matrix may have: its size is one number, and costs the reader memory.
 _MOST_ISOLATED = 10_000_000
-#: Bytes of the shortest entry of a matrix, "1 1" and a line's end.
-_SHORTEST_ENTRY = 4
+_BANNER = re.compile(
+    r"%%MatrixMarket\s+matrix\s+coordinate\s+(pattern|real|integer|complex)\s+"
+    r"(general|symmetric|skew-symmetric|hermitian)\s*$",
+    re.IGNORECASE,
+)
+_LONGEST_BANNER = 1024
+_VALUES = {"pattern": (), "real": ("real",), "integer": ("real",), "complex": ("real", "imaginary")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,29 +41,47 @@ def read_matrix(path: Path, name: str) -> EdgeList:
     """Entries of a square sparse MatrixMarket file; ids are the row numbers, from 1.
 
     An entry is an edge whatever its value, so a stored zero is refused; a symmetric file has each pair once.
+    The table is read by Arrow: scipy 1.17 crashes on some damaged files.
     """
-    import scipy.io  # slow to import, and needed by this format only
-
     with unpacked(path) as raw:
-        content = raw.read()
-    rows, columns, entries, form, _, symmetry = scipy.io.mminfo(io.BytesIO(content))
-    if form != "coordinate" or rows != columns:
+        banner = _BANNER.match(raw.readline(_LONGEST_BANNER).decode("latin-1"))
+        top, line = 1, b""
+        while (not line.strip() or line.startswith(b"%")) and (line := raw.readline()):
+            top += 1
+    size = line.split()
+    if banner is None or len(size) != 3 or not all(map(bytes.isdigit, size)):
         raise InputError(
-            f"{name} must be a square sparse matrix (coordinate, one row and column per node), got {form} of "
-            f"{rows} x {columns} in {path}"
+            f"{name} must start with '%%MatrixMarket matrix coordinate', a field, a symmetry and, after "
+            f"comments, three numbers, got another start of {path}"
         )
-    if entries * _SHORTEST_ENTRY > len(content) + 1:
+    rows, columns, entries = map(int, size)
+    if rows != columns or rows > _MOST_ISOLATED + 2 * entries:
         raise InputError(
-            f"{path} must hold the {entries} entries that it announces, got {len(content)} bytes"
+            f"{name} must be a square matrix, a row per node and most rows in use, got {rows} x {columns} "
+            f"with {entries} entries in {path}"
         )
-    if rows > _MOST_ISOLATED + 2 * entries:
-        raise InputError(f"{path} must have fewer rows without an entry, got {rows} rows, {entries} entries")
-    matrix: Any = scipy.io.mmread(io.BytesIO(content), spmatrix=False)
-    zeros = int((matrix.data == 0).sum())  # a pattern holds ones
+    values = _VALUES[banner[1].lower()]
+    text = TextFile(path, name, dialect=Dialect(" ", top, names=("row", "column", *values)))
+    types = {"row": pa.int64(), "column": pa.int64(), **dict.fromkeys(values, pa.float64())}
+    with text.open() as stream:
+        table = pacsv.read_csv(
+            stream,
+            pacsv.ReadOptions(column_names=list(types)),
+            pacsv.ParseOptions(delimiter=text.delimiter),
+            pacsv.ConvertOptions(column_types=types, null_values=[]),
+        )
+    source, target, *numbers = (column.to_numpy() for column in table.columns)
+    ends = np.concatenate([source, target])
+    if len(source) != entries or not ((ends >= 1) & (ends <= rows)).all():
+        raise InputError(
+            f"{path} must hold {entries} entries of rows 1 to {rows}, as it announces, got {len(source)} "
+            "entries or another row"
+        )
+    zeros = int(np.all([column == 0 for column in numbers], axis=0).sum()) if numbers else 0
     if zeros:
         raise InputError(f"{name} must have no entry of value 0, which is no edge, got {zeros} in {path}")
-    source, target = (np.asarray(ends, dtype=np.int64) + 1 for ends in matrix.coords)
-    return EdgeList(source, target, np.arange(1, rows + 1), symmetry not in ("symmetric", "hermitian"))
+    directed = banner[2].lower() not in ("symmetric", "hermitian")
+    return EdgeList(source, target, np.arange(1, rows + 1), directed)
 
 
 def read_graphml(path: Path) -> EdgeList:

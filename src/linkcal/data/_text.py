@@ -34,7 +34,7 @@ _NAMES = {"\\t": "\t", "tab": "\t", "blank": " "}
 BLOCK = 8 << 20
 _LONGEST_LINE = 1 << 28
 #: Lines among which comments, header and first row are looked for.
-_HEAD = 200
+_HEAD = 1000
 _BOM = b"\xef\xbb\xbf"
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 #: Two lines of a row, or quotes that do not pair up.
@@ -72,7 +72,9 @@ class TextOptions:
 
 
 @dataclass(frozen=True)
-class _Dialect:
+class Dialect:
+    """How a file is written; `delimiter` " " stands for any blanks and tabs."""
+
     delimiter: str
     #: Comment lines at the top; start of those anywhere (given by the caller alone).
     top: int = 0
@@ -92,7 +94,8 @@ def node_columns(names: list[str], columns: tuple[str, str]) -> tuple[str, str] 
 
 def header_names(columns: tuple[str, str]) -> tuple[tuple[str, str], ...]:
     """Names that a header copied into the middle of a file has."""
-    return (columns, DEFAULT_COLUMNS, *_KNOWN_COLUMNS)
+    named = () if all(map(str.isdecimal, columns)) else (columns,)  # else the file has no header
+    return (*named, DEFAULT_COLUMNS, *_KNOWN_COLUMNS)
 
 
 @contextmanager
@@ -142,23 +145,32 @@ class TextFile:
     """A text file whose dialect is known: `delimiter` of its plain rows, `names` that no row holds.
 
     `own` is the delimiter that the file's ending names, if it does; `columns` are those to find in the header
-    (None: it is a table of features, whose header may hold any names and which has no comments).
+    (None: it is a table of features, whose header may hold any names and which has no comments). A `dialect`
+    that is known needs no recognising.
     """
 
     def __init__(
-        self, path: Path, name: str, own: str | None, columns: tuple[str, str] | None, options: TextOptions
+        self,
+        path: Path,
+        name: str,
+        own: str | None = None,
+        columns: tuple[str, str] | None = None,
+        options: TextOptions | None = None,
+        *,
+        dialect: Dialect | None = None,
     ) -> None:
-        self.path, self.name, self.options = path, name, options.checked()
-        self._dialect = _Dialect(",")
-        with damage_named(path, name, "a CSV file in UTF-8"):
-            self._dialect = self._recognised(own, columns)
+        self.path, self.name, self.options = path, name, (options or TextOptions()).checked()
+        self._dialect = dialect or Dialect(",")
+        if dialect is None:
+            with damage_named(path, name, "a CSV file in UTF-8"):
+                self._dialect = self._recognised(own, columns)
         self.delimiter = "\t" if self._dialect.delimiter == " " else self._dialect.delimiter
         self.names, self.directed = self._dialect.names, self._dialect.directed
         self.quotes = self._scan()
 
     # --- recognising ---
 
-    def _recognised(self, own: str | None, columns: tuple[str, str] | None) -> _Dialect:
+    def _recognised(self, own: str | None, columns: tuple[str, str] | None) -> Dialect:
         options = self.options
         block = next(self._blocks(size=1 << 20), b"")
         if block[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in block[:1000]:
@@ -179,7 +191,7 @@ class TextFile:
             return self._konect(said[1], top, len(lines[first].split()))
         snap = next((found for found in map(_SNAP.match, comments) if found), None)
         directed = None if snap is None else snap[1] is None
-        base = _Dialect(",", top, options.comment or "", directed=directed)
+        base = Dialect(",", top, options.comment or "", directed=directed)
         tried = [options.delimiter] if options.delimiter else list(dict.fromkeys([own or "\t", *_DELIMITERS]))
         rows = {each: _split(lines[first], each) for each in tried}
         if not options.header:
@@ -216,16 +228,16 @@ class TextFile:
                 return number
         return len(lines)
 
-    def _konect(self, kind: str, top: int, width: int) -> _Dialect:
+    def _konect(self, kind: str, top: int, width: int) -> Dialect:
         if kind == "bip":
             raise InputError(
                 f"{self.name} must number all nodes together, got a bipartite KONECT network, whose node 1 "
                 f"on the left is not node 1 on the right, in {self.path}; write ids such as l1 and r1"
             )
         names = ("source", "target", "weight", "time", *(str(i) for i in range(5, width + 1)))
-        return _Dialect(" ", top, self.options.comment or "", names[:width], kind == "asym")
+        return Dialect(" ", top, self.options.comment or "", names[:width], kind == "asym")
 
-    def _headless(self, rows: dict[str, list[str]], own: str | None, base: _Dialect) -> _Dialect:
+    def _headless(self, rows: dict[str, list[str]], own: str | None, base: Dialect) -> Dialect:
         wide = {each: row for each, row in rows.items() if len(row) > 1}
         if own not in wide and len({tuple(row) for row in wide.values()}) != 1:
             got = "several that would" if wide else "a first row without one"
@@ -291,13 +303,9 @@ class TextFile:
         if mark and mark in block:
             block = re.sub(rb"(?m)^[ \t]*" + re.escape(mark) + rb"[^\n]*", b"", block)
         if b'"' in block and (dialect.delimiter == " " or _OPEN_QUOTE.search(block)):
-            what = (
-                "must not quote values"
-                if dialect.delimiter == " "
-                else "must end quoted values in their line"
-            )
+            what = "not quote values" if dialect.delimiter == " " else "end quoted values in their line"
             raise InputError(
-                f'{self.name} {what} where blanks delimit or lines are comments, got a quote (") in '
+                f'{self.name} must {what} where blanks delimit or lines are comments, got a quote (") in '
                 f"{self.path}; name another delimiter (--delimiter), or no comments (--comment '')"
             )
         return block
@@ -321,7 +329,9 @@ class TextFile:
 
     def _scan(self) -> int:
         """Number of quotes; refuses what a parser would read wrongly or carry into an id."""
-        quotes, escaped, lines = 0, False, 1
+        quotes, escaped, inner, lines = 0, False, False, 1
+        # A quote that neither starts nor ends a value: one of two, a plain character, or a fault.
+        within = rb'[^%b\r\n]"[^%b\r\n]' % (2 * (re.escape(self.delimiter.encode()),))
         with damage_named(self.path, self.name, "a CSV file in UTF-8"):
             for block in self._blocks():
                 for sign, what in ((b"\0", "a NUL byte"), (_BOM, "a byte order mark (joined files?)")):
@@ -332,13 +342,14 @@ class TextFile:
                         )
                 quotes += block.count(b'"')
                 escaped = escaped or re.search(rb'\\"(?!")', block) is not None
+                inner = inner or re.search(within, block) is not None
                 lines += block.count(b"\n") or block.count(b"\r")
-        if quotes % 2 or escaped:
-            self._refuse_open_quotes(escaped)
+        if quotes % 2 or escaped or inner:
+            self._refuse_stray_quotes(escaped)
         return quotes
 
-    def _refuse_open_quotes(self, escaped: bool) -> None:
-        """Parsers read an unclosed quote to the end of the file, and a backslash as a character."""
+    def _refuse_stray_quotes(self, escaped: bool) -> None:
+        """Parsers read an unclosed quote to the end, a backslash as a character, what follows a quote too."""
         last, row = 0, [""]
         try:
             for last, row in self.rows(errors="replace", strict=True):  # noqa: B007
@@ -350,6 +361,10 @@ class TextFile:
                 raise InputError(
                     f'{self.name} must write a quote within a value twice (""), got one after a backslash '
                     f'(\\") in or near {place}'
+                ) from error
+            if "expected after" in str(error):
+                raise InputError(
+                    f"{self.name} must have a delimiter after a quoted value, got {error} in {place}"
                 ) from error
             raise InputError(
                 f'{self.name} must close every quoted value, got a quote (") that is open to the end in '

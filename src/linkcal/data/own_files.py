@@ -186,10 +186,10 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
     Parameters
     ----------
     path : path
-        ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet``: the node id in the first column, numbers in the
-        others (in Parquet also true and false), rows in any order. ``.npy`` (2-D), ``.npz`` (``x``, or the
-        only array): row i belongs to the node with id i of ``0 .. N-1``, or to the i-th id of an array
-        ``id``.
+        Text (endings as in :func:`read_edges`; its header shows the delimiter) or ``.parquet``: the node id
+        in the first column, numbers in the others (in Parquet also true and false), rows in any order.
+        ``.npy`` (2-D), ``.npz`` (``x``, or the only array): row i belongs to the node with id i of
+        ``0 .. N-1``, or to the i-th id of an array ``id``.
     node_ids : NodeIds
 
     Returns
@@ -258,6 +258,7 @@ def read_pairs(
             raise InputError(
                 f"pairs must name nodes of the graph ({len(node_ids)} nodes), got {(index < 0).sum() + rest} "
                 f"unknown ids in {path}, the first {_shown(batch[end][row])} in {file.place(first_row + row)}"
+                f"{_known_twin(batch[end][row], node_ids)}"
             )
         same = np.flatnonzero(index[0] == index[1]).tolist()
         if same:
@@ -309,8 +310,7 @@ def _refuse_rows_of_no_edge(file: _File, source: Any, target: Any) -> None:
     what, help_ = "a comment", "pass --comment (comment=...), '' if it is an id"
     if found is None or not pc.any(found).as_py():
         what, help_ = "a header", "remove it"
-        pairs = header_names(file.columns) if pa.types.is_string(target.type) else ()
-        for u, v in pairs:
+        for u, v in header_names(file.columns) if pa.types.is_string(target.type) else ():
             found = pc.and_(pc.equal(source, u), pc.equal(target, v))
             if pc.any(found).as_py():
                 break
@@ -335,7 +335,7 @@ def _check_ids(file: _File, node_ids: NodeIds) -> None:
         )
     twins = look_alikes(ids)
     if len(twins):
-        first, second = (one_line(ascii(ids[int(i)].as_py())) for i in twins[0])
+        first, second = (_spelt(ids[int(i)]) for i in twins[0])
         warnings.warn(
             f"{file.path} has ids that differ only in case, blanks, quotes, invisible characters, Unicode "
             f"form, leading zeros or '.0' and are different nodes, {len(twins)} times, such as {first} and "
@@ -343,6 +343,14 @@ def _check_ids(file: _File, node_ids: NodeIds) -> None:
             LinkcalWarning,
             stacklevel=3,
         )
+
+
+def _known_twin(value: Any, node_ids: NodeIds) -> str:
+    """A known id that looks like an unknown one, for a message."""
+    ids = pc.cast(node_ids.decode(np.arange(len(node_ids))), pa.string())
+    twins = look_alikes(pa.concat_arrays([ids, pa.array([str(value.as_py())])]))
+    found = [_spelt(ids[int(known)]) for known, unknown in twins if unknown == len(ids)]
+    return f" (the graph has {found[0]}, which looks alike)" if found else ""
 
 
 def _feature_rows(path: _PathLike) -> tuple[_File, Any, FloatArray]:
@@ -394,6 +402,7 @@ def _read_csv(file: _File) -> Any:
 def _read_parquet(file: _File) -> Any:
     """The table without pandas' nameless row index; a named one most likely holds the ids and is refused."""
     table = pq.read_table(file.path)
+    table.validate(full=True)  # damaged bytes need not be UTF-8
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     named = [name for name in index if name in table.column_names[1:] and not name.startswith(_NAMELESS)]
     if named:
@@ -488,7 +497,7 @@ class _File:
             raise InputError(f"{name} must have nodes in two different columns, got {columns[0]!r} for both")
         self.columns = columns or DEFAULT_COLUMNS
         if self.kind == "csv":
-            self.text = TextFile(self.path, name, _DELIMITERS.get(ending), columns, text or TextOptions())
+            self.text = TextFile(self.path, name, _DELIMITERS.get(ending), columns, text)
             self.directed = self.text.directed
 
     def batches(self) -> Iterator[list[Any]]:
@@ -522,6 +531,7 @@ class _File:
             for column in wanted:
                 self.check_id_type(file.schema_arrow.field(column))
             for batch in file.iter_batches(columns=wanted):
+                batch.validate(full=True)  # damaged bytes need not be UTF-8
                 yield [batch.column(column) for column in wanted]
 
     def _npz_batches(self) -> Iterator[list[Any]]:
@@ -572,6 +582,12 @@ class _File:
             for line, _ in islice(lines, row + before, None):
                 return f"line {line}"
         return f"row {row}"
+
+
+def _spelt(value: Any) -> str:
+    """An id for a message that shows how it differs from one that looks alike."""
+    text = ascii(value.as_py())
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _shown(value: Any) -> str:
