@@ -102,8 +102,8 @@ def test_tiny_embeddings_take_few_candidates(scale, monkeypatch):
     graph = Graph.from_edges(torch.tensor([[0], [1]]), 400)
     pairs, _ = top_products(z * scale, graph, 10, chunk_size=5000)
     if scale:
+        assert sum(offered) < 0.05 * 400 * 399 / 2  # the first block's pairs, and few more
         assert torch.equal(pairs, top_products(z, graph, 10)[0])
-        assert sum(offered) < 0.2 * 400 * 399 / 2  # the first block's pairs, and few more
     else:
         assert pairs.T.tolist() == [[0, v] for v in range(2, 12)]
 

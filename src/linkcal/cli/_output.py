@@ -27,7 +27,7 @@ def csv_rows(out: Path | None, *header: str, raw_ids: bool = False) -> Iterator[
     """Yield an object with ``writerows`` for rows that start with two ids; `out` is a file or None (stdout).
 
     The file's ending names the format; it is written at the end of the block, whole or not at all. In CSV an
-    id that a spreadsheet would take for a formula is made safe (``node_ids.to_cells``) unless `raw_ids`.
+    id that a spreadsheet would take for a formula is made safe (``_core.cells``) unless `raw_ids`.
     """
     from linkcal._core.files import written_whole
 
@@ -76,11 +76,9 @@ class _CsvRows:
             (self._plain if bare else self._quoting).writerows(zip(*cells, *texts, strict=True))
 
     def _cells(self, ids: Any) -> Any:
-        import pyarrow as pa
+        from linkcal._core.cells import to_cell
 
-        from linkcal.data.node_ids import to_cells
-
-        return ids if self._raw_ids or not isinstance(ids[0], str) else to_cells(pa.array(ids)).to_pylist()
+        return ids if self._raw_ids or not isinstance(ids[0], str) else list(map(to_cell, ids))
 
 
 class _ParquetRows:

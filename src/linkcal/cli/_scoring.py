@@ -210,11 +210,23 @@ def select(
     `--null` for query pairs chosen otherwise. Known edges are left out. The order is that of the file; all
     query pairs are held in memory.
     """
+    from linkcal._folder import folder_format
+    from linkcal.cli._scores import select_scores
+    from linkcal.exceptions import InputError
+
+    check_output_file(out, pairs)
+    if folder_format(folder) == "linkcal-scores":
+        if null or calibrator or delimiter or no_header or comment or raw_ids:
+            raise InputError(
+                "--null, --calibrator, --delimiter, --no-header, --comment and --raw-ids must be left out for "
+                "a folder without a model"
+            )
+        select_scores(folder, pairs, fdr, out, as_base_rate(base_rate))
+        return
     import torch
 
     from linkcal.data import read_pairs
 
-    check_output_file(out, pairs)
     predictor, node_ids = _load(folder, calibrator)
     wanted = as_base_rate(base_rate)
     rate = predictor.base_rate if wanted is None else predictor.resolve_base_rate(wanted)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from linkcal._core.cells import FORMULA
 from linkcal._core.files import one_line
 from linkcal._core.validation import check_positive_int
 from linkcal.exceptions import ArtifactError, InputError
@@ -22,9 +23,6 @@ IntArray = NDArray[np.int64]
 _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 _LARGEST = 10**18 - 1
 _COLUMN = "node_id"
-#: Start of what a spreadsheet takes for a formula, of full width too, or for the next cell or row.
-_FORMULA = r"([\t\r\n]| *[=+\-@\x{FF0B}\x{FF0D}\x{FF1D}\x{FF20}])"
-_NUMBER = r"^-[0-9]+(\.[0-9]+)?$"
 
 
 class NodeIds:
@@ -170,23 +168,9 @@ def is_id_type(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind)) or kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def to_cells(ids: Any) -> Any:
-    """Ids for a CSV file that may be opened in a spreadsheet: an apostrophe before what would be a formula.
-
-    That is ``=``, ``+``, ``-``, ``@``, a tab or a line break at the start, also after apostrophes, so that
-    :func:`from_cells` gives the same ids back. Negative numbers stay as they are.
-    """
-    if not pa.types.is_string(ids.type):
-        return ids
-    unsafe = pc.and_not(
-        pc.match_substring_regex(ids, f"^'*{_FORMULA}"), pc.match_substring_regex(ids, _NUMBER)
-    )
-    return pc.if_else(unsafe, pc.binary_join_element_wise("'", ids, ""), ids)
-
-
 def from_cells(ids: Any) -> Any:
-    """The ids that :func:`to_cells` was given."""
-    return pc.replace_substring_regex(ids, f"^'('*{_FORMULA})", r"\1")
+    """Ids of a CSV file that linkcal wrote, without the apostrophe of ``_core.cells.to_cell``."""
+    return pc.replace_substring_regex(ids, f"^'('*{FORMULA})", r"\1")
 
 
 def look_alikes(ids: Any) -> IntArray:
