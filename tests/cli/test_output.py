@@ -10,6 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from linkcal._core.tables import Columns
 from linkcal.cli._output import csv_rows
 from linkcal.data import Graph, NodeIds, read_pairs
 from linkcal.predictor import CalibratedLinkPredictor
@@ -105,6 +106,12 @@ def test_any_ids_come_back(tmp_path, pairs, raw):
         cell for row in csv.reader(io.StringIO(out.read_bytes().decode(), newline="")) for cell in row[:2]
     ]
     assert raw or not any(FORMULA.match(cell) for cell in cells)
+
+
+def test_tables_of_scores_give_the_same_ids(tmp_path):
+    with csv_rows(tmp_path / "s.csv", "source", "target", "probability") as rows:
+        rows.writerows((id_, "end", 0.5) for id_ in HOSTILE)
+    assert Columns(tmp_path / "s.csv", "pairs").column("source").tolist() == HOSTILE
 
 
 def test_text_options_reach_the_readers(cli, fails, fitted, files, tmp_path):

@@ -218,8 +218,8 @@ def select(
     if folder_format(folder) == "linkcal-scores":
         if null or calibrator or delimiter or no_header or comment or raw_ids:
             raise InputError(
-                "--null, --calibrator, --delimiter, --no-header, --comment and --raw-ids must be left out for "
-                "a folder without a model"
+                "--null, --calibrator, --delimiter, --no-header, --comment and --raw-ids must be left out "
+                "for a folder without a model"
             )
         select_scores(folder, pairs, fdr, out, as_base_rate(base_rate))
         return

@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._core.cells import has_cells
 from linkcal._core.files import damage_named, one_line, read_arrays
 from linkcal._core.validation import check_positive_int, count_not_finite
 from linkcal.data._graph_files import EdgeList, read_graphml, read_matrix
@@ -510,7 +511,7 @@ class _File:
         header = self.text.header()
         wanted = self._find_columns(header)
         names = [entry.strip() for entry in header]
-        ours = tuple(names[:2]) == DEFAULT_COLUMNS and "probability" in names and not self.raw_ids
+        ours = has_cells(names) and not self.raw_ids
         options = pacsv.ConvertOptions(
             include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
         )
