@@ -164,7 +164,10 @@ class Mutation(Case):
                     tests = " ".join(mutant.tests)
                     raise SystemExit(f"{tests} must pass on the unchanged code, got: {row['outcome']}")
             with ThreadPoolExecutor(point.jobs) as pool:
-                return list(pool.map(judged, made))
+                rows = list(pool.map(judged, made))
+            while not copies.empty():
+                copies.get().close()
+            return rows
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
         lines = []
@@ -185,7 +188,7 @@ class Copy:
     def __init__(self, place: Path, limit: float) -> None:
         kept = shutil.ignore_patterns(".*", "__pycache__", "runs")
         self.place, self.limit = Path(shutil.copytree(ROOT, place, ignore=kept)), limit
-        command = [sys.executable, str(ROOT / "benchmarks/_forked_tests.py")]
+        command = [sys.executable, str(Path(__file__).with_name("_forked_tests.py"))]
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
         pipe: Any = subprocess.PIPE
         self.process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
@@ -207,6 +210,10 @@ class Copy:
             changed.write_bytes(source)
         row = {"path": mutant.path, "outcome": _OUTCOMES[code], "s": time.perf_counter() - start}
         return row | {"diff": mutant.diff(source)}
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.communicate()
 
     def _pytest(self, tests: Iterable[str]) -> int | None:
         assert self.process.stdin is not None  # both are pipes

@@ -100,7 +100,7 @@ def quick(run, tmp_path_factory, benchmarks):
         store = tmp_path_factory.getbasetemp() / "benchmark-store"
         words = [*words, *(["--store", store] if "store" in case.needs else [])]
         result, page = run(name, "--quick", "--threads", 1, *words)
-        ((script, written),) = commands_in(page)
+        *_, (script, written) = commands_in(page)
         assert script == "benchmarks/run.py"
         benchmarks["_harness"].parser(benchmarks["run"].CASES).parse_args(written)
         return rows_of(result), page
@@ -188,7 +188,7 @@ def test_scale(quick, benchmarks, monkeypatch):
 
 
 def test_every_case_is_tested(benchmarks):
-    tested = {"toggle", "rare-links", "top-order", "calibrator-speed"} | SLOW | OTHERS
+    tested = {"toggle", "rare-links", "top-order", "calibrator-speed", "opponents"} | SLOW | OTHERS
     assert {case.name for case in benchmarks["run"].CASES} == tested
 
 
@@ -259,15 +259,6 @@ def test_taking_turns(benchmarks):
     assert measured["small"][1] < 20
 
 
-def test_plain_labels(benchmarks):
-    """Labels around (0, 1) in a square with a tail: by hand, 1 + min + (d // 2) (d // 2 + d % 2 - 1)."""
-    square = torch.tensor([[0, 1], [0, 2], [1, 3], [2, 3], [3, 4]]).T
-    edge_index = torch.cat([square, square.flip(0)], dim=1)
-    labels = benchmarks["seal"].plain_labels(0, 1, 2, edge_index, 5)
-    # Distances to 0 and 1, each without the other end: 2 has (1, 2), 3 has (2, 1), 4 has (3, 2).
-    assert labels == {0: 1, 1: 1, 2: 3, 3: 3, 4: 7}
-
-
 TOY = """\
 def is_adult(age: int = 18) -> bool:
     if not age >= 18:
@@ -323,7 +314,7 @@ def test_mutation(run, benchmarks, tmp_path, monkeypatch):
     assert outcomes == ["killed"] * 5 + ["survived"] * 4
     assert "| all | 9 | 5 | 0 | 4 | 56 % |" in page
     assert "+    return (x * 2)" in page
-    monkeypatch.setattr(benchmarks["mutation"], "judge", None)  # nothing is run again
+    monkeypatch.setattr(benchmarks["mutation"].Copy, "judge", None)  # nothing is run again
     again, _ = run("mutation", *words, "--again")
     assert rows_of(again) == rows_of(result)
 
