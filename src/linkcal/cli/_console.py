@@ -145,12 +145,25 @@ _PRESET = "Hyper-parameters: default, paper, or a FILE.json of `linkcal-lab sear
 Preset = Annotated[str | None, typer.Option(help=_PRESET)]
 _OUT = "Folder for the results; default: runs/, then a name from the settings."
 Out = Annotated[Path | None, typer.Option(help=_OUT)]
-OutFile = Annotated[Path | None, typer.Option(help="CSV file; default: stdout.")]
+OutFile = Annotated[Path | None, typer.Option(help="CSV or Parquet file; default: CSV to stdout.")]
 Json = Annotated[bool, typer.Option("--json", help="Print metrics.json to stdout instead of a table.")]
 Folder = Annotated[Path, typer.Argument(help="Folder of `linkcal run` or `linkcal fit`.", metavar="DIR")]
 Pairs = Annotated[Path, typer.Argument(help="Query pairs: .csv, .tsv, .parquet or .npz.", metavar="PAIRS")]
 Source = Annotated[str, typer.Option(help="Column with the first node of each pair.")]
 Target = Annotated[str, typer.Option(help="Column with the second node of each pair.")]
+_DELIMITER = "Character between columns of a text file, ' ' for blanks and tabs; default: by the header."
+Delimiter = Annotated[str | None, typer.Option(help=_DELIMITER)]
+_NO_HEADER = "The first row is data: columns are named 1, 2, ..., and the first two hold the nodes."
+NoHeader = Annotated[bool, typer.Option("--no-header", help=_NO_HEADER)]
+_COMMENT = (
+    "Start of lines to skip, '' for none; default: lines at the top that start with # or % and a blank."
+)
+Comment = Annotated[str | None, typer.Option(help=_COMMENT)]
+_RAW_IDS = (
+    "Read and write ids as they are. By default one that a spreadsheet would take for a formula (=, +, -, @, "
+    "tab or line break at its start) has an apostrophe before it in CSV output, which is removed on reading."
+)
+RawIds = Annotated[bool, typer.Option("--raw-ids", help=_RAW_IDS)]
 _CALIBRATOR = "Calibrator to use; default: the one that the run selected."
 CalibratorOption = Annotated[str | None, typer.Option(help=_CALIBRATOR)]
 ChunkSize = Annotated[int, typer.Option(help="Number of pairs held in memory at once.")]

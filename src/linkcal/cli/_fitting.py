@@ -9,8 +9,10 @@ import typer
 
 from linkcal.cli._console import (
     BatchSize,
+    Comment,
     DataRoot,
     Dataset,
+    Delimiter,
     Device,
     Epochs,
     FitOnOption,
@@ -18,8 +20,10 @@ from linkcal.cli._console import (
     Model,
     Negatives,
     NegativesPerPositive,
+    NoHeader,
     Out,
     Preset,
+    RawIds,
     RunBaseRate,
     Seed,
     Source,
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from linkcal.workflow import RunConfig
 
 
+_EDGES = "Edge list: .csv, .tsv, .txt, .edges (also .gz, .bz2, .zip), .parquet, .npz, .mtx or .graphml."
 _FEATURES = (
     "Node features: .csv or .parquet with the node id in the first column, or .npy or .npz with a row for "
     "each of the nodes 0, 1, ...; default: learned embeddings."
@@ -73,7 +78,7 @@ def run(
 
 
 def fit(
-    edges: Annotated[Path, typer.Argument(help="Edge list: .csv, .tsv, .parquet or .npz.", metavar="EDGES")],
+    edges: Annotated[Path, typer.Argument(help=_EDGES, metavar="EDGES")],
     out: Annotated[Path, typer.Option(help="Folder for the results.")],
     features: Annotated[Path | None, typer.Option(help=_FEATURES)] = None,
     model: Model = "sage",
@@ -82,6 +87,10 @@ def fit(
     ] = False,
     source: Source = "source",
     target: Target = "target",
+    delimiter: Delimiter = None,
+    no_header: NoHeader = False,
+    comment: Comment = None,
+    raw_ids: RawIds = False,
     seed: Seed = 0,
     fit_on: FitOnOption = "val",
     device: Device = "auto",
@@ -105,11 +114,18 @@ def fit(
         negatives_per_positive=negatives_per_positive, negatives=negatives,
     )  # fmt: skip
     check_output_folder(out)
-    named = read_edges(edges, features=features, source=source, target=target, directed=directed)
+    text: dict[str, Any] = {
+        "delimiter": delimiter,
+        "header": not no_header,
+        "comment": comment,
+        "raw_ids": raw_ids,
+    }
+    named = read_edges(edges, features=features, source=source, target=target, directed=directed, **text)
     record = {
         "edges": file_record(edges),
         "features": None if features is None else file_record(features),
         "columns": [source, target],
+        **text,
         "directed": directed,
         **preset_source(preset),
     }

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from linkcal._core.cells import FORMULA
 from linkcal._core.files import one_line
 from linkcal._core.validation import check_positive_int
 from linkcal.exceptions import ArtifactError, InputError
@@ -165,6 +166,27 @@ def is_id_type(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_integer(kind)) or kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def from_cells(ids: Any) -> Any:
+    """Ids of a CSV file that linkcal wrote, without the apostrophe of ``_core.cells.to_cell``."""
+    return pc.replace_substring_regex(ids, f"^'('*{FORMULA})", r"\1")
+
+
+def look_alikes(ids: Any) -> IntArray:
+    """Pairs of positions (n, 2) of distinct strings that a reader or a careless program takes for one."""
+    key = pc.utf8_lower(pc.utf8_normalize(ids, form="NFKC"))
+    for pattern, other in (
+        (r"\p{Cf}+", ""),  # zero-width and other invisible characters
+        (r"\s+", " "),
+        (r"^[\"' ]+|[\"' ]+$", ""),
+        (r"^(-?)0*([0-9]+?)(\.0*)?$", r"\1\2"),
+    ):
+        key = pc.replace_substring_regex(key, pattern, other)
+    code = pc.dictionary_encode(key).indices.to_numpy()
+    _, first = np.unique(code, return_index=True)
+    again = np.setdiff1d(np.arange(len(code)), first)
+    return np.stack([first[code[again]], again], axis=1)
 
 
 def _to_arrow(values: Any) -> Any:
