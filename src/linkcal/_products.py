@@ -117,12 +117,14 @@ def top_products(
     if not math.isfinite(largest + abs(bias)):
         raise InputError("z must have inner products below 1.8e308, got lengths that multiply to more")
     order = np.argsort(-lengths[0] * lengths[1], kind="stable")
-    a, b, a_length, b_length = (values[order] for values in (left, right, *lengths))
-    taken = _in_order(known_pair_keys(graph) if known is None else known, order, graph)
+    kind = None if graph.node_type is None else graph.node_type.cpu().numpy()[order]
+    rows, cols = (order, order) if kind is None else (order[kind == 0], order[kind == 1])
+    a, a_length, b, b_length = left[rows], lengths[0][rows], right[cols], lengths[1][cols]
+    taken = _in_order(known_pair_keys(graph) if known is None else known, rows, cols, graph)
     margin = _ROUNDING * largest + _BIAS_ROUNDING * abs(bias)
     best = Best(k, margin)
-    for row, col in _tiles(n, chunk_size):
-        if not graph.directed and col.stop <= row.start + 1:
+    for row, col in _tiles(rows.size, cols.size, chunk_size):
+        if not graph.ordered_pairs and col.stop <= row.start + 1:
             continue
         bound = max(best.bound - bias, _LOWEST)
         if a_length[row].max() * b_length[col].max() < bound - margin:
@@ -130,9 +132,10 @@ def top_products(
         scores = a[row] @ b[col].T
         _mask(scores, row, col, taken, graph)
         u, v = _nominated(scores, bound, k, margin)
-        keys = _keys(order[u + row.start], order[v + col.start], graph)
+        keys = _keys(rows[u + row.start], cols[v + col.start], graph)
         best.offer(_scores_alone(left, right, keys, n) + bias, keys)
-    return best.pairs(n)
+    pairs, score = best.pairs(n)
+    return graph.source_first(pairs), score
 
 
 def _check_inputs(z: Tensor, graph: Graph, weight: Tensor | None, bias: float) -> None:
@@ -148,16 +151,13 @@ def _check_inputs(z: Tensor, graph: Graph, weight: Tensor | None, bias: float) -
         raise InputError(f"weight must have shape [{z.size(1)}] or [1], got {list(weight.shape)}")
 
 
-def _tiles(num_nodes: int, chunk_size: int) -> Iterator[tuple[slice, slice]]:
+def _tiles(num_rows: int, num_cols: int, chunk_size: int) -> Iterator[tuple[slice, slice]]:
     """Blocks that cover all pairs, as square as may be, of at most `chunk_size` pairs."""
-    height = min(num_nodes, max(1, math.isqrt(chunk_size)))
-    width = min(num_nodes, chunk_size // height)
-    for row in range(0, num_nodes, height):
-        for col in range(0, num_nodes, width):
-            yield (
-                slice(row, min(row + height, num_nodes)),
-                slice(col, min(col + width, num_nodes)),
-            )
+    height = min(num_rows, max(1, math.isqrt(chunk_size)))
+    width = min(num_cols, chunk_size // height)
+    for row in range(0, num_rows, height):
+        for col in range(0, num_cols, width):
+            yield slice(row, min(row + height, num_rows)), slice(col, min(col + width, num_cols))
 
 
 def _keys(u: IntArray, v: IntArray, graph: Graph) -> IntArray:
@@ -167,11 +167,14 @@ def _keys(u: IntArray, v: IntArray, graph: Graph) -> IntArray:
     return u * graph.num_nodes + v
 
 
-def _in_order(keys: IntArray, order: IntArray, graph: Graph) -> IntArray:
-    """Sorted keys of the same pairs when the nodes are numbered by their place in `order`."""
-    place = np.empty_like(order)
-    place[order] = np.arange(order.size)
-    return np.sort(_keys(place[keys // graph.num_nodes], place[keys % graph.num_nodes], graph))
+def _in_order(keys: IntArray, rows: IntArray, cols: IntArray, graph: Graph) -> IntArray:
+    """Sorted keys of the same pairs when nodes are numbered by their place in `rows`, and in `cols`."""
+    first, second = np.zeros((2, graph.num_nodes), dtype=np.int64)
+    first[rows], second[cols] = np.arange(rows.size), np.arange(cols.size)
+    u, v = graph.source_first(torch.from_numpy(np.stack(np.divmod(keys, graph.num_nodes)))).numpy()
+    if graph.node_type is not None:
+        return np.sort(first[u] * graph.num_nodes + second[v])
+    return np.sort(_keys(first[u], second[v], graph))
 
 
 def _mask(scores: FloatArray, row: slice, col: slice, taken: IntArray, graph: Graph) -> None:
@@ -181,7 +184,7 @@ def _mask(scores: FloatArray, row: slice, col: slice, taken: IntArray, graph: Gr
     u, v = np.divmod(taken[first:last], n)
     inside = (v >= col.start) & (v < col.stop)
     scores[u[inside] - row.start, v[inside] - col.start] = -np.inf
-    if col.start < row.stop and (row.start < col.stop or not graph.directed):
+    if graph.node_type is None and col.start < row.stop and (row.start < col.stop or not graph.directed):
         u, v = np.arange(row.start, row.stop)[:, None], np.arange(col.start, col.stop)
         scores[(u == v) if graph.directed else (u >= v)] = -np.inf
 

@@ -17,6 +17,7 @@ from linkcal._core.validation import check_base_rate, check_fraction, check_posi
 from linkcal.calibrators import Calibrator
 from linkcal.calibrators.networks import links_beside
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, sample_negatives
+from linkcal.data.graph import GRAPH_TENSORS
 from linkcal.exceptions import InputError, ShortageError, UnsupportedModelError
 from linkcal.features import (
     COLUMN_NAMES,
@@ -57,7 +58,7 @@ def score_fit_links(
     part = split.part(calibration_part(fit_on))
     scorer = LinkScorer(model, split.graph, features=features, symmetrise=symmetrise)
     scores = scorer.score(part, target_link=scored_state(fit_on))
-    if not (split.graph.directed or symmetrise):
+    if not (split.graph.ordered_pairs or symmetrise):
         _refuse_directed_decoder(scorer, part.edge_label_index, scores)
     rest: dict[str, Any] = {"features": features, "symmetrise": symmetrise}
     on_val = calibration_part(fit_on) == "val"
@@ -177,9 +178,7 @@ def gather_evidence(
     parts = [split.train, split.val] + ([split.test] if spare_test else [])
     # Degrees and common neighbours of all edges that may be read, as for the split's own negatives.
     links = [part.edge_label_index[:, part.edge_label == 1] for part in parts]
-    known = Graph.from_edges(
-        torch.cat([split.graph.pairs, *links], dim=1), split.graph.num_nodes, directed=split.graph.directed
-    )
+    known = split.graph.with_edges(torch.cat([split.graph.pairs, *links], dim=1))
     generator = numpy_stream((split.seed or 0) if seed is None else seed, "null pairs")
     taken = torch.cat([part.edge_label_index for part in parts], dim=1)
 
@@ -242,8 +241,7 @@ def _all_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _graph_tensors(graph: Graph) -> dict[str, Tensor]:
-    parts = {"edge_index": graph.edge_index, "x": graph.x, "attributes": graph.attributes}
-    return {name: part for name, part in parts.items() if part is not None}
+    return {name: part for name in GRAPH_TENSORS if (part := getattr(graph, name)) is not None}
 
 
 def _versions(tensors: dict[str, Tensor]) -> tuple[tuple[Any, ...], ...] | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from linkcal._core.validation import check_edge_index, check_finite, check_positive_int, to_float64
+from linkcal._core.validation import check_finite, check_positive_int, to_float64
 from linkcal._products import Best, top_products
 from linkcal._scoring import BaseRate, known_pair_keys
 from linkcal.data import Graph
@@ -23,13 +23,14 @@ from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
 from linkcal.models.adapter import is_pyg_autoencoder
 from linkcal.predictor import CalibratedLinkPredictor
 
-__all__ = ["ALL_MISSING", "AT_DISTANCE_2", "RankedPairs", "most_probable_pairs"]
+__all__ = ["ALL_MISSING", "AT_DISTANCE_2", "SOURCE_TARGET", "RankedPairs", "most_probable_pairs"]
 
 IntArray = NDArray[np.int64]
 
 
 #: What a ranking chooses from: every missing pair, or those with a common neighbour.
 ALL_MISSING = "all missing pairs"
+SOURCE_TARGET = "all missing pairs of a source and a target node"
 AT_DISTANCE_2 = "missing pairs at distance 2"
 
 
@@ -40,7 +41,7 @@ class RankedPairs:
     Parameters
     ----------
     edge_label_index : Tensor [2, n], int64
-        Smaller index first in an undirected graph.
+        Smaller index first in an undirected graph, source node first in a bipartite one.
     logit : Tensor [n], float64
         Uncalibrated scores, falling unless reranked, ties by (u, v). Inner products are summed in float64, so
         they differ from the model's own logits by rounding.
@@ -49,7 +50,7 @@ class RankedPairs:
         For which the probabilities hold. Among ALL pairs links are far rarer than among the calibration
         links: use ``base_rate="density"``.
     candidates : str
-        What was ranked: ``"all missing pairs"`` or ``"missing pairs at distance 2"``.
+        What was ranked: ``ALL_MISSING``, ``SOURCE_TARGET`` (in a bipartite graph) or ``AT_DISTANCE_2``.
     reranked : int
         How many of the highest-scoring pairs were re-ordered by calibrated probability; 0 for none.
     """
@@ -124,9 +125,15 @@ def most_probable_pairs(
     scorer, graph = predictor.scorer(), predictor.graph_
     device = graph.edge_index.device
     if exclude is not None:
-        exclude = check_edge_index(exclude, graph.num_nodes, "exclude")
+        exclude = graph.check_pairs(exclude, "exclude")
     known = known_pair_keys(graph, predictor.held_out_, exclude)
     two_hop = isinstance(predictor.predictor, PairPredictor)
+    if two_hop and graph.node_type is not None:
+        raise UnsupportedModelError(
+            "model must embed nodes to rank pairs of a bipartite graph, got "
+            f"{type(predictor.model).__name__}, which ranks pairs with a common neighbour: a source and a "
+            "target node never have one; score pairs of your choice"
+        )
     if two_hop:
         pairs, logit = _top_two_hop_pairs(
             graph, lambda part: scorer.score(part.to(device)).logit, wanted, chunk_size, known
@@ -153,7 +160,7 @@ def most_probable_pairs(
         negatives_per_positive=(
             float(predictor.info_["negatives_per_positive"]) if at_calibration else (1.0 - rate) / rate
         ),
-        candidates=AT_DISTANCE_2 if two_hop else ALL_MISSING,
+        candidates=AT_DISTANCE_2 if two_hop else ALL_MISSING if graph.node_type is None else SOURCE_TARGET,
         base_rate=rate,
         reranked=0 if rerank is None else logit.numel(),
     )

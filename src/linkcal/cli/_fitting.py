@@ -31,13 +31,22 @@ from linkcal.cli._console import (
 )
 
 if TYPE_CHECKING:
-    from linkcal.data import Graph, LinkSplit, NodeIds
+    from linkcal.data import BipartiteIds, Graph, LinkSplit, NodeIds
     from linkcal.workflow import RunConfig
 
 
 _FEATURES = (
     "Node features: .csv or .parquet with the node id in the first column, or .npy or .npz with a row for "
     "each of the nodes 0, 1, ...; default: learned embeddings."
+)
+
+
+_BIPARTITE = (
+    "Whether the columns of EDGES name nodes of two types, such as users and items, with ids of their own: "
+    "only pairs of both types are then drawn, scored and listed."
+)
+_TARGET_FEATURES = (
+    "Features of the target nodes with --bipartite; --features are then those of the source nodes."
 )
 
 
@@ -80,6 +89,8 @@ def fit(
     directed: Annotated[
         bool, typer.Option("--directed", help="Treat (u, v) and (v, u) as different links.")
     ] = False,
+    bipartite: Annotated[bool | None, typer.Option(help=_BIPARTITE)] = None,
+    target_features: Annotated[Path | None, typer.Option(help=_TARGET_FEATURES)] = None,
     source: Source = "source",
     target: Target = "target",
     seed: Seed = 0,
@@ -105,12 +116,17 @@ def fit(
         negatives_per_positive=negatives_per_positive, negatives=negatives,
     )  # fmt: skip
     check_output_folder(out)
-    named = read_edges(edges, features=features, source=source, target=target, directed=directed)
+    named = read_edges(
+        edges, features=features, source=source, target=target, directed=directed, bipartite=bipartite,
+        target_features=target_features,
+    )  # fmt: skip
     record = {
         "edges": file_record(edges),
         "features": None if features is None else file_record(features),
         "columns": [source, target],
         "directed": directed,
+        **({"bipartite": True} if bipartite else {}),
+        **({} if target_features is None else {"target_features": file_record(target_features)}),
         **preset_source(preset),
     }
     run_on_graph(config, named.graph, out, device, json, record, node_ids=named.node_ids)
@@ -145,7 +161,7 @@ def run_on_graph(
     device: str,
     json: bool,
     source: dict[str, Any],
-    node_ids: NodeIds | None = None,
+    node_ids: NodeIds | BipartiteIds | None = None,
 ) -> None:
     """Run, write the folder, and print the table (or the JSON) and the paths of the files."""
     from linkcal.models import MODELS

@@ -6,7 +6,7 @@ from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
 from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
 from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, NegativeSampler, sample_negatives
 from linkcal.data.node_features import STRUCTURAL_FEATURES, structural_node_features
-from linkcal.data.node_ids import NodeIds
+from linkcal.data.node_ids import BipartiteIds, NodeIds
 from linkcal.data.ogb import OFFICIAL_SPLITS, load_official_split
 from linkcal.data.own_files import NamedGraph, PairChunk, read_edges, read_features, read_pairs
 from linkcal.data.positions import laplacian_eigenmaps
@@ -19,6 +19,7 @@ __all__ = [
     "NEGATIVE_KINDS",
     "OFFICIAL_SPLITS",
     "STRUCTURAL_FEATURES",
+    "BipartiteIds",
     "BlockModelTruth",
     "DatasetInfo",
     "EdgeTruth",

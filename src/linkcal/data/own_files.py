@@ -29,7 +29,7 @@ from torch import Tensor
 from linkcal._core.files import damage_named, one_line, read_arrays
 from linkcal._core.validation import check_positive_int, count_not_finite
 from linkcal.data.graph import Graph
-from linkcal.data.node_ids import NodeIds, is_id_type, is_missing, parse_ids
+from linkcal.data.node_ids import BipartiteIds, NodeIds, is_id_type, is_missing, parse_ids
 from linkcal.exceptions import InputError, LinkcalWarning
 
 _PathLike = str | os.PathLike[str]
@@ -39,6 +39,8 @@ FloatArray = NDArray[np.float32]
 _FORMATS = {"csv": "csv", "tsv": "csv", "parquet": "parquet", "pq": "parquet", "npz": "npz", "npy": "npy"}
 #: Bytes of a CSV file that are parsed at a time; bounds the memory of streaming.
 _BLOCK = 8 << 20
+#: Fewer edges may have no node in both columns by chance, and cannot be split.
+_FEW_EDGES = 10
 #: Start of the names that pandas gives an index without one.
 _NAMELESS = "__index_level_"
 #: Names of an array of ids that should have been named "id"; without it rows would be matched in order.
@@ -49,10 +51,12 @@ _LIKE_ID = ("ids", "node", "nodes", "node_id", "node_ids")
 class NamedGraph:
     """A graph and the ids of its N nodes in the user's files: index i is the i-th of `node_ids`.
 
+    A bipartite graph's source and target nodes have ids of their own.
+
     Parameters
     ----------
     graph : Graph
-    node_ids : NodeIds
+    node_ids : NodeIds or BipartiteIds
 
     Examples
     --------
@@ -61,7 +65,7 @@ class NamedGraph:
     """
 
     graph: Graph
-    node_ids: NodeIds
+    node_ids: NodeIds | BipartiteIds
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +100,8 @@ def read_edges(
     source: str = "source",
     target: str = "target",
     directed: bool = False,
+    bipartite: bool | None = None,
+    target_features: _PathLike | None = None,
 ) -> NamedGraph:
     r"""Read a graph from an edge list and, optionally, node features; InputError names what is wrong.
 
@@ -109,6 +115,13 @@ def read_edges(
         As for :func:`read_features`. A node that stands only there is an isolated node.
     source, target, directed : str and bool
         Names of the columns; whether (u, v) and (v, u) are different links.
+    bipartite : bool, optional
+        Whether the two columns name nodes of two types, such as users and items; an id that stands in both is
+        two nodes then. None refuses a list of ten or more edges whose columns have no id in common.
+    target_features : path, optional
+        Features of the target nodes of a bipartite graph; `features` are those of its source nodes. A node's
+        row of `x` has the columns of `features`, those of `target_features` (0 where they are of the other
+        type), and 1 for a target node.
 
     Returns
     -------
@@ -128,6 +141,15 @@ def read_edges(
     ...     read_edges(path).graph.pairs.tolist()
     [[0, 0], [1, 2]]
     """
+    if bipartite and directed:
+        raise InputError(
+            "directed must be False for a bipartite graph, whose pairs are ordered by their types, got True"
+        )
+    if (target_features is not None) != bool(bipartite and features is not None):
+        raise InputError(
+            "features and target_features must be given together, and for a bipartite graph alone, got "
+            f"features {features}, target_features {target_features} and bipartite {bool(bipartite)}"
+        )
     file, columns = _File(path, "edges", ("csv", "parquet", "npz")), (source, target)
     batches = list(file.batches(columns))
     if not batches:
@@ -135,12 +157,33 @@ def read_edges(
     ends = [parse_ids(pa.chunked_array(list(chunks))) for chunks in zip(*batches, strict=True)]
     file.refuse_missing_ids(ends, columns)
     coded = [end.dictionary_encode() for end in ends]  # each distinct text is looked up once
+    name = file.path.name.split(".")[0]
+    if bipartite:
+        sides = [_side(file, end, rows) for end, rows in zip(coded, (features, target_features), strict=True)]
+        (first, source_x), (second, target_x) = sides
+        ids = BipartiteIds(first, second)
+        near, far = (
+            side.lookup(end.dictionary)[end.indices] for side, end in zip((first, second), coded, strict=True)
+        )
+        index = np.stack([near, far + len(first)])
+        node_type = torch.arange(len(ids)) >= len(first)
+        x = None
+        if source_x is not None and target_x is not None:
+            x = torch.cat([torch.block_diag(source_x, target_x), node_type[:, None].float()], dim=1)
+        graph = Graph.from_edges(index, len(ids), x=x, name=name, node_type=node_type)
+        return NamedGraph(graph, ids)
     rows = None if features is None else _feature_rows(features)
     node_ids = NodeIds.from_values(*(end.dictionary for end in coded), *([] if rows is None else [rows[1]]))
     _warn_of_decimals(file, node_ids)
-    index = np.stack([node_ids.lookup(end.dictionary)[end.indices] for end in coded])
+    lookup = [node_ids.lookup(end.dictionary) for end in coded]
+    index = np.stack([place[end.indices] for place, end in zip(lookup, coded, strict=True)])
+    if bipartite is None and index.shape[1] >= _FEW_EDGES and not np.isin(lookup[0], lookup[1]).any():
+        raise InputError(
+            "bipartite must be given (--bipartite or --no-bipartite) for edges whose columns have no id in "
+            f"common, got {len(lookup[0])} ids and {len(lookup[1])} others in {path}: of two types, such as "
+            "users and items, only pairs of both may be negatives"
+        )
     x = None if rows is None else _aligned(*rows, node_ids)
-    name = file.path.name.split(".")[0]
     return NamedGraph(Graph.from_edges(index, len(node_ids), x=x, directed=directed, name=name), node_ids)
 
 
@@ -176,7 +219,7 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
 
 def read_pairs(
     path: _PathLike,
-    node_ids: NodeIds,
+    node_ids: NodeIds | BipartiteIds,
     *,
     source: str = "source",
     target: str = "target",
@@ -191,7 +234,7 @@ def read_pairs(
     ----------
     path, source, target
         As in :func:`read_edges` (an npz file is read at once).
-    node_ids, chunk_size : NodeIds and int
+    node_ids, chunk_size : NodeIds or BipartiteIds, and int
         Of the graph that the pairs are scored on; largest number of pairs in a chunk.
 
     Yields
@@ -211,14 +254,16 @@ def read_pairs(
     file, columns, first_row = _File(path, "pairs", ("csv", "parquet", "npz")), (source, target), 0
     batches = file.batches(columns)
     for batch in batches:
-        index = np.stack([node_ids.lookup(column) for column in batch])
+        index = node_ids.lookup_pairs(*batch)
         if (index < 0).any():
             file.refuse_missing_ids([parse_ids(column) for column in batch], columns, first_row)
             row, end = np.argwhere(index.T < 0)[0].tolist()
-            rest = sum(int((node_ids.lookup(column) < 0).sum()) for other in batches for column in other)
+            rest = sum(int((node_ids.lookup_pairs(*other) < 0).sum()) for other in batches)
+            hint = node_ids.hint(end, batch[end][row]) if isinstance(node_ids, BipartiteIds) else ""
             raise InputError(
                 f"pairs must name nodes of the graph ({len(node_ids)} nodes), got {(index < 0).sum() + rest} "
                 f"unknown ids in {path}, the first {_shown(batch[end][row])} in {file.place(first_row + row)}"
+                f"{hint}"
             )
         same = np.flatnonzero(index[0] == index[1]).tolist()
         if same:
@@ -231,6 +276,14 @@ def read_pairs(
             pairs = torch.from_numpy(index[:, some].copy())
             yield PairChunk(pairs, batch[0][some], batch[1][some], first_row + start)
         first_row += index.shape[1]
+
+
+def _side(file: _File, coded: Any, features: _PathLike | None) -> tuple[NodeIds, Tensor | None]:
+    """Ids and features of one type of nodes of a bipartite graph."""
+    rows = None if features is None else _feature_rows(features)
+    node_ids = NodeIds.from_values(coded.dictionary, *([] if rows is None else [rows[1]]))
+    _warn_of_decimals(file, node_ids)
+    return node_ids, None if rows is None else _aligned(*rows, node_ids)
 
 
 def _warn_of_decimals(file: _File, node_ids: NodeIds) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from linkcal._core.validation import check_edge_index, check_no_self_pairs
-from linkcal.data.graph import Graph, pair_keys
+from linkcal.data.graph import Graph, pair_keys, warn_of_two_types
 from linkcal.data.split import LinkPairs, LinkSplit
 from linkcal.exceptions import InputError, LinkcalWarning
 
@@ -77,6 +77,7 @@ def from_pyg(
                 "one type of a HeteroData, or data.to_homogeneous()"
             )
     graph = _message_graph(train, directed=directed, name=name)
+    warn_of_two_types(graph)
     positives: dict[str, Tensor] = {}
     negatives: dict[str, Tensor] = {}
     for part, data in given.items():

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from linkcal._core.columns import STRUCTURAL_COLUMNS
 from linkcal._core.validation import (
     check_choice,
-    check_edge_index,
     check_flag,
     check_no_self_pairs,
     to_float64,
@@ -188,13 +187,13 @@ class LinkScorer:
         check_choice(target_link, "target_link", ("absent", "as-given"))
         label = pairs.edge_label if isinstance(pairs, LinkPairs) else None
         query = pairs.edge_label_index if isinstance(pairs, LinkPairs) else pairs
-        index = check_no_self_pairs(check_edge_index(query, self._graph.num_nodes, "edge_label_index"))
+        index = check_no_self_pairs(self._graph.check_pairs(query))
         with self._lock:
             near: tuple[Tensor, ...] = ()
             if self._structural:
                 near = pair_structure(self._graph, index), attribute_similarity(self._graph, index)
             toggled = toggle_in_blocks(self._engine, index)
-            if self._symmetrise:
+            if self._symmetrise and self._graph.node_type is None:
                 toggled = _mean(toggled, toggle_in_blocks(self._engine, index.flip(0)))
             return LinkScores(toggled, target_link, label, *near)
 
