@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from linkcal import CalibratedLinkPredictor, Platt
-from linkcal._products import top_products
-from linkcal.all_pairs import SOURCE_TARGET, most_probable_pairs
+from linkcal.all_pairs import SOURCE_TARGET, most_probable_pairs, top_products
 from linkcal.cli import main
 from linkcal.data import (
     Graph,
