@@ -30,6 +30,7 @@ from linkcal.features import (
 from linkcal.features._scores import scored_state
 from linkcal.models import unwrap_link_predictor
 from linkcal.models._view import evaluation_view
+from linkcal.models.adapter import encode_graph
 
 #: Pairs that a fit scores in both orders, to see whether the decoder has a direction.
 _TURNED = 64
@@ -113,8 +114,7 @@ def encode_nodes(model: nn.Module, graph: Graph) -> Tensor:
         name = type(unwrap_link_predictor(model)).__name__
         raise UnsupportedModelError(f"model must embed nodes (encode), got {name}, which embeds pairs")
     with torch.no_grad():
-        z: Tensor = evaluation_view(model).encode(graph.node_input, graph.edge_index)  # type: ignore[operator]
-    return z
+        return encode_graph(evaluation_view(model), graph)
 
 
 #: Share of links among the query pairs, or how to estimate it.

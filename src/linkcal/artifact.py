@@ -3,7 +3,7 @@
 Weights and arrays are safetensors files, the rest is JSON; nothing is unpickled::
 
     artifact.json            format, versions, description of graph and fit, SHA-256 of every file
-    graph.safetensors        message-passing edges, node features and types, held-out edges
+    graph.safetensors        message-passing edges and their weights, node features and types, held-out edges
     evidence.safetensors     calibration links and null pairs, for decisions and intervals
     calibrators.json         class, hyper-parameters and scalars of every calibrator
     calibrators.safetensors  their arrays
@@ -293,8 +293,9 @@ def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tenso
         graph = Graph(tensors["edge_index"], **features, **description)
         check_edge_index(graph.edge_index, check_positive_int(graph.num_nodes, "num_nodes"))
         for name, rows in features.items():
-            if rows is not None and rows.size(0) != graph.num_nodes:
-                raise InputError(f"{name} must have {graph.num_nodes} rows, got {rows.size(0)}")
+            expected = graph.edge_index.size(1) if name == "edge_weight" else graph.num_nodes
+            if rows is not None and rows.size(0) != expected:
+                raise InputError(f"{name} must have {expected} rows, got {rows.size(0)}")
     return graph, tensors.get("held_out")
 
 

@@ -33,6 +33,7 @@ from linkcal.exceptions import InputError, NotFittedError
 from linkcal.features import FitOn, LinkScorer, LinkScores
 from linkcal.features._scores import scored_state
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
+from linkcal.models.adapter import warn_of_missing_weights
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor", "SelectedLinks"]
 
@@ -180,6 +181,7 @@ class CalibratedLinkPredictor(nn.Module):
         if base_rate is not None:
             rate = _scoring.resolved_base_rate(base_rate, split.graph, split.negatives)
             stated = {"base_rate": rate, "base_rate_origin": _scoring.base_rate_origin(base_rate)}
+        warn_of_missing_weights(self.predictor, split.graph)
         place = next(self.predictor.parameters(), split.graph.edge_index).device
         split = replace(split, **{part: getattr(split, part).to(place) for part in ("graph", "train", "val")})
         evidence = _scoring.gather_evidence(split, fit_on, num_null=num_null)

@@ -45,6 +45,7 @@ _BIPARTITE = (
     "Whether the columns of EDGES name nodes of two types, such as users and items, with ids of their own: "
     "only pairs of both types are then drawn, scored and listed."
 )
+_WEIGHT = "Column of EDGES with edge weights above 0, for models that read them (gcn, vgae)."
 _TARGET_FEATURES = (
     "Features of the target nodes with --bipartite; --features are then those of the source nodes."
 )
@@ -91,6 +92,7 @@ def fit(
     ] = False,
     bipartite: Annotated[bool | None, typer.Option(help=_BIPARTITE)] = None,
     target_features: Annotated[Path | None, typer.Option(help=_TARGET_FEATURES)] = None,
+    weight: Annotated[str | None, typer.Option(help=_WEIGHT, metavar="COLUMN")] = None,
     source: Source = "source",
     target: Target = "target",
     seed: Seed = 0,
@@ -118,7 +120,7 @@ def fit(
     check_output_folder(out)
     named = read_edges(
         edges, features=features, source=source, target=target, directed=directed, bipartite=bipartite,
-        target_features=target_features,
+        target_features=target_features, weight=weight,
     )  # fmt: skip
     record = {
         "edges": file_record(edges),
@@ -126,6 +128,7 @@ def fit(
         "columns": [source, target],
         "directed": directed,
         **({"bipartite": True} if bipartite else {}),
+        **({} if weight is None else {"weight": weight}),
         **({} if target_features is None else {"target_features": file_record(target_features)}),
         **preset_source(preset),
     }

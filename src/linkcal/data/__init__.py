@@ -10,7 +10,7 @@ from linkcal.data.node_ids import BipartiteIds, NodeIds
 from linkcal.data.ogb import OFFICIAL_SPLITS, load_official_split
 from linkcal.data.own_files import NamedGraph, PairChunk, read_edges, read_features, read_pairs
 from linkcal.data.positions import laplacian_eigenmaps
-from linkcal.data.pyg import from_pyg, to_pyg
+from linkcal.data.pyg import from_pyg, graph_from_hetero, to_pyg
 from linkcal.data.simulated import BlockModelTruth, simulate_graph
 from linkcal.data.split import LinkPairs, LinkSplit, split_links
 
@@ -33,6 +33,7 @@ __all__ = [
     "NodeIds",
     "PairChunk",
     "from_pyg",
+    "graph_from_hetero",
     "laplacian_eigenmaps",
     "load_dataset",
     "load_official_split",

@@ -98,6 +98,9 @@ class Graph:
     node_type : Tensor [N], int64, optional
         Makes the graph bipartite: 0 for a source node (a user), 1 for a target node (an item). Edges join the
         two types, only such pairs count as possible, and every pair has its source node first.
+    edge_weight : Tensor [E], float32, optional
+        Above 0, of the columns of `edge_index`; equal in both directions of an undirected edge. Models read
+        it as ``encode(x, edge_index, edge_weight)``.
     num_self_loops, num_duplicates, num_backward : int
         Columns that :meth:`from_edges` dropped; `num_backward` is None without `forward_only`.
 
@@ -118,6 +121,7 @@ class Graph:
     features_from_edges: bool = False
     attributes: Tensor | None = None
     node_type: Tensor | None = None
+    edge_weight: Tensor | None = None
     num_self_loops: int = 0
     num_duplicates: int = 0
     num_backward: int | None = None
@@ -135,12 +139,14 @@ class Graph:
         feature_builder: FeatureBuilder | None = None,
         forward_only: bool = False,
         node_type: Any = None,
+        edge_weight: Any = None,
     ) -> Graph:
         """Make a simple graph from any edge list [2, E'] (self-loops, repeats, one or both directions).
 
         ``num_duplicates`` counts repeated columns, not reversed edges. `forward_only` first drops the columns
         with row > column, which loses edges of a list with one direction only. InputError if an argument has
-        the wrong shape, range or content, or both `x` and `feature_builder` are given.
+        the wrong shape, range or content, or both `x` and `feature_builder` are given. `edge_weight` [E'] is
+        above 0, and the same wherever an edge stands (in either direction, if undirected).
         """
         num_nodes = check_positive_int(num_nodes, "num_nodes")
         if num_nodes > _MAX_NODES:
@@ -152,7 +158,9 @@ class Graph:
             x = _check_features(x, num_nodes)
         if node_type is not None:
             node_type = _check_node_type(node_type, edge_index, num_nodes, directed=directed)
-        loops = edge_index[0] == edge_index[1]
+        if edge_weight is not None:
+            edge_weight = _check_edge_weight(edge_weight, edge_index.size(1)).to(edge_index.device)
+        listed, loops = edge_index, edge_index[0] == edge_index[1]
         edge_index = edge_index[:, ~loops]
         backward = edge_index[0] > edge_index[1]
         if forward_only:
@@ -161,8 +169,11 @@ class Graph:
         duplicates = edge_index.size(1) - keys.numel()
         if not directed:
             keys = torch.unique(torch.cat([keys, keys % num_nodes * num_nodes + keys // num_nodes]))
+        simple = torch.stack([keys // num_nodes, keys % num_nodes])
+        if edge_weight is not None:
+            edge_weight = _weight_of_each(simple, listed, edge_weight, num_nodes, directed=directed)
         return cls(
-            edge_index=torch.stack([keys // num_nodes, keys % num_nodes]),
+            edge_index=simple,
             num_nodes=num_nodes,
             x=x,
             directed=directed,
@@ -170,6 +181,7 @@ class Graph:
             truth=truth,
             feature_builder=feature_builder,
             node_type=node_type,
+            edge_weight=edge_weight,
             num_self_loops=int(loops.sum()),
             num_duplicates=duplicates,
             num_backward=int(backward.sum()) if forward_only else None,
@@ -232,8 +244,15 @@ class Graph:
         return index
 
     def with_edges(self, edge_index: Tensor) -> Graph:
-        """Graph of other edges between the same nodes, with their types and nothing else."""
+        """Graph of other edges between the same nodes, with the types of the nodes and nothing else."""
         return Graph.from_edges(edge_index, self.num_nodes, directed=self.directed, node_type=self.node_type)
+
+    def weight_of(self, edge_index: Tensor) -> Tensor | None:
+        """Weights [L] of edges [2, L] of the graph; None without weights."""
+        if self.edge_weight is None:
+            return None
+        keys = pair_keys(edge_index, self.num_nodes, directed=True)
+        return self.edge_weight[torch.searchsorted(self._keys, keys)]
 
     @property
     def node_input(self) -> Tensor:
@@ -284,7 +303,7 @@ class Graph:
 
 
 #: Fields of a graph that are tensors.
-GRAPH_TENSORS = ("edge_index", "x", "attributes", "node_type")
+GRAPH_TENSORS = ("edge_index", "x", "attributes", "node_type", "edge_weight")
 
 
 def check_graph(graph: Any) -> Graph:
@@ -292,9 +311,15 @@ def check_graph(graph: Any) -> Graph:
     if not isinstance(graph, Graph):
         raise InputError(
             f"graph must be a linkcal.data.Graph, got {type(graph).__name__} of {type(graph).__module__}; "
-            "make one by Graph.from_edges(edge_index, num_nodes, x=x)"
+            "make one by Graph.from_edges(edge_index, num_nodes, x=x), or graph_from_hetero(data)"
         )
     return graph
+
+
+def bipartite_features(source_x: Tensor, target_x: Tensor) -> Tensor:
+    """One matrix for both types: columns of the one, of the other (0 elsewhere), 1 for a target node."""
+    is_target = torch.arange(len(source_x) + len(target_x)) >= len(source_x)
+    return torch.cat([torch.block_diag(source_x, target_x), is_target[:, None].to(source_x)], dim=1)
 
 
 def warn_of_two_types(graph: Graph) -> None:
@@ -341,6 +366,45 @@ def _check_node_type(node_type: Any, edge_index: Tensor, num_nodes: int, *, dire
                 f"{tuple(edge_index[:, wrong][:, 0].tolist())}"
             )
     return kind
+
+
+def _check_edge_weight(edge_weight: Any, num_edges: int) -> Tensor:
+    weight = torch.as_tensor(edge_weight)
+    if weight.shape != (num_edges,) or weight.is_complex():
+        raise InputError(
+            f"edge_weight must hold a number for each of the {num_edges} columns of edge_index, got "
+            f"{weight.dtype} {list(weight.shape)}"
+        )
+    weight = weight.to(torch.float32)
+    wrong = ~(torch.isfinite(weight) & (weight > 0))
+    if bool(wrong.any()):
+        raise InputError(
+            f"edge_weight must be finite and above 0, got {int(wrong.sum())} of {num_edges} that are not "
+            f"({int(weight.isnan().sum())} NaN, {int((weight == 0).sum())} zero, {int((weight < 0).sum())} "
+            f"negative), the first {weight[wrong][0]:g}; an edge of weight 0 is none"
+        )
+    return weight
+
+
+def _weight_of_each(
+    simple: Tensor, listed: Tensor, weight: Tensor, num_nodes: int, *, directed: bool
+) -> Tensor:
+    """Weights of the edges of a simple graph, from a list that may repeat them; refuse contradictions."""
+    wanted, given = (pair_keys(edges, num_nodes, directed=directed) for edges in (simple, listed))
+    distinct, place = torch.unique(given, return_inverse=True)
+    low, high = (
+        weight.new_zeros(len(distinct)).scatter_reduce(0, place, weight, how, include_self=False)
+        for how in ("amin", "amax")
+    )
+    differ = low != high
+    if bool(differ.any()):
+        u, v = divmod(int(distinct[differ][0]), num_nodes)
+        raise InputError(
+            f"edge_weight must be the same wherever an edge stands{' either way' * (not directed)}, got "
+            f"{int(differ.sum())} edges with two weights, such as ({u}, {v}) with {low[differ][0]:g} and "
+            f"{high[differ][0]:g}"
+        )
+    return low[torch.searchsorted(distinct, wanted)]
 
 
 def _check_features(features: Any, num_nodes: int) -> Tensor:

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from linkcal._core.files import damage_named, one_line, read_arrays
 from linkcal._core.validation import check_positive_int, count_not_finite
-from linkcal.data.graph import Graph
+from linkcal.data.graph import Graph, bipartite_features
 from linkcal.data.node_ids import BipartiteIds, NodeIds, is_id_type, is_missing, parse_ids
 from linkcal.exceptions import InputError, LinkcalWarning
 
@@ -43,6 +43,8 @@ _BLOCK = 8 << 20
 _FEW_EDGES = 10
 #: Start of the names that pandas gives an index without one.
 _NAMELESS = "__index_level_"
+#: Names of columns that most likely hold edge weights.
+_LIKE_WEIGHT = ("weight", "weights", "edge_weight", "score", "combined_score", "rating", "strength")
 #: Names of an array of ids that should have been named "id"; without it rows would be matched in order.
 _LIKE_ID = ("ids", "node", "nodes", "node_id", "node_ids")
 
@@ -102,6 +104,7 @@ def read_edges(
     directed: bool = False,
     bipartite: bool | None = None,
     target_features: _PathLike | None = None,
+    weight: str | None = None,
 ) -> NamedGraph:
     r"""Read a graph from an edge list and, optionally, node features; InputError names what is wrong.
 
@@ -109,8 +112,8 @@ def read_edges(
     ----------
     path : path
         ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet`` or ``.npz`` (1-D arrays) with columns named `source`
-        and `target`; others are ignored. Ids are strings or integers (:class:`NodeIds`). Self-loops and
-        repeated edges are dropped and counted.
+        and `target`; others are ignored (with a warning if named as weights are). Ids are strings or integers
+        (:class:`NodeIds`). Self-loops and repeated edges are dropped and counted.
     features : path, optional
         As for :func:`read_features`. A node that stands only there is an isolated node.
     source, target, directed : str and bool
@@ -122,6 +125,8 @@ def read_edges(
         Features of the target nodes of a bipartite graph; `features` are those of its source nodes. A node's
         row of `x` has the columns of `features`, those of `target_features` (0 where they are of the other
         type), and 1 for a target node.
+    weight : str, optional
+        Name of the column with edge weights, all above 0, and equal where an edge is repeated.
 
     Returns
     -------
@@ -158,6 +163,9 @@ def read_edges(
     file.refuse_missing_ids(ends, columns)
     coded = [end.dictionary_encode() for end in ends]  # each distinct text is looked up once
     name = file.path.name.split(".")[0]
+    weights = None if weight is None else file.numbers(weight)
+    if weight is None:
+        _warn_of_weights(file, columns)
     if bipartite:
         sides = [_side(file, end, rows) for end, rows in zip(coded, (features, target_features), strict=True)]
         (first, source_x), (second, target_x) = sides
@@ -169,8 +177,8 @@ def read_edges(
         node_type = torch.arange(len(ids)) >= len(first)
         x = None
         if source_x is not None and target_x is not None:
-            x = torch.cat([torch.block_diag(source_x, target_x), node_type[:, None].float()], dim=1)
-        graph = Graph.from_edges(index, len(ids), x=x, name=name, node_type=node_type)
+            x = bipartite_features(source_x, target_x)
+        graph = Graph.from_edges(index, len(ids), x=x, name=name, node_type=node_type, edge_weight=weights)
         return NamedGraph(graph, ids)
     rows = None if features is None else _feature_rows(features)
     node_ids = NodeIds.from_values(*(end.dictionary for end in coded), *([] if rows is None else [rows[1]]))
@@ -184,7 +192,8 @@ def read_edges(
             "users and items, only pairs of both may be negatives"
         )
     x = None if rows is None else _aligned(*rows, node_ids)
-    return NamedGraph(Graph.from_edges(index, len(node_ids), x=x, directed=directed, name=name), node_ids)
+    rest: dict[str, Any] = {"x": x, "directed": directed, "name": name, "edge_weight": weights}
+    return NamedGraph(Graph.from_edges(index, len(node_ids), **rest), node_ids)
 
 
 def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
@@ -284,6 +293,18 @@ def _side(file: _File, coded: Any, features: _PathLike | None) -> tuple[NodeIds,
     node_ids = NodeIds.from_values(coded.dictionary, *([] if rows is None else [rows[1]]))
     _warn_of_decimals(file, node_ids)
     return node_ids, None if rows is None else _aligned(*rows, node_ids)
+
+
+def _warn_of_weights(file: _File, columns: tuple[str, str]) -> None:
+    """Warn of a column that most likely holds weights and is not read."""
+    found = [name for name in file.names() if name.lower() in _LIKE_WEIGHT and name not in columns]
+    if found:
+        warnings.warn(
+            f"column {_shown(found[0])} of {file.path} is not read: weight={_shown(found[0])} (--weight) "
+            "reads it as edge weights",
+            LinkcalWarning,
+            stacklevel=3,
+        )
 
 
 def _warn_of_decimals(file: _File, node_ids: NodeIds) -> None:
@@ -435,6 +456,36 @@ class _File:
         read = {"csv": self._csv_batches, "parquet": self._parquet_batches, "npz": self._npz_batches}
         with damage_named(self.path, self.name, self.valid):
             yield from (batch for batch in read[self.kind](columns) if len(batch[0]))
+
+    def names(self) -> list[str]:
+        """Names of the columns, or of the arrays."""
+        if self.kind == "npz":
+            with damage_named(self.path, self.name, self.valid), np.load(self.path) as arrays:
+                return list(arrays.files)
+        if self.kind == "parquet":
+            with damage_named(self.path, self.name, self.valid):
+                return list(pq.read_schema(self.path).names)
+        return [entry.strip() for entry in self.header()]
+
+    def numbers(self, column: str) -> Tensor:
+        """A column of numbers [rows], float64; what is missing becomes NaN."""
+        names = self.names()
+        if names.count(column) != 1:
+            raise InputError(
+                f"{self.name} must have the column {column!r} once, got "
+                f"{one_line(', '.join(map(repr, names)))} in {self.path}"
+            )
+        with damage_named(self.path, self.name, self.valid):
+            if self.kind == "npz":
+                values = read_arrays(self.path, self.name, {column: ("fiu", 1)})[column]
+            elif self.kind == "parquet":
+                values = pq.read_table(self.path, columns=[column]).column(0).cast(pa.float64()).to_numpy()
+            else:
+                header = self.header()[names.index(column)]
+                options = pacsv.ConvertOptions(include_columns=[header], column_types={header: pa.float64()})
+                table = pacsv.read_csv(self.path, parse_options=self.parse_options(), convert_options=options)
+                values = table.column(0).to_numpy()
+        return torch.from_numpy(np.array(values, dtype=np.float64))
 
     def _csv_batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
         wanted = self._find_columns(self.header(), columns)

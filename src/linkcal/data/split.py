@@ -273,10 +273,11 @@ def split_links(
 def _message_graph(graph: Graph, train_edges: Tensor) -> Graph:
     """Graph of the training edges [2, P] alone, with features built from them where `graph` asks for it."""
     edge_index = graph.with_edges(train_edges).edge_index
+    graph = replace(graph, edge_index=edge_index, edge_weight=graph.weight_of(edge_index))
     if graph.feature_builder is None:
-        return replace(graph, edge_index=edge_index)
+        return graph
     x = graph.feature_builder(edge_index, graph.num_nodes)
-    return replace(graph, edge_index=edge_index, x=x, feature_builder=None, features_from_edges=True)
+    return replace(graph, x=x, feature_builder=None, features_from_edges=True)
 
 
 def _positives_per_part(num_edges: int, val_fraction: float, test_fraction: float) -> dict[str, int]:

@@ -130,7 +130,8 @@ def score_links(
     model : nn.Module
         Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
     graph, pairs : Graph, and LinkPairs or Tensor [2, L]
-        The message-passing graph, and pairs of two different nodes each.
+        The message-passing graph, and pairs of two different nodes each. With edge weights, target links are
+        removed with their own and inserted with the median weight.
     target_link : {"absent", "as-given"}
         Remove a target link that is an edge first (leave-one-out), or score on the graph as it is.
     features : {"structural", "none", "embedding", "difference"}
@@ -177,6 +178,10 @@ class LinkScorer:
     ) -> None:
         self._graph, self._symmetrise = graph, check_flag(symmetrise, "symmetrise")
         self._structural = check_choice(features, "features", FEATURE_KINDS) == "structural"
+        if graph.edge_weight is not None:
+            # The edge of a pair without one is inserted with a usual weight.
+            inserted = float(graph.edge_weight.median())
+            toggle_options = {"edge_weight": graph.edge_weight, "insert_weight": inserted, **toggle_options}
         self._engine = toggle_engine(
             model, graph.node_input, graph.edge_index, undirected=not graph.directed, **toggle_options
         )
