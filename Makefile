@@ -33,7 +33,7 @@ $(BIN)/python:
 
 $(VENV)/.package: pyproject.toml constraints.txt | $(BIN)/python
 	@echo 'Installing into $(VENV): gigabytes and minutes the first time'
-	$(PIP) --editable .
+	$(PIP) --editable '.[gnn]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

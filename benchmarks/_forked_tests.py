@@ -29,7 +29,7 @@ def run(folder: str, arguments: list[str], limit: float) -> int | None:
     if child == 0:
         os.setsid()
         os.chdir(folder)
-        sys.path.insert(0, str(Path(folder, "src")))
+        sys.path[:0] = [str(Path(folder, "src")), folder]
         os.environ["PYTHONPATH"] = sys.path[0]
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os._exit(int(pytest.main(arguments)))
@@ -49,5 +49,6 @@ def run(folder: str, arguments: list[str], limit: float) -> int | None:
     return status
 
 
-for line in sys.stdin:
-    print(json.dumps(run(*json.loads(line))), flush=True)
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(run(*json.loads(line))), flush=True)

@@ -25,12 +25,16 @@ ALLOWED = {
     "decisions": _CORE | {"calibrators"},
     "plots": _CORE | {"metrics"},
     "report": _CORE | {"metrics", "plots"},
-    "artifact": _GRAPH_SIDE | {"calibrators", "_scoring"},
+    "_folder": _CORE | {"calibrators"},
+    "scores": _ARRAY_SIDE | {"_folder"},
+    "artifact": _GRAPH_SIDE | {"calibrators", "_scoring", "_folder"},
     "_scoring": _GRAPH_SIDE | {"calibrators"},
     "predictor": _PREDICTOR,
     "all_pairs": _PREDICTOR | {"predictor"},
     "workflow": _PREDICTOR | _ARRAY_SIDE | {"predictor"},
-    "cli": _PREDICTOR | _ARRAY_SIDE | {"predictor", "all_pairs", "workflow", "__version__"},
+    "cli": _PREDICTOR
+    | _ARRAY_SIDE
+    | {"predictor", "all_pairs", "workflow", "scores", "_folder", "__version__"},
     "__main__": {"cli"},
 }
 

@@ -144,10 +144,17 @@ NUM_NULL_PAIRS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Calibration links and null pairs. Scores follow from the model, the graph and the calibrator."""
+    """Calibration links and null pairs. Scores follow from the model, the graph and the calibrator.
+
+    Parameters
+    ----------
+    calibration : LinkPairs
+        With their labels.
+    null_pairs : Tensor [2, m], int64
+        Of the kind of the split's negatives; none is a known edge or one of those negatives.
+    """
 
     calibration: LinkPairs
-    #: [2, m], int64: of the kind of the split's negatives, none of which, like no known edge, is among them.
     null_pairs: Tensor
 
 

@@ -53,7 +53,7 @@ def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-SLOW = {"scale", "runs", "negatives", "decisions", "in-n-out-speed"}
+SLOW = {"scale", "negatives", "decisions"}
 #: Cases that the small graph is no part of.
 OTHERS = {"targets", "stacked", "mutation"}
 
@@ -125,6 +125,15 @@ def test_loss_where_links_are_rare(benchmarks):
     moved = [0.1 * p / (0.1 * p + 0.9 * (1 - p)) for p in 1 / (1 + np.exp(-np.r_[link, negative]))]
     expected = -0.1 * np.log(moved[:2]).mean() - 0.9 * np.log1p(-np.array(moved[2:])).mean()
     assert case.loss(link, negative, 0.1) == pytest.approx(expected)
+
+
+def test_opponents(quick):
+    rows, page = quick("opponents")
+    by_fit = {row["fit"]: row for row in rows}
+    assert next(iter(by_fit)) == "structure-only"
+    for row in rows:
+        assert row["gain"] == pytest.approx(by_fit["structure-only"]["nll"] - row["nll"], abs=1e-9)
+    assert "## NLL by cell" in page
 
 
 def test_top_order(quick, benchmarks):

@@ -184,7 +184,7 @@ def test_csv_on_stdout_is_one_table(cli, store):
 def small(monkeypatch):
     monkeypatch.setattr(
         "linkcal.data.load_dataset",
-        lambda name, *, data_root=None: simulate_graph(150, num_edges=600, num_features=10, seed=0),
+        lambda name, **options: simulate_graph(150, num_edges=600, num_features=10, seed=0),
     )
 
 

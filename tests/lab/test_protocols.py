@@ -95,7 +95,7 @@ def test_released_code_normalises_features(small_graph):
 def test_command_run_records_the_protocol(cli, monkeypatch, tmp_path):
     monkeypatch.setattr(
         "linkcal.data.load_dataset",
-        lambda name, *, data_root=None: simulate_graph(150, num_edges=600, num_features=10, seed=0),
+        lambda name, **options: simulate_graph(150, num_edges=600, num_features=10, seed=0),
     )
     command = ("run", "--dataset", "simulated", "--model", "gcn", "--epochs", 2)
     answer = cli(*command, "--protocol", "released-code", "--fit-on", "val", "--out", tmp_path / "out")

@@ -28,6 +28,7 @@ class ToggledEmbeddings:
 
     Examples
     --------
+    >>> import torch
     >>> from linkcal import toggle_edges
     >>> from linkcal.models import GCN
     >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
