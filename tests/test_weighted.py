@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GAE, GCNConv, GraphSAGE
 from torch_geometric.transforms import RandomLinkSplit
 
 from linkcal import CalibratedLinkPredictor, Platt
@@ -96,6 +96,13 @@ def test_models_without_weights_refuse_them(graph, name):
             UnsupportedModelError, match=r"encode must take edge_weight to use it, .*'s does not"
         ):
             use()
+
+
+def test_a_model_that_takes_weights_and_ignores_them_is_refused(graph):
+    torch.manual_seed(0)
+    model = GAE(GraphSAGE(4, 8, 2, 4))  # PyG passes the weights on, and this encoder drops them
+    with pytest.raises(UnsupportedModelError, match="must read edge_weight, got the same embeddings of GAE"):
+        CalibratedLinkPredictor(model, Platt()).fit(split_links(graph, seed=0))
 
 
 def test_a_model_that_needs_what_a_graph_does_not_have_is_refused(graph):

@@ -28,6 +28,7 @@ from linkcal.features._structure import (
     structural_features,
     structure_features,
 )
+from linkcal.models.adapter import require_weights_read
 from linkcal.toggle import ToggledEmbeddings
 from linkcal.toggle.api import toggle_engine, toggle_in_blocks
 
@@ -192,6 +193,7 @@ class LinkScorer:
         self._structural = check_choice(features, "features", FEATURE_KINDS) in COLUMN_NAMES
         if graph.edge_weight is not None:
             # The edge of a pair without one is inserted with a usual weight.
+            require_weights_read(model, graph)
             inserted = float(graph.edge_weight.median())
             toggle_options = {"edge_weight": graph.edge_weight, "insert_weight": inserted, **toggle_options}
         self._engine = toggle_engine(

@@ -15,6 +15,7 @@ from torch_geometric.nn.models import GAE, VGAE, InnerProductDecoder
 
 from linkcal._core.validation import check_choice
 from linkcal.exceptions import InputError, LinkcalWarning, UnsupportedModelError
+from linkcal.models._view import evaluation_view
 from linkcal.models.base import GraphModel, PairPredictor, product_of_ends
 
 if TYPE_CHECKING:
@@ -223,6 +224,25 @@ def encode_graph(model: nn.Module, graph: Graph) -> Tensor:
     options = {} if graph.edge_weight is None else {"edge_weight": graph.edge_weight}
     z: Tensor = cast("Any", model).encode(graph.node_input, graph.edge_index, **options)
     return z
+
+
+def require_weights_read(model: nn.Module, graph: Graph) -> None:
+    """Refuse a model whose ``encode`` takes the weights of a graph and ignores them, as some of PyG's do."""
+    check_weights(model, weighted=True)
+    weight, view = graph.edge_weight, cast("Any", evaluation_view(model))
+    if weight is None or weight.numel() == 0 or bool(weight.min() == weight.max()):
+        return  # equal weights may cancel
+    with torch.no_grad():
+        z, of_ones = (
+            view.encode(graph.node_input, graph.edge_index, edge_weight=each)
+            for each in (weight, torch.ones_like(weight))
+        )
+    if torch.equal(z, of_ones):
+        name = type(unwrap_link_predictor(model)).__name__
+        raise UnsupportedModelError(
+            f"model.encode must read edge_weight, got the same embeddings of {name} with weights of 1: leave "
+            "the weights out of the graph, or use layers that read them"
+        )
 
 
 def is_pyg_autoencoder(model: nn.Module) -> bool:
