@@ -3,11 +3,12 @@
 Weights and arrays are safetensors files, the rest is JSON; nothing is unpickled::
 
     artifact.json            format, versions, description of graph and fit, SHA-256 of every file
-    graph.safetensors        message-passing edges, node features, held-out edges
+    graph.safetensors        message-passing edges and their weights, node features and types, held-out edges
     evidence.safetensors     calibration links and null pairs, for decisions and intervals
     calibrators.json         class, hyper-parameters and scalars of every calibrator
     calibrators.safetensors  their arrays
-    nodes.parquet            the user's node ids, where they are not 0 .. N-1
+    nodes.parquet            the user's node ids, where they are not 0 .. N-1; those of source nodes alone
+    target-nodes.parquet     and of target nodes, in a bipartite graph
     model.json               how to build the model, if it is one of linkcal's own
     model.safetensors        its weights
 """
@@ -15,7 +16,7 @@ Weights and arrays are safetensors files, the rest is JSON; nothing is unpickled
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ from linkcal._core.validation import check_edge_index, check_positive_int
 from linkcal._folder import check_artifact_folder
 from linkcal._scoring import Evidence, Fingerprint, plain_state
 from linkcal.calibrators import Calibrator
-from linkcal.data import Graph, LinkPairs, NodeIds
+from linkcal.data import BipartiteIds, Graph, LinkPairs, NodeIds
+from linkcal.data.graph import GRAPH_TENSORS
 from linkcal.exceptions import ArtifactError, InputError
 from linkcal.models import GraphModel, load_model, save_model
 
@@ -48,6 +50,7 @@ ARTIFACT_FORMAT_VERSION = 4
 
 _FORMAT = "linkcal-artifact"
 _NODES, _EVIDENCE, _MODEL = "nodes.parquet", "evidence.safetensors", "model.json"
+_TARGET_NODES = "target-nodes.parquet"
 _REQUIRED = {"graph.safetensors", *_folder.CALIBRATOR_FILES, "model.safetensors"}
 _GRAPH_KEYS = ("num_nodes", "directed", "name", "features_from_edges")
 _INFO_KEYS = ("fit_on", "selected", "negatives_per_positive")
@@ -66,7 +69,7 @@ class Artifact:
         Fitted, by name.
     info : dict
         JSON values: ``fit_on``, ``selected``, ``negatives_per_positive`` and whatever the writer added.
-    node_ids : NodeIds, optional
+    node_ids : NodeIds or BipartiteIds, optional
     held_out : Tensor [2, H], optional
         Known edges that are not in the message-passing graph: the split's validation and test links.
     evidence : Evidence, optional
@@ -76,7 +79,7 @@ class Artifact:
     graph: Graph
     calibrators: dict[str, Calibrator]
     info: dict[str, Any] = field(default_factory=dict)
-    node_ids: NodeIds | None = None
+    node_ids: NodeIds | BipartiteIds | None = None
     held_out: Tensor | None = None
     evidence: Evidence | None = None
 
@@ -106,15 +109,18 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
         save_model(artifact.model, folder)
     else:
         _write_tensors(folder / "model.safetensors", plain_state(artifact.model))
-    graph = {name: getattr(artifact.graph, name) for name in ("edge_index", "x", "attributes")}
+    graph = {name: getattr(artifact.graph, name) for name in GRAPH_TENSORS}
     _write_tensors(folder / "graph.safetensors", {**graph, "held_out": artifact.held_out})
     _folder.write_calibrators(artifact.calibrators, folder)
     if artifact.evidence is not None:
         links, null_pairs = artifact.evidence.calibration, artifact.evidence.null_pairs
         pairs = {"calibration_pairs": links.edge_label_index, "calibration_label": links.edge_label}
         _write_tensors(folder / _EVIDENCE, {**pairs, "null_pairs": null_pairs})
-    if artifact.node_ids is not None:
-        artifact.node_ids.save(folder / _NODES)
+    ids = artifact.node_ids
+    if ids is not None:
+        (ids.source if isinstance(ids, BipartiteIds) else ids).save(folder / _NODES)
+    if isinstance(ids, BipartiteIds):
+        ids.target.save(folder / _TARGET_NODES)
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor | None]) -> None:
@@ -145,7 +151,7 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
         If a file is missing, truncated, altered or of another version, or the weights do not fit `model`.
     """
     objects = {"graph": (), "info": _INFO_KEYS, "fingerprint": ()}
-    files = _REQUIRED, {_MODEL, _NODES, _EVIDENCE}
+    files = _REQUIRED, {_MODEL, _NODES, _TARGET_NODES, _EVIDENCE}
     source, head = _folder.read_manifest(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, objects, *files)
     names = head["files"]
     graph, held_out = _read_graph(source, head["graph"])
@@ -164,22 +170,30 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
         graph=graph,
         calibrators=_folder.read_calibrators(source),
         info=head["info"],
-        node_ids=NodeIds.load(source / _NODES) if _NODES in names else None,
+        node_ids=_read_ids(source, names),
         held_out=held_out,
         evidence=_read_evidence(source / _EVIDENCE, graph.num_nodes) if _EVIDENCE in names else None,
     )
+
+
+def _read_ids(source: Path, names: Container[str]) -> NodeIds | BipartiteIds | None:
+    if _NODES not in names:
+        return None
+    ids = NodeIds.load(source / _NODES)
+    return BipartiteIds(ids, NodeIds.load(source / _TARGET_NODES)) if _TARGET_NODES in names else ids
 
 
 def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tensor | None]:
     """Message-passing graph and held-out edges [2, H], where they were saved."""
     with refusing(source / "graph.safetensors", f"hold a graph as {_folder.MANIFEST} describes it"):
         tensors = load_tensors(read_saved(source / "graph.safetensors"))
-        features = {name: tensors.get(name) for name in ("x", "attributes")}
+        features = {name: tensors.get(name) for name in GRAPH_TENSORS if name != "edge_index"}
         graph = Graph(tensors["edge_index"], **features, **description)
         check_edge_index(graph.edge_index, check_positive_int(graph.num_nodes, "num_nodes"))
         for name, rows in features.items():
-            if rows is not None and rows.size(0) != graph.num_nodes:
-                raise InputError(f"{name} must have {graph.num_nodes} rows, got {rows.size(0)}")
+            expected = graph.edge_index.size(1) if name == "edge_weight" else graph.num_nodes
+            if rows is not None and rows.size(0) != expected:
+                raise InputError(f"{name} must have {expected} rows, got {rows.size(0)}")
     return graph, tensors.get("held_out")
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from linkcal.data import NodeIds, own_files, read_edges, read_features, read_pairs
 from linkcal.exceptions import InputError, LinkcalWarning
 
-EDGES = "source,target,weight\nbob,alice,1\nalice,carol,2\ncarol,carol,3\nalice,bob,4\n"
+EDGES = "source,target,amount\nbob,alice,1\nalice,carol,2\ncarol,carol,3\nalice,bob,4\n"
 
 
 def _write(path, text):

@@ -35,7 +35,7 @@ from linkcal.cli._console import (
 )
 
 if TYPE_CHECKING:
-    from linkcal.data import Graph, LinkSplit, NodeIds
+    from linkcal.data import BipartiteIds, Graph, LinkSplit, NodeIds
     from linkcal.workflow import RunConfig
 
 
@@ -43,6 +43,16 @@ _EDGES = "Edge list: .csv, .tsv, .txt, .edges (also .gz, .bz2, .zip), .parquet, 
 _FEATURES = (
     "Node features: .csv or .parquet with the node id in the first column, or .npy or .npz with a row for "
     "each of the nodes 0, 1, ...; default: learned embeddings."
+)
+
+
+_BIPARTITE = (
+    "Whether the columns of EDGES name nodes of two types, such as users and items, with ids of their own: "
+    "only pairs of both types are then drawn, scored and listed."
+)
+_WEIGHT = "Column of EDGES with edge weights above 0, for models that read them (gcn, vgae)."
+_TARGET_FEATURES = (
+    "Features of the target nodes with --bipartite; --features are then those of the source nodes."
 )
 
 
@@ -85,6 +95,9 @@ def fit(
     directed: Annotated[
         bool, typer.Option("--directed", help="Treat (u, v) and (v, u) as different links.")
     ] = False,
+    bipartite: Annotated[bool | None, typer.Option(help=_BIPARTITE)] = None,
+    target_features: Annotated[Path | None, typer.Option(help=_TARGET_FEATURES)] = None,
+    weight: Annotated[str | None, typer.Option(help=_WEIGHT, metavar="COLUMN")] = None,
     source: Source = "source",
     target: Target = "target",
     delimiter: Delimiter = None,
@@ -120,13 +133,19 @@ def fit(
         "comment": comment,
         "raw_ids": raw_ids,
     }
-    named = read_edges(edges, features=features, source=source, target=target, directed=directed, **text)
+    named = read_edges(
+        edges, features=features, source=source, target=target, directed=directed, bipartite=bipartite,
+        target_features=target_features, weight=weight, **text,
+    )  # fmt: skip
     record = {
         "edges": file_record(edges),
         "features": None if features is None else file_record(features),
         "columns": [source, target],
         **text,
         "directed": directed,
+        **({"bipartite": True} if bipartite else {}),
+        **({} if weight is None else {"weight": weight}),
+        **({} if target_features is None else {"target_features": file_record(target_features)}),
         **preset_source(preset),
     }
     run_on_graph(config, named.graph, out, device, json, record, node_ids=named.node_ids)
@@ -161,7 +180,7 @@ def run_on_graph(
     device: str,
     json: bool,
     source: dict[str, Any],
-    node_ids: NodeIds | None = None,
+    node_ids: NodeIds | BipartiteIds | None = None,
 ) -> None:
     """Run, write the folder, and print the table (or the JSON) and the paths of the files."""
     from linkcal.models import MODELS

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import torch
 
     from linkcal.all_pairs import RankedPairs
-    from linkcal.data import NodeIds, PairChunk
+    from linkcal.data import BipartiteIds, NodeIds, PairChunk
     from linkcal.features import LinkScorer
     from linkcal.predictor import CalibratedLinkPredictor
 
@@ -46,7 +46,7 @@ _NULL = (
 _RERANK = "Re-order the N highest-scoring pairs by calibrated probability and list the first K."
 
 
-def _load(folder: Path, calibrator: str | None) -> tuple[CalibratedLinkPredictor, NodeIds]:
+def _load(folder: Path, calibrator: str | None) -> tuple[CalibratedLinkPredictor, NodeIds | BipartiteIds]:
     from linkcal.data import NodeIds
     from linkcal.predictor import CalibratedLinkPredictor
 
@@ -287,8 +287,9 @@ def top(
     """List the most probable missing pairs of the whole graph, with calibrated probabilities.
 
     All missing pairs are ranked, in bounded memory; known edges, also those held out for validation and test,
-    are left out. Pairs are ordered by the model's score, ties by node number; `--rerank N` orders the N
-    highest-scoring pairs by calibrated probability. SEAL ranks only pairs at distance 2.
+    are left out, and in a bipartite graph pairs of one type. Pairs are ordered by the model's score, ties by
+    node number; `--rerank N` orders the N highest-scoring pairs by calibrated probability. SEAL ranks only
+    pairs at distance 2.
     """
     from linkcal.all_pairs import AT_DISTANCE_2, most_probable_pairs
 
@@ -297,7 +298,7 @@ def top(
     ranked = most_probable_pairs(
         predictor, k, chunk_size=chunk_size, base_rate=as_base_rate(base_rate), rerank=rerank
     )
-    ends = [node_ids.decode(row).to_pylist() for row in ranked.edge_label_index]
+    ends = [column.to_pylist() for column in node_ids.decode_pairs(ranked.edge_label_index)]
     with csv_rows(out, "source", "target", "logit", "probability", raw_ids=raw_ids) as writer:
         writer.writerows(zip(*ends, ranked.logit.tolist(), ranked.probability.tolist(), strict=True))
     number, two_hop = ranked.logit.numel(), ranked.candidates == AT_DISTANCE_2

@@ -37,8 +37,16 @@ from linkcal.data._text import (
     node_columns,
     zip_member,
 )
-from linkcal.data.graph import Graph
-from linkcal.data.node_ids import NodeIds, from_cells, is_id_type, is_missing, look_alikes, parse_ids
+from linkcal.data.graph import Graph, bipartite_features
+from linkcal.data.node_ids import (
+    BipartiteIds,
+    NodeIds,
+    from_cells,
+    is_id_type,
+    is_missing,
+    look_alikes,
+    parse_ids,
+)
 from linkcal.exceptions import InputError, LinkcalWarning
 
 _PathLike = str | os.PathLike[str]
@@ -53,8 +61,12 @@ _PACKINGS = (".gz", ".bz2", ".zip")
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 #: Bytes of a CSV file that are parsed at a time; bounds the memory of streaming.
 _BLOCK = 8 << 20
+#: Fewer edges may have no node in both columns by chance, and cannot be split.
+_FEW_EDGES = 10
 #: Start of the names that pandas gives an index without one.
 _NAMELESS = "__index_level_"
+#: Names of columns that most likely hold edge weights.
+_LIKE_WEIGHT = ("weight", "weights", "edge_weight", "score", "combined_score", "rating", "strength")
 #: Names of an array of ids that should have been named "id"; without it rows would be matched in order.
 _LIKE_ID = ("ids", "node", "nodes", "node_id", "node_ids")
 
@@ -63,10 +75,12 @@ _LIKE_ID = ("ids", "node", "nodes", "node_id", "node_ids")
 class NamedGraph:
     """A graph and the ids of its N nodes in the user's files: index i is the i-th of `node_ids`.
 
+    A bipartite graph's source and target nodes have ids of their own.
+
     Parameters
     ----------
     graph : Graph
-    node_ids : NodeIds
+    node_ids : NodeIds or BipartiteIds
 
     Examples
     --------
@@ -75,7 +89,7 @@ class NamedGraph:
     """
 
     graph: Graph
-    node_ids: NodeIds
+    node_ids: NodeIds | BipartiteIds
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +128,9 @@ def read_edges(
     header: bool = True,
     comment: str | None = None,
     raw_ids: bool = False,
+    bipartite: bool | None = None,
+    target_features: _PathLike | None = None,
+    weight: str | None = None,
 ) -> NamedGraph:
     r"""Read a graph from an edge list and, optionally, node features; InputError names what is wrong.
 
@@ -121,7 +138,8 @@ def read_edges(
     ----------
     path : path
         Text (``.csv``, ``.tsv``, ``.txt``, ``.edges``, ``.edgelist``), ``.parquet`` or ``.npz`` (1-D arrays)
-        with columns named `source` and `target`; others are ignored. Also MatrixMarket (``.mtx``, ids are row
+        with columns named `source` and `target`; others are ignored (with
+        a warning if named as weights are). Also MatrixMarket (``.mtx``, ids are row
         numbers from 1) and ``.graphml``. Text and graphs may end in ``.gz``, ``.bz2`` or ``.zip``. Files of
         SNAP, KONECT and STRING are recognised. Ids are strings or integers (:class:`NodeIds`). Self-loops and
         repeated edges are dropped and counted.
@@ -136,6 +154,15 @@ def read_edges(
         ``#`` or ``%`` and a blank (``""``: none).
     raw_ids : bool
         Ids of a file that linkcal wrote are read as they stand there (written with ``--raw-ids``).
+    bipartite : bool, optional
+        Whether the two columns name nodes of two types, such as users and items; an id that stands in both is
+        two nodes then. None refuses a list of ten or more edges whose columns have no id in common.
+    target_features : path, optional
+        Features of the target nodes of a bipartite graph; `features` are those of its source nodes. A node's
+        row of `x` has the columns of `features`, those of `target_features` (0 where they are of the other
+        type), and 1 for a target node.
+    weight : str, optional
+        Name of the column with edge weights, all above 0, and equal where an edge is repeated.
 
     Returns
     -------
@@ -157,10 +184,21 @@ def read_edges(
     ...     read_edges(path).graph.pairs.tolist()
     [[0, 0], [1, 2]]
     """
+    if bipartite and directed:
+        raise InputError(
+            "directed must be False for a bipartite graph, whose pairs are ordered by their types, got True"
+        )
+    if (target_features is not None) != bool(bipartite and features is not None):
+        raise InputError(
+            "features and target_features must be given together, and for a bipartite graph alone, got "
+            f"features {features}, target_features {target_features} and bipartite {bool(bipartite)}"
+        )
     text = TextOptions(delimiter, header, comment)
     file = _File(path, "edges", ("csv", "parquet", "npz", "mtx", "graphml"), (source, target), text, raw_ids)
     batches, nodes = _edge_batches(file)
     _check_direction(file, directed)
+    if bipartite and file.kind in ("mtx", "graphml"):
+        raise InputError(f"bipartite graphs must be read from a table of two columns, got {path}")
     if not batches:
         raise InputError(f"edges must have at least one row, got none in {path}")
     ends = [parse_ids(pa.chunked_array(list(chunks))) for chunks in zip(*batches, strict=True)]
@@ -168,15 +206,40 @@ def read_edges(
     if file.kind == "csv":
         _refuse_rows_of_no_edge(file, *ends)
     coded = [end.dictionary_encode() for end in ends]  # each distinct text is looked up once
+    name = file.path.name.split(".")[0]
+    weights = None if weight is None else file.numbers(weight)
+    if weight is None:
+        _warn_of_weights(file, file.columns)
+    if bipartite:
+        sides = [_side(file, end, rows) for end, rows in zip(coded, (features, target_features), strict=True)]
+        (first, source_x), (second, target_x) = sides
+        ids = BipartiteIds(first, second)
+        near, far = (
+            side.lookup(end.dictionary)[end.indices] for side, end in zip((first, second), coded, strict=True)
+        )
+        index = np.stack([near, far + len(first)])
+        node_type = torch.arange(len(ids)) >= len(first)
+        x = None
+        if source_x is not None and target_x is not None:
+            x = bipartite_features(source_x, target_x)
+        graph = Graph.from_edges(index, len(ids), x=x, name=name, node_type=node_type, edge_weight=weights)
+        return NamedGraph(graph, ids)
     rows = None if features is None else _feature_rows(features)
     node_ids = NodeIds.from_values(
         *(end.dictionary for end in coded), *nodes, *([] if rows is None else [rows[1]])
     )
     _check_ids(file, node_ids)
-    index = np.stack([node_ids.lookup(end.dictionary)[end.indices] for end in coded])
+    lookup = [node_ids.lookup(end.dictionary) for end in coded]
+    index = np.stack([place[end.indices] for place, end in zip(lookup, coded, strict=True)])
+    if bipartite is None and index.shape[1] >= _FEW_EDGES and not np.isin(lookup[0], lookup[1]).any():
+        raise InputError(
+            "bipartite must be given (--bipartite or --no-bipartite) for edges whose columns have no id in "
+            f"common, got {len(lookup[0])} ids and {len(lookup[1])} others in {path}: of two types, such as "
+            "users and items, only pairs of both may be negatives"
+        )
     x = None if rows is None else _aligned(*rows, node_ids)
-    name = file.path.name.split(".")[0]
-    return NamedGraph(Graph.from_edges(index, len(node_ids), x=x, directed=directed, name=name), node_ids)
+    rest: dict[str, Any] = {"x": x, "directed": directed, "name": name, "edge_weight": weights}
+    return NamedGraph(Graph.from_edges(index, len(node_ids), **rest), node_ids)
 
 
 def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
@@ -211,7 +274,7 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
 
 def read_pairs(
     path: _PathLike,
-    node_ids: NodeIds,
+    node_ids: NodeIds | BipartiteIds,
     *,
     source: str = "source",
     target: str = "target",
@@ -230,7 +293,7 @@ def read_pairs(
     ----------
     path, source, target, delimiter, header, comment, raw_ids
         As in :func:`read_edges` (an npz file is read at once), without files of graphs.
-    node_ids, chunk_size : NodeIds and int
+    node_ids, chunk_size : NodeIds or BipartiteIds, and int
         Of the graph that the pairs are scored on; largest number of pairs in a chunk.
 
     Yields
@@ -251,15 +314,20 @@ def read_pairs(
     file = _File(path, "pairs", ("csv", "parquet", "npz"), (source, target), text, raw_ids)
     batches = file.batches()
     for batch in batches:
-        index = np.stack([node_ids.lookup(column) for column in batch])
+        index = node_ids.lookup_pairs(*batch)
         if (index < 0).any():
             file.refuse_missing_ids([parse_ids(column) for column in batch], file.columns, first_row)
             row, end = np.argwhere(index.T < 0)[0].tolist()
-            rest = sum(int((node_ids.lookup(column) < 0).sum()) for other in batches for column in other)
+            rest = sum(int((node_ids.lookup_pairs(*other) < 0).sum()) for other in batches)
+            value = batch[end][row]
+            if isinstance(node_ids, BipartiteIds):
+                hint = node_ids.hint(end, value)
+            else:
+                hint = _known_twin(value, node_ids)
             raise InputError(
                 f"pairs must name nodes of the graph ({len(node_ids)} nodes), got {(index < 0).sum() + rest} "
                 f"unknown ids in {path}, the first {_shown(batch[end][row])} in {file.place(first_row + row)}"
-                f"{_known_twin(batch[end][row], node_ids)}"
+                f"{hint}"
             )
         same = np.flatnonzero(index[0] == index[1]).tolist()
         if same:
@@ -272,6 +340,26 @@ def read_pairs(
             pairs = torch.from_numpy(index[:, some].copy())
             yield PairChunk(pairs, batch[0][some], batch[1][some], first_row + start)
         first_row += index.shape[1]
+
+
+def _side(file: _File, coded: Any, features: _PathLike | None) -> tuple[NodeIds, Tensor | None]:
+    """Ids and features of one type of nodes of a bipartite graph."""
+    rows = None if features is None else _feature_rows(features)
+    node_ids = NodeIds.from_values(coded.dictionary, *([] if rows is None else [rows[1]]))
+    _check_ids(file, node_ids)
+    return node_ids, None if rows is None else _aligned(*rows, node_ids)
+
+
+def _warn_of_weights(file: _File, columns: tuple[str, str]) -> None:
+    """Warn of a column that most likely holds weights and is not read."""
+    found = [name for name in file.names() if name.lower() in _LIKE_WEIGHT and name not in columns]
+    if found:
+        warnings.warn(
+            f"column {_shown(found[0])} of {file.path} is not read: weight={_shown(found[0])} (--weight) "
+            "reads it as edge weights",
+            LinkcalWarning,
+            stacklevel=3,
+        )
 
 
 def _edge_batches(file: _File) -> tuple[list[list[Any]], list[Any]]:
@@ -506,6 +594,38 @@ class _File:
         read = {"csv": self._csv_batches, "parquet": self._parquet_batches, "npz": self._npz_batches}
         with damage_named(self.path, self.name, self.valid):
             yield from (batch for batch in read[self.kind]() if len(batch[0]))
+
+    def names(self) -> list[str]:
+        """Names of the columns, or of the arrays."""
+        if self.kind == "npz":
+            with damage_named(self.path, self.name, self.valid), np.load(self.path) as arrays:
+                return list(arrays.files)
+        if self.kind == "parquet":
+            with damage_named(self.path, self.name, self.valid):
+                return list(pq.read_schema(self.path).names)
+        return [entry.strip() for entry in self.text.header()] if self.kind == "csv" else []
+
+    def numbers(self, column: str) -> Tensor:
+        """A column of numbers [rows], float64; what is missing becomes NaN."""
+        names = self.names()
+        if names.count(column) != 1:
+            raise InputError(
+                f"{self.name} must have the column {column!r} once, got "
+                f"{one_line(', '.join(map(repr, names)))} in {self.path}"
+            )
+        with damage_named(self.path, self.name, self.valid):
+            if self.kind == "npz":
+                values = read_arrays(self.path, self.name, {column: ("fiu", 1)})[column]
+            elif self.kind == "parquet":
+                values = pq.read_table(self.path, columns=[column]).column(0).cast(pa.float64()).to_numpy()
+            else:
+                header = self.text.header()[names.index(column)]
+                options = pacsv.ConvertOptions(include_columns=[header], column_types={header: pa.float64()})
+                read = pacsv.ReadOptions(column_names=self.text.names)
+                with self.text.open() as stream:
+                    table = pacsv.read_csv(stream, read, self.parse_options(), options)
+                values = table.column(0).to_numpy()
+        return torch.from_numpy(np.array(values, dtype=np.float64))
 
     def _csv_batches(self) -> Iterator[list[Any]]:
         header = self.text.header()

@@ -25,7 +25,7 @@ from linkcal._core.validation import check_device
 from linkcal._scoring import gather_evidence
 from linkcal.artifact import Artifact, check_artifact_folder, save_artifact
 from linkcal.calibrators import Calibrator, registry
-from linkcal.data import Graph, LinkSplit, NodeIds
+from linkcal.data import BipartiteIds, Graph, LinkSplit, NodeIds
 from linkcal.features import LinkScores, link_segments
 from linkcal.metrics import evaluate_links, group_calibration, model_value
 from linkcal.report._page import ARTIFACT_FOLDER, write_results
@@ -84,7 +84,7 @@ def run_experiment(
     graph: Graph | LinkSplit,
     *,
     device: torch.device | str = "cpu",
-    node_ids: NodeIds | None = None,
+    node_ids: NodeIds | BipartiteIds | None = None,
     progress: Progress | None = None,
 ) -> RunOutcome:
     """Split, train, toggle, fit all calibrators, and measure them on the test links, once.
@@ -99,7 +99,7 @@ def run_experiment(
         A graph is split as `config` says; an official split is used as it is.
     device : torch.device or str
         ``"auto"`` chooses CUDA if there is one.
-    node_ids : NodeIds, optional
+    node_ids : NodeIds or BipartiteIds, optional
         The user's names of the nodes, kept in the artifact.
     progress : callable, optional
         Called with a :class:`Step` as the work goes on.
