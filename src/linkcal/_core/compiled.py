@@ -13,7 +13,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +22,43 @@ from numba import njit
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _lock = threading.Lock()
+_process = os.getpid()
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator: compile at the first call, with :func:`numba.njit`'s options, and cache if possible."""
+    """Decorator: compile at the first call, with :func:`numba.njit`'s options, and cache if possible.
+
+    A function with ``parallel=True`` runs serially in a forked child, where Numba's threads do not exist:
+    its OpenMP layer would end the process, the others would wait for ever.
+    """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        if numba.config.DISABLE_JIT or (folder := _cache_folder()) is None:
-            return njit(**options)(function)
-        # Numba reads the setting when a function is declared; it is changed for that moment only.
-        with _lock:
-            before = numba.config.CACHE_DIR
-            numba.config.CACHE_DIR = str(folder)
-            try:
-                return njit(cache=True, **options)(function)
-            finally:
-                numba.config.CACHE_DIR = before
+        made = _declared(function, "", **options)
+        if numba.config.DISABLE_JIT or not options.get("parallel"):
+            return made
+        serial = _declared(function, "serial", **{**options, "parallel": False})
+
+        @wraps(function)
+        def call(*arguments: Any) -> Any:
+            return (made if os.getpid() == _process else serial)(*arguments)
+
+        return call
 
     return decorate
+
+
+def _declared(function: Callable[..., Any], part: str, **options: Any) -> Any:
+    """Numba's form of a function; `part` of the cache, which does not tell serial from parallel code."""
+    if numba.config.DISABLE_JIT or (folder := _cache_folder()) is None:
+        return njit(**options)(function)
+    # Numba reads the setting when a function is declared; it is changed for that moment only.
+    with _lock:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(folder / part)
+        try:
+            return njit(cache=True, **options)(function)
+        finally:
+            numba.config.CACHE_DIR = before
 
 
 @cache
