@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -31,7 +29,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from linkcal._core.files import read_description, read_saved, refusing, sha256
+from linkcal._core.files import folder_written_whole, read_description, read_saved, refusing, sha256
 from linkcal._core.validation import check_edge_index, check_positive_int
 from linkcal._scoring import Evidence, Fingerprint, plain_state
 from linkcal.calibrators import Calibrator, calibrator_name, make_calibrator
@@ -115,9 +113,7 @@ def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
     """
     target = Path(folder)
     check_artifact_folder(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
+    with folder_written_whole(target) as staging:
         _write_parts(artifact, staging)
         fingerprint = Fingerprint(artifact.model, artifact.graph)
         head = {
@@ -132,10 +128,6 @@ def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
         }
         unsigned = (json.dumps(head, indent=2) + "\n").encode()
         (staging / _HEAD).write_bytes(_signed(unsigned, _UNSIGNED, sha256(unsigned)))
-        staging.chmod(0o755)
-        _replace_folder(staging, target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _signed(head: bytes, old: str, new: str) -> bytes:
@@ -187,21 +179,6 @@ def _write_calibrators(calibrators: Mapping[str, Calibrator], folder: Path) -> N
         ) from error
     (folder / "calibrators.json").write_text(text + "\n", encoding="utf-8")
     (folder / "calibrators.safetensors").write_bytes(save_arrays(arrays))
-
-
-def _replace_folder(new: Path, target: Path) -> None:
-    """Put `new` in the place of `target`; the old content stays until the new one is in place."""
-    if not target.exists():
-        new.rename(target)
-        return
-    old = new.with_name(new.name + "-old")
-    target.rename(old)
-    try:
-        new.rename(target)
-    except OSError:
-        old.rename(target)
-        raise
-    shutil.rmtree(old)
 
 
 def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Artifact:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import platform
+import shutil
 import subprocess
 import time
 import warnings
@@ -23,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from linkcal._core.files import require_writable, written_whole
+from linkcal._core.files import folder_written_whole, require_writable, written_whole
 from linkcal._core.maths import FloatArray, bernoulli_nll, sigmoid
 from linkcal._core.random import numpy_stream
 from linkcal._core.threads import blas_threads
@@ -32,7 +33,7 @@ from linkcal._scoring import gather_evidence
 from linkcal.artifact import Artifact, check_artifact_folder, save_artifact
 from linkcal.calibrators import Calibrator
 from linkcal.data import Graph, LinkSplit, NodeIds
-from linkcal.exceptions import LinkcalWarning, RareClassWarning
+from linkcal.exceptions import InputError, LinkcalWarning, RareClassWarning
 from linkcal.features import LinkScores
 from linkcal.metrics import evaluate_links
 from linkcal.plots import reliability_figure
@@ -220,6 +221,7 @@ def _info(config: RunConfig, split: LinkSplit, selected: str, rate: TargetRate |
 
 #: Sub-folder of a run that holds the fitted artifact.
 ARTIFACT_FOLDER = "artifact"
+_METRICS = "metrics.json"
 
 _PACKAGES = (
     "linkcal", "torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow",
@@ -227,11 +229,30 @@ _PACKAGES = (
 )  # fmt: skip
 
 
-def check_output_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse a folder that :func:`write_outputs` could not write, before the work starts."""
+def check_output_folder(folder: str | os.PathLike[str], *, new: bool = False) -> None:
+    """Refuse a folder that :func:`write_outputs` could not write, before the work starts.
+
+    With `new` also one that holds a run.
+    """
     out = Path(folder)
     require_writable(out, "out")
     check_artifact_folder(out / ARTIFACT_FOLDER)
+    if not _holds_run(out):
+        return
+    if new:
+        raise InputError(
+            f"out must be a folder without a run, got {out}: choose another, or replace the run by --force"
+        )
+    require_writable(out.resolve().parent, "out")  # the new run is built beside the old one
+    if os.path.ismount(out) or Path.cwd().is_relative_to(out.resolve()):
+        raise InputError(
+            "out must not be a mount point or the current folder where it holds a run, which is replaced as "
+            f"a whole, got {out}: choose a folder in it"
+        )
+
+
+def _holds_run(out: Path) -> bool:
+    return (out / _METRICS).exists() or (out / ARTIFACT_FOLDER).exists()
 
 
 def file_record(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -245,13 +266,14 @@ def write_outputs(
 ) -> dict[str, Path]:
     """Write ``artifact/``, ``reliability.png``, ``config.json``, ``report.html`` and, last, ``metrics.json``.
 
-    Each is written whole or not at all; a folder with ``metrics.json`` is a finished run.
+    All are written whole or not at all; a folder with ``metrics.json`` is a finished run. An earlier run in
+    the folder stays as it was until the new one takes its place in one step; other files stay.
 
     Parameters
     ----------
     outcome : RunOutcome
     folder : path
-        Made if it is not there. An earlier run in it is replaced.
+        Made if it is not there.
     source : dict, optional
         JSON values on where the graph came from, for ``config.json``.
 
@@ -261,12 +283,19 @@ def write_outputs(
     """
     check_output_folder(folder)
     out = Path(folder)
-    out.mkdir(parents=True, exist_ok=True)
     names = {"artifact": ARTIFACT_FOLDER, "figure": "reliability.png", "config": "config.json"}
-    names |= {"report": "report.html", "metrics": "metrics.json"}
-    paths = {what: out / name for what, name in names.items()}
-    # An unfinished folder must not look finished.
-    paths["metrics"].unlink(missing_ok=True)
+    names |= {"report": "report.html", "metrics": _METRICS}
+    if _holds_run(out):
+        with folder_written_whole(out) as staging:
+            _write_run(outcome, {what: staging / name for what, name in names.items()}, source)
+            _keep_others(out, staging, set(names.values()))
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        _write_run(outcome, {what: out / name for what, name in names.items()}, source)
+    return {what: out / name for what, name in names.items()}
+
+
+def _write_run(outcome: RunOutcome, paths: Mapping[str, Path], source: dict[str, Any] | None) -> None:
     save_artifact(outcome.artifact, paths["artifact"])
     title = f"{outcome.config.model} on {outcome.config.dataset}"
     shown, weight = (outcome.test_label, outcome.test_probability), outcome.test_weight
@@ -276,7 +305,26 @@ def write_outputs(
     title, figure = f"Calibrated link probabilities: {title}", paths["figure"]
     write_report(paths["report"], title=title, metrics=outcome.metrics, config=config, figure_png=figure)
     _write_json(outcome.metrics, paths["metrics"])
-    return paths
+
+
+def _keep_others(old: Path, new: Path, own: set[str]) -> None:
+    """Take the user's own files of a run's folder along, as further names of the same files if possible."""
+
+    def link(source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except OSError:  # the disk knows no links
+            shutil.copy2(source, target)
+
+    for path in old.iterdir():
+        if path.name in own:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.copytree(path, new / path.name, symlinks=True, copy_function=link)
+        elif path.is_symlink():
+            (new / path.name).symlink_to(path.readlink())
+        else:
+            link(str(path), str(new / path.name))
 
 
 def _config_record(outcome: RunOutcome) -> dict[str, Any]:
