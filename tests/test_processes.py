@@ -2,11 +2,15 @@
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+#: Seconds from Ctrl-C to the end; the promise is 2, and this machine may be busy with other tests.
+PATIENCE = 10
 FORKED = """
 import multiprocessing
 import numba, torch
@@ -29,13 +33,14 @@ held = predictors[0].scorer()
 def ask(_):
     large.sum()
     found = [p.predict_proba(pairs) for p in predictors]
-    found += [predictors[0].probability_of(held.score(pairs)), most_probable_pairs(predictors[0], 9).probability]
-    return found
+    found.append(predictors[0].probability_of(held.score(pairs)))
+    return [*found, most_probable_pairs(predictors[0], 9).probability]
 
 def learn(seed):
     model = make_model("gcn", 20, seed=0)
     train_link_predictor(model, split, TrainingConfig(epochs=2), seed=0)
-    return [CalibratedLinkPredictor(model, InNOut(max_iter=3, random_state=0)).fit(split).predict_proba(pairs)]
+    clp = CalibratedLinkPredictor(model, InNOut(max_iter=3, random_state=0)).fit(split)
+    return [clp.predict_proba(pairs)]
 
 if __name__ == "__main__":
     expected = ask(0), learn(0)
@@ -62,3 +67,26 @@ def test_children_forked_after_scoring_score_as_their_parent(tmp_path, layer):
     )
     assert done.returncode == 0, done.stderr
     assert layer == "default" or done.stdout.strip() == "workqueue"
+
+
+READY = "import sys, linkcal.cli; print('ready', flush=True); sys.exit(linkcal.cli.main())"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGINT to send")
+@pytest.mark.parametrize("after", [0.0, 6.0])
+def test_an_interrupt_ends_with_one_line_and_code_130(tmp_path, after):
+    """While it imports, and while it trains."""
+    command = ["run", "--dataset", "simulated", "--epochs", "1000000", "--out", tmp_path / "out"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", READY, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.readline()
+    time.sleep(after)
+    process.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    _, printed = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert printed.splitlines()[-1] == "linkcal: interrupted"
+    assert "Traceback" not in printed
+    assert time.monotonic() - sent < PATIENCE
+    assert not (tmp_path / "out" / "metrics.json").exists()

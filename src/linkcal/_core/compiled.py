@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 from numba import njit
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -59,6 +60,11 @@ def _declared(function: Callable[..., Any], part: str, **options: Any) -> Any:
             return njit(cache=True, **options)(function)
         finally:
             numba.config.CACHE_DIR = before
+
+
+def as_records(rows: Any) -> Any:
+    """A structured array whose fields are attributes, also where compilation is off (NUMBA_DISABLE_JIT)."""
+    return rows.view(np.recarray) if numba.config.DISABLE_JIT else rows
 
 
 @cache
