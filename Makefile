@@ -23,16 +23,17 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-# One process per core, each with one thread: more threads than cores make every small operation wait.
+# One process per core, each with one thread: more threads than cores make every small operation wait. Each
+# begins with a block of neighbouring tests, so that compiled code and shared fixtures are made once, not twice.
 unit: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.package: pyproject.toml constraints.txt | $(BIN)/python
 	@echo 'Installing into $(VENV): gigabytes and minutes the first time'
-	$(PIP) --editable .
+	$(PIP) --editable '.[gnn]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

@@ -9,13 +9,11 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Queue
@@ -139,10 +137,9 @@ class Mutation(Case):
 
     def measure(self, point: Point, made: list[Mutant]) -> list[Row]:
         with TemporaryDirectory() as folder:
-            copies: Queue[Path] = Queue()
+            copies: Queue[Copy] = Queue()
             for number in range(point.jobs):
-                kept = shutil.ignore_patterns(".*", "__pycache__", "runs")
-                copies.put(shutil.copytree(ROOT, Path(folder, str(number)), ignore=kept))
+                copies.put(Copy(Path(folder, str(number)), point.limit))
             store = Path(folder, "store") if point.store is None else point.store
             store.mkdir(parents=True, exist_ok=True)
 
@@ -151,11 +148,11 @@ class Mutation(Case):
                 key = hashlib.sha256(b"\0".join([repr(mutant).encode(), source])).hexdigest()[:24]
                 path = store / f"{key}.json"
                 if not path.exists():
-                    place = copies.get()
+                    copy = copies.get()
                     try:
-                        row = judge(mutant, source, place, point.limit)
+                        row = copy.judge(mutant, source)
                     finally:
-                        copies.put(place)
+                        copies.put(copy)
                     path.with_suffix(".part").write_text(json.dumps(row), encoding="utf-8")
                     path.with_suffix(".part").replace(path)
                     print(f"{mutant.path}: {row['outcome']}, {row['s']:.0f} s", file=sys.stderr, flush=True)
@@ -167,7 +164,10 @@ class Mutation(Case):
                     tests = " ".join(mutant.tests)
                     raise SystemExit(f"{tests} must pass on the unchanged code, got: {row['outcome']}")
             with ThreadPoolExecutor(point.jobs) as pool:
-                return list(pool.map(judged, made))
+                rows = list(pool.map(judged, made))
+            while not copies.empty():
+                copies.get().close()
+            return rows
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
         lines = []
@@ -182,37 +182,44 @@ class Mutation(Case):
         ]
 
 
-def judge(mutant: Mutant, source: bytes, place: Path, limit: float) -> Row:
-    """Run the tests of a mutant in a copy of the repository, which is as before afterwards.
+class Copy:
+    """A copy of the repository, and a process that runs tests in it."""
 
-    The file's own doctests and the test file of the same name come first: they find most mutants in seconds.
-    """
-    start, changed = time.perf_counter(), place / mutant.path
-    nearest = sorted(f for t in mutant.tests for f in (place / t).glob(f"test_{changed.stem.lstrip('_')}.py"))
-    changed.write_bytes(mutant.apply(source))
-    try:
-        code = _pytest([mutant.path, *nearest], place, limit)
-        if code in (0, 5):  # 5: no test there
-            code = _pytest(mutant.tests, place, limit)
-    finally:
-        changed.write_bytes(source)
-    diff = mutant.diff(source)
-    return {"path": mutant.path, "outcome": _OUTCOMES[code], "s": time.perf_counter() - start, "diff": diff}
+    def __init__(self, place: Path, limit: float) -> None:
+        kept = shutil.ignore_patterns(".*", "__pycache__", "runs")
+        self.place, self.limit = Path(shutil.copytree(ROOT, place, ignore=kept)), limit
+        command = [sys.executable, str(Path(__file__).with_name("_forked_tests.py"))]
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        pipe: Any = subprocess.PIPE
+        self.process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
 
+    def judge(self, mutant: Mutant, source: bytes) -> Row:
+        """Run the tests of a mutant; the copy is as before afterwards.
 
-def _pytest(tests: Iterable[str | Path], place: Path, limit: float) -> int | None:
-    """Exit status of pytest in a copy of the repository, stopped at the first failure; None: too slow."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--doctest-modules"]
-    environment = {**os.environ, "PYTHONPATH": str(place / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    pipes: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(
-        [*command, *tests], cwd=place, env=environment, start_new_session=True, **pipes
-    )
-    try:
-        return process.wait(limit)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        The file's own doctests and the test file of the same name come first: they find most mutants.
+        """
+        start, changed = time.perf_counter(), self.place / mutant.path
+        name = f"test_{changed.stem.lstrip('_')}.py"
+        nearest = [str(path) for each in mutant.tests for path in (self.place / each).glob(name)]
+        changed.write_bytes(mutant.apply(source))
+        try:
+            code = self._pytest([mutant.path, *nearest])
+            if code in (0, 5):  # 5: no test there
+                code = self._pytest(mutant.tests)
+        finally:
+            changed.write_bytes(source)
+        row = {"path": mutant.path, "outcome": _OUTCOMES[code], "s": time.perf_counter() - start}
+        return row | {"diff": mutant.diff(source)}
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.communicate()
+
+    def _pytest(self, tests: Iterable[str]) -> int | None:
+        assert self.process.stdin is not None  # both are pipes
+        assert self.process.stdout is not None
+        words = ["-x", "-q", "-p", "no:cacheprovider", "--doctest-modules", *tests]
+        self.process.stdin.write(json.dumps([str(self.place), words, self.limit]) + "\n")
+        self.process.stdin.flush()
+        code: int | None = json.loads(self.process.stdout.readline())
+        return code

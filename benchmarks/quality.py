@@ -5,14 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from _cells import Trained, TrainedCase, fitted, load_graph
-from _harness import DATASETS, MODELS, Case, Point, Row, interval, shown, table
+from _cells import Trained, TrainedCase, fitted
+from _harness import DATASETS, MODELS, Point, Row, interval, shown, table
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -22,9 +21,7 @@ from linkcal.data import NEGATIVE_KINDS, NegativeSampler, pair_keys
 from linkcal.exceptions import LinkcalWarning
 from linkcal.features import LinkScores
 from linkcal.metrics import evaluate_links, expected_calibration_error, negative_log_likelihood, roc_auc
-from linkcal.models import MODELS as MODEL_SPECS
 from linkcal.predictor import CalibratedLinkPredictor
-from linkcal.workflow import RunConfig, run_experiment, write_outputs
 
 FloatArray = NDArray[np.float64]
 
@@ -71,9 +68,11 @@ class Negatives(TrainedCase):
     settings = {"kinds": NEGATIVE_KINDS, "calibrators": FAST}
     quick = ONE_CELL
 
-    FEATURES: tuple[str, ...] = (
-        "logit", "toggle", "structure", "attributes", "toggle+structure", "structure+attributes", "all",
-    )  # fmt: skip
+    FEATURES: Mapping[str, str | tuple[str, ...]] = {
+        "logit": "logit", "toggle": ("logit", "toggle"), "structure": ("logit", "degrees", "paths"),
+        "attributes": ("logit", "attributes"), "toggle+structure": ("logit", "toggle", "degrees", "paths"),
+        "structure+attributes": ("logit", "degrees", "paths", "attributes"), "all": "all",
+    }  # fmt: skip
     #: Feature sets whose difference of NLL is measured link by link.
     GAINS = (
         "logit to toggle", "logit to structure", "logit to attributes", "structure to toggle+structure",
@@ -90,7 +89,9 @@ class Negatives(TrainedCase):
 
     def _of_kind(self, point: Point, made: Trained, kind: Any, tests: Mapping[str, LinkScores]) -> list[Row]:
         val, (X, y) = made.scores("val", kind), columns_of(tests[kind])
-        fits = {name: fitted(StructuralCalibrator(features=name), val) for name in self.FEATURES}
+        fits = {
+            name: fitted(StructuralCalibrator(features=groups), val) for name, groups in self.FEATURES.items()
+        }
         by_features = {name: fit.decision_function(X) for name, fit in fits.items()}
         X_base, y_base = columns_of(made.scores("train", kind))
         stacked = fitted(StructuralCalibrator(), val, X_base=X_base, y_base=y_base)
@@ -316,42 +317,3 @@ class TopOrder(TrainedCase):
                 text.append(f"## k = {k:,}, by {level}")
                 text.append(table([level, "test links", "missing pairs", "by score", *orders], lines))
         return text
-
-
-class Runs(Case):
-    """Whole runs as `linkcal run` makes them, the folder written, read back and used.
-
-    With ``--epochs`` below the preset's (0 stands for the preset's) it checks that everything runs. Fitted on
-    validation links, measured on test links; in percent, NLL in nats, means over seeds.
-    """
-
-    name = "runs"
-    title = "Whole runs"
-    needs = ("data",)
-    axes = {"dataset": DATASETS, "model": tuple(MODEL_SPECS), "seed": (0,)}
-    settings = {"calibrators": ("uncalibrated", "temperature", "platt", "isotonic", OURS), "epochs": 0}
-    quick = {**ONE_CELL, "model": ("gcn", "seal"), "epochs": 1}
-
-    def setup(self, point: Point, folder: Path) -> Path:
-        return folder / "run"
-
-    def measure(self, point: Point, made: Path) -> list[Row]:
-        calibrators, epochs = tuple(point.calibrators), point.epochs or None
-        config = RunConfig(
-            point.dataset, point.model, seed=point.seed, epochs=epochs, calibrators=calibrators
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LinkcalWarning)
-            outcome = run_experiment(config, load_graph(point.dataset, point.seed))
-            paths = write_outputs(outcome, made)
-            predictor = CalibratedLinkPredictor.load(paths["artifact"])
-            assert outcome.artifact.held_out is not None  # the artifact of a run knows its test links
-            probability = predictor.predict_proba(outcome.artifact.held_out[:, :100])
-        if not bool(((probability >= 0) & (probability <= 1)).all()):
-            raise SystemExit("probabilities of the loaded predictor must be in [0, 1]")
-        shared = {"toggled by": outcome.toggle_method, "best epoch": outcome.trained.result.best_epoch}
-        results = outcome.metrics["results"]
-        return [{"name": name, **kept(values), **shared} for name, values in results.items()]
-
-    def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
-        return [means(rows, "dataset", "model", "toggled by")]

@@ -10,9 +10,10 @@ interrupted goes on after the last finished point. ``--quick`` runs any case on 
 from __future__ import annotations
 
 from _harness import Case, main
-from fits import CalibratorSpeed, NetworkSpeed
+from fits import CalibratorSpeed
 from mutation import Mutation
-from quality import Negatives, RareLinks, Runs, TopOrder
+from opponents import Opponents
+from quality import Negatives, RareLinks, TopOrder
 from scale import Scale
 from targets import Stacked, Targets
 
@@ -20,8 +21,8 @@ from decisions import Decisions
 from toggle import Toggle
 
 CASES: tuple[Case, ...] = (
-    Toggle(), CalibratorSpeed(), NetworkSpeed(), Scale(), Negatives(), RareLinks(), TopOrder(),
-    Decisions(), Runs(), Targets(), Stacked(), Mutation(),
+    Toggle(), CalibratorSpeed(), Scale(), Negatives(), RareLinks(), TopOrder(),
+    Opponents(), Decisions(), Targets(), Stacked(), Mutation(),
 )  # fmt: skip
 
 if __name__ == "__main__":

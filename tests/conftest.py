@@ -14,9 +14,9 @@ from linkcal.data import Graph, LinkSplit, simulate_graph, split_links
 from linkcal.models import LinkPredictor, TrainingConfig, make_model, train_link_predictor
 
 # Imports and compilation fall into the first example of a property; times say nothing about correctness.
-settings.register_profile("default", deadline=None)
+settings.register_profile("default", deadline=None, max_examples=50)
 # What decides about a change tries the same examples each time; `make test` tries others.
-settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Parameters that are drawn while tests are collected.

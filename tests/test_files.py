@@ -12,53 +12,36 @@ from linkcal._core.files import one_line, read_arrays, require_writable, written
 from linkcal.exceptions import InputError
 
 
-def test_success_replaces_the_file(tmp_path):
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with written_whole(path) as temporary:
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
+    mode = path.stat().st_mode
 
-
-def test_an_error_inside_leaves_everything_as_it_was(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-
-    def write_half():
+    def write(text, error=None):
         with written_whole(path) as temporary:
-            temporary.write_text("ne")
-            raise RuntimeError("half way")
+            temporary.write_text(text)
+            assert path.read_text() == "old"
+            if error is not None:
+                raise error
 
     with pytest.raises(RuntimeError, match="half way"):
-        write_half()
+        write("ne", RuntimeError("half way"))
     assert path.read_text() == "old"
+    write("new")
+    assert (path.read_text(), path.stat().st_mode) == ("new", mode)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_file_has_the_permissions_of_an_ordinary_one(tmp_path):
-    ordinary, path = tmp_path / "b.txt", tmp_path / "a.txt"
-    ordinary.write_text("x")
-    with written_whole(path) as temporary:
-        temporary.write_text("x")
-    assert path.stat().st_mode == ordinary.stat().st_mode
-
-
-def test_a_folder_that_takes_files_is_left_as_it_was(tmp_path):
+def test_folders_are_tried_and_left_as_they_were(tmp_path, monkeypatch):
     require_writable(tmp_path, "out")
     require_writable(tmp_path / "not" / "yet", "out")
     assert list(tmp_path.iterdir()) == []
 
-
-def test_a_folder_that_takes_none_is_named(tmp_path, monkeypatch):
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("linkcal._core.files.tempfile.TemporaryFile", refuse)
-    with pytest.raises(
-        InputError, match=r"out must be in a folder that can .*, got .* \(Permission denied\)"
-    ):
+    with pytest.raises(InputError, match=r"out must be in a folder .*, got .* \(Permission denied\)"):
         require_writable(tmp_path, "out")
 
 

@@ -79,7 +79,7 @@ def test_only_what_the_calibrator_reads_is_made(trained_gcn, small_split, monkey
         with pytest.raises(AssertionError, match="nobody reads"):
             CalibratedLinkPredictor(trained_gcn, StructuralCalibrator()).fit(small_split)
     scores = clp.score(pairs)
-    assert scores.to_matrix("structural").shape == (len(p), 10)
+    assert scores.to_matrix("structural").shape == (len(p), 13)
     assert scores.to_matrix("none")[:, 0].tolist() == clp.scorer().score(pairs).logit.tolist()
     with pytest.raises(InputError, match=r"^structure must be given"):
         clp.scorer().score(pairs).to_matrix("structural")
@@ -405,7 +405,7 @@ def test_content_that_does_not_fit_is_refused(fitted, tmp_path):
     fitted.save(run)
     forged(run, format_version=2)
     with pytest.raises(
-        ArtifactError, match=r"format_version 3, got 2 \(written by linkcal 0.*\): fit again$"
+        ArtifactError, match=r"format_version 4, got 2 \(written by linkcal 0.*\): fit again$"
     ):
         CalibratedLinkPredictor.load(run)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from linkcal.features import LinkScores, score_links
     from linkcal.predictor import CalibratedLinkPredictor
+    from linkcal.scores import CalibratedScores, calibrate_scores
     from linkcal.toggle import ToggledEmbeddings, toggle_edges
 
 __version__ = version("linkcal")
@@ -32,6 +33,7 @@ __all__ = [
     "BBQ",
     "Beta",
     "CalibratedLinkPredictor",
+    "CalibratedScores",
     "EmbeddingMLP",
     "Histogram",
     "Identity",
@@ -43,14 +45,17 @@ __all__ = [
     "Temperature",
     "ToggledEmbeddings",
     "__version__",
+    "calibrate_scores",
     "score_links",
     "toggle_edges",
 ]
 
 _HOME = {
     "CalibratedLinkPredictor": "predictor",
+    "CalibratedScores": "scores",
     "LinkScores": "features",
     "ToggledEmbeddings": "toggle",
+    "calibrate_scores": "scores",
     "score_links": "features",
     "toggle_edges": "toggle",
 }
@@ -59,7 +64,10 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME.get(name, 'calibrators')}"), name)
+    from linkcal.exceptions import extra_needed
+
+    with extra_needed(f"{__name__}.{name}"):
+        return getattr(import_module(f"{__name__}.{_HOME.get(name, 'calibrators')}"), name)
 
 
 def __dir__() -> list[str]:

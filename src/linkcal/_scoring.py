@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -40,10 +39,8 @@ class FitLinks(NamedTuple):
     """Labelled scores that a fit reads: calibration links and, for some calibrators, others beside them."""
 
     scores: LinkScores
-    #: Validation links, where the calibration links are others.
-    validation: LinkScores | None = None
-    #: Training links, leave-one-out, for ``fit_on="stacked"``.
-    base: LinkScores | None = None
+    validation: LinkScores | None = None  # validation links, where the calibration links are others
+    base: LinkScores | None = None  # training links, leave-one-out, for ``fit_on="stacked"``
 
 
 def score_fit_links(
@@ -166,8 +163,9 @@ class Evidence:
     Parameters
     ----------
     calibration : LinkPairs
+        With their labels.
     null_pairs : Tensor [2, m], int64
-        Of the kind of the split's negatives; no known edge and no negative of training or calibration.
+        Of the kind of the split's negatives; none is a known edge or one of those negatives.
     """
 
     calibration: LinkPairs
@@ -197,15 +195,11 @@ def gather_evidence(
     )
     generator = numpy_stream((split.seed or 0) if seed is None else seed, "null pairs")
     taken = torch.cat([part.edge_label_index for part in parts], dim=1)
-
-    def drawn(number: int) -> Tensor:
-        kind = split.negatives or "uniform"
-        return sample_negatives(known, number, generator=generator, kind=kind, exclude=taken)  # type: ignore[arg-type]
-
+    rest: dict[str, Any] = {"generator": generator, "kind": split.negatives or "uniform", "exclude": taken}
     try:
-        null_pairs = drawn(num_null)
+        null_pairs = sample_negatives(known, num_null, **rest)
     except ShortageError as shortage:
-        null_pairs = drawn(shortage.available)
+        null_pairs = sample_negatives(known, shortage.available, **rest)
     return Evidence(replace(calibration, positive_rate=None, negative_rate=None), null_pairs)
 
 
@@ -216,9 +210,8 @@ _CHEAP_BYTES = 1 << 24
 class Fingerprint:
     """Hashes of a model's weights and of its message-passing graph.
 
-    The graph, and weights above 16 MB, are hashed again only if a tensor's version counter has changed.
-    Writes through ``tensor.data`` or NumPy do not change it; smaller weights are compared by content every
-    time.
+    The graph, and weights above 16 MB, are hashed again only if a tensor's version counter has changed, which
+    writes through ``tensor.data`` or NumPy do not do; smaller weights are compared by content every time.
     """
 
     def __init__(self, model: nn.Module, graph: Graph) -> None:
@@ -257,7 +250,7 @@ def _all_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _graph_tensors(graph: Graph) -> dict[str, Tensor]:
-    parts = {"edge_index": graph.edge_index, "x": graph.x, "attributes": graph.attributes}
+    parts = {name: getattr(graph, name) for name in ("edge_index", "x", "attributes")}
     return {name: part for name, part in parts.items() if part is not None}
 
 
@@ -265,23 +258,17 @@ def _versions(tensors: dict[str, Tensor]) -> tuple[tuple[Any, ...], ...] | None:
     """Place, extent and version of each tensor; None where some tensor does not count its versions."""
     if any(part.is_inference() or part.layout is not torch.strided for part in tensors.values()):
         return None
-    return tuple(
-        (part.data_ptr(), part._version, part.shape, part.stride(), part.dtype) for part in tensors.values()
-    )
+    every = tensors.values()
+    return tuple((part.data_ptr(), part._version, part.shape, part.stride(), part.dtype) for part in every)
 
 
 def _digest(tensors: dict[str, Tensor], *more: object) -> str:
     found = hashlib.sha256(repr(more).encode())
     for name, part in sorted(tensors.items()):
         found.update(f"{name} {part.dtype} {list(part.shape)}".encode())
-        for values in _strided(part.detach().cpu()):
+        part = part.detach().cpu()
+        strided = part.layout is torch.strided
+        whole = part if strided else part.to_sparse_coo().coalesce()
+        for values in (whole,) if strided else (whole.indices(), whole.values()):
             found.update(values.contiguous().flatten().view(torch.uint8).numpy().data)
     return found.hexdigest()
-
-
-def _strided(part: Tensor) -> Iterator[Tensor]:
-    if part.layout is torch.strided:
-        yield part
-    else:
-        part = part.to_sparse_coo().coalesce()
-        yield from (part.indices(), part.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,6 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from linkcal._core.validation import check_edge_index, check_finite, check_positive_int, to_float64
-from linkcal._products import Best, top_products
 from linkcal._scoring import BaseRate, known_pair_keys
 from linkcal.data import Graph
 from linkcal.data.graph import neighbour_rows
@@ -26,8 +26,16 @@ from linkcal.predictor import CalibratedLinkPredictor
 
 __all__ = ["ALL_MISSING", "AT_DISTANCE_2", "RankedPairs", "most_probable_pairs"]
 
+FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+#: Rounding of a product of matrices, relative to the largest possible score, and of adding the bias.
+_ROUNDING = 1e-12
+_BIAS_ROUNDING = 1e-15
+#: The smallest finite number; scores of pairs that take no part are below it.
+_LOWEST = float(np.finfo(np.float64).min)
+#: Pairs that are scored by themselves at once.
+_PORTION = 1 << 14
 
 #: What a ranking chooses from: every missing pair, or those with a common neighbour.
 ALL_MISSING = "all missing pairs"
@@ -54,7 +62,7 @@ class RankedPairs:
     candidates : str
         What was ranked: ``"all missing pairs"`` or ``"missing pairs at distance 2"``.
     reranked : int
-        How many of the highest-scoring pairs were re-ordered by calibrated probability; 0 for none.
+        How many of the highest-scoring pairs were re-ordered by calibrated probability.
     """
 
     edge_label_index: Tensor
@@ -124,6 +132,7 @@ def most_probable_pairs(
         raise InputError(f"rerank must be at least k = {k}, got {wanted}")
     rate = predictor.base_rate if base_rate is None else predictor.resolve_base_rate(base_rate)
     at_calibration = base_rate is None and "base_rate" not in predictor.info_
+    odds = float(predictor.info_["negatives_per_positive"]) if at_calibration else (1.0 - rate) / rate
     scorer, graph = predictor.scorer(), predictor.graph_
     device = graph.edge_index.device
     if exclude is not None:
@@ -154,9 +163,7 @@ def most_probable_pairs(
         edge_label_index=pairs[:, order.cpu()],
         logit=logit[order],
         probability=torch.cat(probability)[order],
-        negatives_per_positive=(
-            float(predictor.info_["negatives_per_positive"]) if at_calibration else (1.0 - rate) / rate
-        ),
+        negatives_per_positive=odds,
         candidates=AT_DISTANCE_2 if two_hop else ALL_MISSING,
         base_rate=rate,
         reranked=0 if rerank is None else logit.numel(),
@@ -231,3 +238,151 @@ def _two_hop_keys(graph: Graph, chunk_size: int) -> Iterator[IntArray]:
         kept = u != v if graph.directed else u < v
         yield np.unique(u[kept] * n + v[kept])
         start = stop
+
+
+class Best:
+    """The k best of what was offered: largest scores first, equal ones by the smaller key."""
+
+    def __init__(self, k: int, margin: float) -> None:
+        self.k, self.margin = k, margin
+        self._parts: list[tuple[FloatArray, IntArray]] = [(np.empty(0), np.empty(0, dtype=np.int64))]
+        self._held = 0
+        #: Score and key of the k-th best when last selected; what is no better takes no part.
+        self._last: tuple[float, int] | None = None
+
+    @property
+    def bound(self) -> float:
+        """Block scores below this cannot belong to the k best; -inf (masked) never passes."""
+        return _LOWEST if self._last is None else max(_LOWEST, self._last[0] - self.margin)
+
+    def offer(self, score: FloatArray, key: IntArray) -> None:
+        """Take candidates in; the k best of all offers are kept, ties by key."""
+        if self._last is not None:
+            last_score, last_key = self._last
+            better = (score > last_score) | ((score == last_score) & (key < last_key))
+            score, key = score[better], key[better]
+        self._parts.append((score, key))
+        self._held += key.size
+        # The first k give a bound at once; later ones wait until selecting is cheap per candidate.
+        if self._held >= (self.k if self._last is None else 2 * self.k):
+            self._select()
+
+    def _select(self) -> None:
+        score, key = self.answer()
+        self._parts, self._held = [(score, key)], key.size
+        self._last = float(score[-1]), int(key[-1])
+
+    def answer(self) -> tuple[FloatArray, IntArray]:
+        """Scores and keys of the k best, sorted; fewer if fewer were offered."""
+        score, key = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+        order = np.lexsort([key, -score])[: self.k]
+        return score[order], key[order]
+
+    def pairs(self, num_nodes: int) -> tuple[Tensor, Tensor]:
+        """The k best as pairs [2, n], int64, and scores [n], float64; keys are ``u * num_nodes + v``."""
+        score, key = self.answer()
+        return torch.from_numpy(np.stack(np.divmod(key, num_nodes))), torch.from_numpy(score)
+
+
+def top_products(
+    z: Tensor,
+    graph: Graph,
+    k: int,
+    *,
+    weight: Tensor | None = None,
+    bias: float = 0.0,
+    chunk_size: int = 1 << 18,
+    known: IntArray | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Missing pairs with the largest ``sum_k w_k z_uk z_vk + b``, exactly, best first, ties by (u, v).
+
+    Self-pairs and pairs with `known` keys, by default the edges of `graph`, are left out; `weight` is [d] or
+    [1]. Returns pairs [2, n], n <= k, and scores [n], float64. The rounding of a matrix product depends on
+    the block's shape. So blocks only nominate: every pair within rounding of the k-th best is scored again
+    by itself in float64, and no `chunk_size` changes the list. Nodes are ordered by length: a block whose
+    lengths multiply to less than the k-th best score so far is not computed (Cauchy and Schwarz).
+    """
+    k, chunk_size = check_positive_int(k, "k"), check_positive_int(chunk_size, "chunk_size")
+    _check_inputs(z, graph, weight, bias)
+    n = graph.num_nodes
+    left = check_finite(to_float64(z), "z")
+    right = left if weight is None else left * to_float64(weight)
+    with np.errstate(over="ignore"):
+        lengths = np.linalg.norm(left, axis=1), np.linalg.norm(right, axis=1)
+    largest = float(lengths[0].max() * lengths[1].max())
+    if not math.isfinite(largest + abs(bias)):
+        raise InputError("z must have inner products below 1.8e308, got lengths that multiply to more")
+    order = np.argsort(-lengths[0] * lengths[1], kind="stable")
+    a, b, a_length, b_length = (values[order] for values in (left, right, *lengths))
+    taken = _in_order(known_pair_keys(graph) if known is None else known, order, graph)
+    margin = _ROUNDING * largest + _BIAS_ROUNDING * abs(bias)
+    best = Best(k, margin)
+    for row, col in _tiles(n, chunk_size):
+        if not graph.directed and col.stop <= row.start + 1:
+            continue
+        bound = max(best.bound - bias, _LOWEST)
+        if a_length[row].max() * b_length[col].max() < bound - margin:
+            continue
+        scores = a[row] @ b[col].T
+        _mask(scores, row, col, taken, graph)
+        u, v = np.nonzero(scores >= bound)
+        keys = _keys(order[u + row.start], order[v + col.start], graph)
+        best.offer(_scores_alone(left, right, keys, n) + bias, keys)
+    return best.pairs(n)
+
+
+def _check_inputs(z: Tensor, graph: Graph, weight: Tensor | None, bias: float) -> None:
+    n, shape = graph.num_nodes, list(z.shape)
+    if z.ndim != 2 or z.size(0) != n:
+        raise InputError(f"z must have shape [N, d] with N = {n} nodes of the graph, got {shape}")
+    if not math.isfinite(bias):
+        raise InputError(f"bias must be finite, got {bias}")
+    if weight is not None and not bool(torch.isfinite(weight).all()):
+        raise InputError("weight must be finite, got NaN or infinite values")
+    if weight is not None and list(weight.shape) not in ([1], shape[1:]):
+        raise InputError(f"weight must have shape [{z.size(1)}] or [1], got {list(weight.shape)}")
+
+
+def _tiles(num_nodes: int, chunk_size: int) -> Iterator[tuple[slice, slice]]:
+    """Blocks that cover all pairs, as square as may be, of at most `chunk_size` pairs."""
+    height = min(num_nodes, max(1, math.isqrt(chunk_size)))
+    width = min(num_nodes, chunk_size // height)
+    for row in range(0, num_nodes, height):
+        for col in range(0, num_nodes, width):
+            yield slice(row, min(row + height, num_nodes)), slice(col, min(col + width, num_nodes))
+
+
+def _keys(u: IntArray, v: IntArray, graph: Graph) -> IntArray:
+    """One number for each pair, the smaller node first in an undirected graph."""
+    if not graph.directed:
+        u, v = np.minimum(u, v), np.maximum(u, v)
+    return u * graph.num_nodes + v
+
+
+def _in_order(keys: IntArray, order: IntArray, graph: Graph) -> IntArray:
+    """Sorted keys of the same pairs when the nodes are numbered by their place in `order`."""
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    return np.sort(_keys(place[keys // graph.num_nodes], place[keys % graph.num_nodes], graph))
+
+
+def _mask(scores: FloatArray, row: slice, col: slice, taken: IntArray, graph: Graph) -> None:
+    """Put -inf where a block holds known edges, self-pairs, or the second copy of an unordered pair."""
+    n = graph.num_nodes
+    first, last = np.searchsorted(taken, [row.start * n, row.stop * n])
+    u, v = np.divmod(taken[first:last], n)
+    inside = (v >= col.start) & (v < col.stop)
+    scores[u[inside] - row.start, v[inside] - col.start] = -np.inf
+    if col.start < row.stop and (row.start < col.stop or not graph.directed):
+        u, v = np.arange(row.start, row.stop)[:, None], np.arange(col.start, col.stop)
+        scores[(u == v) if graph.directed else (u >= v)] = -np.inf
+
+
+def _scores_alone(left: FloatArray, right: FloatArray, keys: IntArray, num_nodes: int) -> FloatArray:
+    """Each pair's score as a sum over its own row, which no other pair influences; (u, v) as (v, u)."""
+    score = np.empty(keys.size)
+    for start in range(0, keys.size, _PORTION):
+        u, v = np.divmod(keys[start : start + _PORTION], num_nodes)
+        first, second = np.minimum(u, v), np.maximum(u, v)
+        score[start : start + _PORTION] = (left[first] * right[second]).sum(axis=1)
+    return score

@@ -14,23 +14,19 @@ Weights and arrays are safetensors files, the rest is JSON; nothing is unpickled
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors.numpy import load as load_arrays
-from safetensors.numpy import save as save_arrays
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from linkcal._core.files import folder_written_whole, read_description, read_saved, refusing, sha256
+from linkcal import _folder
+from linkcal._core.files import read_saved, refusing
 from linkcal._core.validation import (
     check_choice,
     check_edge_index,
@@ -40,8 +36,9 @@ from linkcal._core.validation import (
     check_positive_float,
     check_positive_int,
 )
+from linkcal._folder import check_artifact_folder
 from linkcal._scoring import Evidence, Fingerprint, plain_state
-from linkcal.calibrators import Calibrator, calibrator_name, make_calibrator
+from linkcal.calibrators import Calibrator
 from linkcal.data import Graph, LinkPairs, NodeIds
 from linkcal.exceptions import ArtifactError, InputError
 from linkcal.features._scores import FIT_ON
@@ -57,16 +54,13 @@ __all__ = [
 ]
 
 #: Raised whenever artifacts of an older version can no longer be read.
-ARTIFACT_FORMAT_VERSION = 3
+ARTIFACT_FORMAT_VERSION = 4
 
 _FORMAT = "linkcal-artifact"
-_HEAD, _NODES, _EVIDENCE, _MODEL = "artifact.json", "nodes.parquet", "evidence.safetensors", "model.json"
-_REQUIRED = {"graph.safetensors", "calibrators.json", "calibrators.safetensors", "model.safetensors"}
-_HEAD_OBJECTS = ("graph", "info", "fingerprint", "files")
+_NODES, _EVIDENCE, _MODEL = "nodes.parquet", "evidence.safetensors", "model.json"
+_REQUIRED = {"graph.safetensors", *_folder.CALIBRATOR_FILES, "model.safetensors"}
 _GRAPH_KEYS = ("num_nodes", "directed", "name", "features_from_edges")
 _INFO_KEYS = ("fit_on", "selected", "negatives_per_positive")
-#: In the place of the manifest's own SHA-256 while that is computed.
-_UNSIGNED = "0" * 64
 
 
 @dataclass(frozen=True)
@@ -97,20 +91,6 @@ class Artifact:
     evidence: Evidence | None = None
 
 
-def check_artifact_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse a folder that is a file, or that holds files and is no artifact.
-
-    Parameters
-    ----------
-    folder : path
-    """
-    target = Path(folder)
-    if target.exists() and not target.is_dir():
-        raise InputError(f"folder must be new, empty or an artifact, got the file {target}")
-    if target.exists() and any(target.iterdir()) and not (target / _HEAD).is_file():
-        raise InputError(f"folder must be new, empty or an artifact, got {target} with other files")
-
-
 def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
     """Write the artifact; `folder` is replaced as a whole, or stays as it was if anything fails.
 
@@ -121,29 +101,14 @@ def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
     folder : path
         As in :func:`check_artifact_folder`.
     """
-    target = Path(folder)
-    check_artifact_folder(target)
-    with folder_written_whole(target) as staging:
+    fingerprint = Fingerprint(artifact.model, artifact.graph)
+    head = {
+        "graph": {name: getattr(artifact.graph, name) for name in _GRAPH_KEYS},
+        "info": artifact.info,
+        "fingerprint": {"weights": fingerprint.weights, "graph": fingerprint.graph},
+    }
+    with _folder.signed_folder(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, **head) as staging:
         _write_parts(artifact, staging)
-        fingerprint = Fingerprint(artifact.model, artifact.graph)
-        head = {
-            "format": _FORMAT,
-            "format_version": ARTIFACT_FORMAT_VERSION,
-            "linkcal": version("linkcal"),
-            "graph": {name: getattr(artifact.graph, name) for name in _GRAPH_KEYS},
-            "info": artifact.info,
-            "fingerprint": {"weights": fingerprint.weights, "graph": fingerprint.graph},
-            "files": {path.name: sha256(path.read_bytes()) for path in sorted(staging.iterdir())},
-            "sha256": _UNSIGNED,
-        }
-        unsigned = (json.dumps(head, indent=2) + "\n").encode()
-        (staging / _HEAD).write_bytes(_signed(unsigned, _UNSIGNED, sha256(unsigned)))
-
-
-def _signed(head: bytes, old: str, new: str) -> bytes:
-    """The manifest with another SHA-256 of its own, which is its last value."""
-    before, _, after = head.rpartition(old.encode())
-    return before + new.encode() + after
 
 
 def _write_parts(artifact: Artifact, folder: Path) -> None:
@@ -153,7 +118,7 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
         _write_tensors(folder / "model.safetensors", plain_state(artifact.model))
     graph = {name: getattr(artifact.graph, name) for name in ("edge_index", "x", "attributes")}
     _write_tensors(folder / "graph.safetensors", {**graph, "held_out": artifact.held_out})
-    _write_calibrators(artifact.calibrators, folder)
+    _folder.write_calibrators(artifact.calibrators, folder)
     if artifact.evidence is not None:
         links, null_pairs = artifact.evidence.calibration, artifact.evidence.null_pairs
         pairs = {"calibration_pairs": links.edge_label_index, "calibration_label": links.edge_label}
@@ -166,29 +131,6 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor | None]) -> None:
     # Tied weights share memory, which safetensors refuses: each name has its own copy.
     copies = {name: t.detach().cpu().clone().contiguous() for name, t in tensors.items() if t is not None}
     path.write_bytes(save_tensors(copies))
-
-
-def _write_calibrators(calibrators: Mapping[str, Calibrator], folder: Path) -> None:
-    described: dict[str, Any] = {}
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
-    for name, calibrator in calibrators.items():
-        state = calibrator.get_state()
-        own = {key: value for key, value in state.items() if isinstance(value, np.ndarray)}
-        arrays |= {f"{name}/{key}": np.ascontiguousarray(value) for key, value in own.items()}
-        described[name] = {
-            "calibrator": calibrator_name(calibrator),
-            "params": calibrator.get_params(),
-            "state": {key: value for key, value in state.items() if key not in own},
-            "arrays": sorted(own),
-        }
-    try:
-        text = json.dumps(described, indent=2)
-    except TypeError as error:
-        raise InputError(
-            f"calibrator must have JSON values as parameters to be saved, got {error}"
-        ) from error
-    (folder / "calibrators.json").write_text(text + "\n", encoding="utf-8")
-    (folder / "calibrators.safetensors").write_bytes(save_arrays(arrays))
 
 
 def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Artifact:
@@ -212,23 +154,17 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     ArtifactError
         If a file is missing, truncated, altered or of another version, or the weights do not fit `model`.
     """
-    source = Path(folder)
-    if not (source / _HEAD).exists() and (source / "artifact" / _HEAD).exists():
-        source = source / "artifact"  # the folder of `linkcal run` or `linkcal fit`
-    head = _read_head(source)
-    names = set(head["files"])
-    if not _REQUIRED <= names <= _REQUIRED | {_MODEL, _NODES, _EVIDENCE}:
-        raise ArtifactError(f"{source / _HEAD} must list the artifact's files, got {sorted(names)}")
-    for name, digest in head["files"].items():
-        if sha256(read_saved(source / name)) != digest:
-            raise ArtifactError(f"{source / name} must be as it was saved, got a truncated or altered file")
+    objects = {"graph": (), "info": _INFO_KEYS, "fingerprint": ()}
+    files = _REQUIRED, {_MODEL, _NODES, _EVIDENCE}
+    source, head = _folder.read_manifest(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, objects, *files)
+    names = head["files"]
     graph, held_out = _read_graph(source, head["graph"])
     if model is None and _MODEL not in names:
         raise ArtifactError(
             f"{source} must be loaded with the model that it was saved with (none of linkcal's own), got None"
         )
     model = load_model(source) if model is None else _with_weights(model, source / "model.safetensors")
-    calibrators = _read_calibrators(source)
+    calibrators = _folder.read_calibrators(source)
     node_ids = NodeIds.load(source / _NODES) if _NODES in names else None
     with refusing(source, "hold parts that belong together"):
         _check_fits(model, graph, node_ids)
@@ -249,24 +185,9 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     )
 
 
-def _read_head(source: Path) -> dict[str, Any]:
-    path = source / _HEAD
-    if not path.is_file():
-        raise ArtifactError(f"artifact must be a folder with {_HEAD}, got {source} without it")
-    head = read_description(path, _FORMAT, ARTIFACT_FORMAT_VERSION)
-    digest = str(head.get("sha256"))
-    if len(digest) != len(_UNSIGNED) or sha256(_signed(read_saved(path), digest, _UNSIGNED)) != digest:
-        raise ArtifactError(f"{path} must be as it was saved, got a truncated or altered file")
-    missing = [key for key in _HEAD_OBJECTS if not isinstance(head.get(key), dict)]
-    missing += [f"info.{key}" for key in _INFO_KEYS if key not in head.get("info", {})]
-    if missing:
-        raise ArtifactError(f"{path} must have {missing[0]}, got {sorted(head)}")
-    return head
-
-
 def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tensor | None]:
     """Message-passing graph and held-out edges [2, H], where they were saved; checked as a user's own."""
-    with refusing(source / "graph.safetensors", f"hold a graph as {_HEAD} describes it"):
+    with refusing(source / "graph.safetensors", f"hold a graph as {_folder.MANIFEST} describes it"):
         if set(description) != set(_GRAPH_KEYS) or not isinstance(description["name"], str):
             raise InputError(f"graph must have {', '.join(_GRAPH_KEYS)}, got {sorted(description)}")
         for flag in ("directed", "features_from_edges"):
@@ -337,16 +258,6 @@ def _with_weights(model: nn.Module, path: Path) -> nn.Module:
                 tensor.data = tensor.data.to(state[name].dtype)  # else copied values would be rounded to it
         model.load_state_dict(state)
     return model.eval()
-
-
-def _read_calibrators(source: Path) -> dict[str, Calibrator]:
-    out = {}
-    with refusing(source / "calibrators.json", "describe calibrators"):
-        arrays = load_arrays(read_saved(source / "calibrators.safetensors"))
-        for name, entry in json.loads(read_saved(source / "calibrators.json")).items():
-            state = entry["state"] | {key: arrays[f"{name}/{key}"] for key in entry["arrays"]}
-            out[name] = make_calibrator(entry["calibrator"], **entry["params"]).set_state(state)
-    return out
 
 
 def _read_evidence(path: Path, num_nodes: int) -> Evidence:

@@ -6,14 +6,17 @@ docstrings add special cases only. Texts are one line: the argument's name, what
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
 __all__ = [
     "ArtifactError", "BaseRateWarning", "BoundReachedWarning", "ConvergenceWarning", "DataNotFoundError",
     "EdgeFeaturesWarning", "FewNegativesWarning", "InputError", "LinkcalError", "LinkcalWarning",
-    "NotFittedError", "RareClassWarning", "ShortageError", "SymmetricDecoderWarning", "TrainingDivergedError",
-    "UnsupportedModelError", "WorkerDiedError",
+    "MissingExtraError", "NotFittedError", "RareClassWarning", "ShortageError", "SymmetricDecoderWarning",
+    "TrainingDivergedError", "UnsupportedModelError", "WorkerDiedError",
 ]  # fmt: skip
 
 
@@ -64,6 +67,34 @@ class ArtifactError(InputError):
 
 class DataNotFoundError(LinkcalError, FileNotFoundError):
     """A data set's raw file is missing and cannot be downloaded."""
+
+
+class MissingExtraError(LinkcalError, ImportError):
+    """A package that comes with an extra of linkcal is not installed; the message names the extra."""
+
+
+#: Extra of each package that ``pip install linkcal`` alone does not bring.
+_EXTRAS = {
+    **dict.fromkeys(("torch", "torch_geometric", "numba", "networkx", "pandas"), "gnn"),
+    "pyarrow": "parquet",
+}
+
+
+def missing_extra(error: Exception, what: str) -> MissingExtraError | None:
+    """In one line which extra `what` needs, if `error` is that a package of an extra is not installed."""
+    package = (getattr(error, "name", None) or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or package not in _EXTRAS:
+        return None
+    return MissingExtraError(f"{what} needs {package}: pip install 'linkcal[{_EXTRAS[package]}]'")
+
+
+@contextmanager
+def extra_needed(what: str) -> Iterator[None]:
+    """Raise :func:`missing_extra` for an import in the block that finds no package of an extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, what) or error from error
 
 
 class NotFittedError(LinkcalError, SklearnNotFittedError):

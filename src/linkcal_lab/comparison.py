@@ -16,16 +16,15 @@ from linkcal_lab.aggregate import (
     row_order,
     seed_values,
     summarise,
-    values_of_row,
 )
 from linkcal_lab.formats import (
     MISSING,
     Entry,
     Table,
     TableBuilder,
+    by_key,
     few_negatives_note,
     mean_text,
-    row_at,
     sentences,
     shown,
 )
@@ -114,19 +113,23 @@ def comparison_table(records: pd.DataFrame, kind: Comparison, fit_on: str, *, sc
     values = seed_values(records, kind.metric, fit_on=fit_on)
     rows, calibrators = _outline(records, values, published, kind)
     summary = summarise(values)
-    floors = None if kind.floor is None else summarise(seed_values(records, kind.floor, fit_on=fit_on))
+    floors = {}
+    if kind.floor is not None:
+        floors = by_key(summarise(seed_values(records, kind.floor, fit_on=fit_on)))
     full = int(summary["n"].max()) if len(summary) else 0
+    measured, printed_values = by_key(summary), by_key(published)
     links = _test_links(records, fit_on)
     higher = bool(COLUMNS[kind.metric].higher_is_better)
     builder = TableBuilder()
+    seeds_of = dict(iter(values.groupby(level=["dataset", "model"])))
     for dataset, model in rows:
-        best, test = _best(values, (dataset, model), calibrators, higher)
+        best, test = _best(seeds_of.get((dataset, model)), calibrators, higher)
         ours: list[Entry] = []
         theirs: list[str] = []
         for calibrator in calibrators:
             key = (dataset, model, calibrator)
-            found, floor = row_at(summary, key), row_at(floors, key)
-            printed = row_at(published, (dataset, base_model(model), calibrator))
+            found, floor = measured.get(key), floors.get(key)
+            printed = printed_values.get((dataset, base_model(model), calibrator))
             ours.append(Entry(mean_text(found, floor, kind.percent, full), calibrator in best))
             theirs.append(mean_text(printed, None, kind.percent, None))
             mean = np.nan if found is None else found["mean"]
@@ -190,13 +193,14 @@ def _outline(
 
 
 def _best(
-    values: pd.DataFrame, row: tuple[str, str], calibrators: list[str], higher: bool
+    here: pd.DataFrame | None, calibrators: list[str], higher: bool
 ) -> tuple[frozenset[str], PairedTest | None]:
-    """Calibrators with the best mean over all seeds of the row, and the test of first against second.
+    """Calibrators with the best mean over all seeds of a row, and the test of first against second.
 
     A calibrator that lacks seeds is measured on other models than the rest, so it is no candidate.
     """
-    here = values_of_row(values, row)
+    if here is None:
+        return frozenset(), None
     here = here[[name for name in calibrators if name in here]].dropna(how="all").dropna(axis=1)
     if here.empty:
         return frozenset(), None

@@ -281,7 +281,7 @@ _REST = ("label", "structure", "attributes")
 #: Kind and number of dimensions of each array.
 _SCORES = {
     "absent": ("f", 2), "present": ("f", 2), "logit_absent": ("f", 1), "logit_present": ("f", 1),
-    "in_graph": ("b", 1), "label": ("f", 1), "structure": ("i", 2), "attributes": ("f", 2),
+    "in_graph": ("b", 1), "label": ("f", 1), "structure": ("f", 2), "attributes": ("f", 2),
     "edge_label_index": ("i", 2), "method": ("U", 0),
 }  # fmt: skip
 

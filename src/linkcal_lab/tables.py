@@ -33,11 +33,11 @@ from linkcal_lab.formats import (
     Entry,
     Table,
     TableBuilder,
+    by_key,
     few_negatives_note,
     mean_text,
     number,
     render,
-    row_at,
     sentences,
 )
 from linkcal_lab.published import published_origin, published_patterns, published_values
@@ -120,12 +120,13 @@ def performance_table(records: pd.DataFrame, *, scope: str = "") -> Table:
     groups = by_run.groupby(["dataset", "model", "metric"])
     ours = pd.DataFrame({"mean": groups.mean(), "std": groups.std(ddof=1), "n": groups.count()})
     full = int(ours["n"].max()) if len(ours) else 0
+    measured, printed_values = by_key(ours), by_key(paper)
     builder = TableBuilder()
     for dataset, model in row_order(records, sheet.index.to_frame(index=False)):
         texts = []
         for metric in metrics:
-            found = row_at(ours, (dataset, model, metric))
-            printed = row_at(paper, (dataset, base_model(model), metric))
+            found = measured.get((dataset, model, metric))
+            printed = printed_values.get((dataset, base_model(model), metric))
             texts += [mean_text(found, None, True, full), mean_text(printed, None, True, None)]
             mean, std, n = (np.nan, np.nan, 0) if found is None else (found["mean"], found["std"], found["n"])
             builder.record(

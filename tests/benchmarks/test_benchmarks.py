@@ -2,25 +2,75 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from scipy.stats import t
-from tests.benchmarks.documented import ROOT, commands_in, documents
 
-DOCUMENTED = [(where, *command) for where, text in documents() for command in commands_in(text)]
-SLOW = {"scale", "runs", "negatives", "decisions", "in-n-out-speed"}
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "benchmarks"
+
+#: Code in a line of text; it may be broken over lines, though not over paragraphs.
+_INLINE = re.compile(r"(?<!`)(`{1,2})(?!`)(?:(?!\n\s*\n)[^`])+\1(?!`)")
+_COMMAND = re.compile(r"python3? ((?:benchmarks|examples)/\w+\.py)([^`\n]*)")
+_MAKE = re.compile(r'make bench BENCH="([^"]*)"')
+
+
+def commands_in(text: str) -> list[tuple[str, list[str]]]:
+    r"""Scripts (``benchmarks/NAME.py``) and the words after them, those of ``make bench`` included."""
+    text = re.sub(r"\\\n\s*", " ", text)
+    text = _INLINE.sub(lambda code: code[0].replace("\n", " "), text)
+    found = [(script, words) for script, words in _COMMAND.findall(text)]
+    found += [("benchmarks/run.py", words) for words in _MAKE.findall(text)]
+    return [(script, shlex.split(words, comments=True)) for script, words in found]
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    """Path and text of everything that may hold commands."""
+    pages = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
+    for path in [*pages, *sorted((FOLDER / "results").glob("*.md"))]:
+        yield _name(path), path.read_text(encoding="utf-8")
+    for path in sorted((FOLDER / "results").glob("*.json")):
+        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        yield _name(path), "\n".join(run["command"] for run in runs)
+    for folder in ("benchmarks", "examples"):
+        for path in sorted((ROOT / folder).glob("*.py")):
+            yield _name(path), ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+SLOW = {"scale", "negatives", "decisions"}
 #: Cases that the small graph is no part of.
 OTHERS = {"targets", "stacked", "mutation"}
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory):
-    """One store for all cases: a training is made once."""
-    return tmp_path_factory.mktemp("store")
+def benchmarks() -> Iterator[dict[str, ModuleType]]:
+    """Every module by name, its folder first on the path as in ``python benchmarks/run.py``."""
+    threads = torch.get_num_threads()
+    names = [path.stem for path in FOLDER.glob("*.py")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(FOLDER), *sys.path])
+        for name in names:
+            patch.delitem(sys.modules, name, raising=False)
+        yield {name: importlib.import_module(name) for name in names}
+        for name in names:
+            sys.modules.pop(name, None)
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -42,25 +92,20 @@ def rows_of(result):
 
 
 @pytest.fixture
-def quick(run, store, benchmarks):
+def quick(run, tmp_path_factory, benchmarks):
+    """Rows and page of a quick run; the page's command line parses. One store for all: a training once."""
+
     def quick(name, *words):
-        case = {case.name: case for case in benchmarks["run"].CASES}[name]
+        (case,) = (case for case in benchmarks["run"].CASES if case.name == name)
+        store = tmp_path_factory.getbasetemp() / "benchmark-store"
         words = [*words, *(["--store", store] if "store" in case.needs else [])]
         result, page = run(name, "--quick", "--threads", 1, *words)
-        ((script, written),) = commands_in(page)
+        *_, (script, written) = commands_in(page)
         assert script == "benchmarks/run.py"
         benchmarks["_harness"].parser(benchmarks["run"].CASES).parse_args(written)
         return rows_of(result), page
 
     return quick
-
-
-def test_toggle(quick):
-    rows, page = quick("toggle", "--models", "gcn", "--depths", 2)
-    seconds = {row["method"]: row["all, s"] for row in rows}
-    assert set(seconds) == {"forward pass", "kernel", "delta", "khop", "k_hop_subgraph", "naive"}
-    assert 0 < seconds["kernel"] < seconds["naive"]
-    assert "| small | gcn | 2 | naive | 2530 | 30 |" in page
 
 
 def test_rare_links(quick):
@@ -80,6 +125,15 @@ def test_loss_where_links_are_rare(benchmarks):
     moved = [0.1 * p / (0.1 * p + 0.9 * (1 - p)) for p in 1 / (1 + np.exp(-np.r_[link, negative]))]
     expected = -0.1 * np.log(moved[:2]).mean() - 0.9 * np.log1p(-np.array(moved[2:])).mean()
     assert case.loss(link, negative, 0.1) == pytest.approx(expected)
+
+
+def test_opponents(quick):
+    rows, page = quick("opponents")
+    by_fit = {row["fit"]: row for row in rows}
+    assert next(iter(by_fit)) == "structure-only"
+    for row in rows:
+        assert row["gain"] == pytest.approx(by_fit["structure-only"]["nll"] - row["nll"], abs=1e-9)
+    assert "## NLL by cell" in page
 
 
 def test_top_order(quick, benchmarks):
@@ -117,20 +171,34 @@ def test_negatives(quick):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(SLOW - {"negatives"}))
+@pytest.mark.parametrize("name", sorted(SLOW - {"negatives", "scale"}))
 def test_quick(name, quick):
     rows, _ = quick(name)
     assert rows
 
 
+@pytest.mark.slow
+def test_scale(quick, benchmarks, monkeypatch):
+    rows, page = quick("scale", "--parts", "read-csv-strings")
+    assert rows
+    assert "Each in a process of its own" in page
+    # One process is enough: the rest is measured in this one.
+    monkeypatch.setattr(benchmarks["_harness"], "_in_own_process", benchmarks["_harness"].measure)
+    assert "top 100 of all pairs" in {row["stage"] for row in quick("scale", "--parts", "collab-vgae")[0]}
+
+
 def test_every_case_is_tested(benchmarks):
-    tested = {"toggle", "rare-links", "top-order", "calibrator-speed"} | SLOW | OTHERS
+    tested = {"toggle", "rare-links", "top-order", "calibrator-speed", "opponents"} | SLOW | OTHERS
     assert {case.name for case in benchmarks["run"].CASES} == tested
 
 
-def test_finished_points_are_kept(run, benchmarks, monkeypatch):
+def test_toggle_and_finished_points_are_kept(run, benchmarks, monkeypatch):
     words = ("--quick", "--threads", 1, "--models", "gcn")
-    first, _ = run("toggle", *words, "--depths", 2)
+    first, page = run("toggle", *words, "--depths", 2)
+    seconds = {row["method"]: row["all, s"] for row in rows_of(first)}
+    assert set(seconds) == {"forward pass", "kernel", "delta", "khop", "k_hop_subgraph", "naive"}
+    assert 0 < seconds["kernel"] < seconds["naive"]
+    assert "| small | gcn | 2 | naive | 2530 | 30 |" in page
 
     def fail(*_):
         raise AssertionError("measured again")
@@ -170,22 +238,11 @@ def test_what_is_missing(words, message, benchmarks, monkeypatch):
         benchmarks["_harness"].main(benchmarks["run"].CASES, words)
 
 
-def test_list(benchmarks, capsys):
-    benchmarks["_harness"].main(benchmarks["run"].CASES, ["--list"])
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [case.name for case in benchmarks["run"].CASES]
-
-
 def test_interval(benchmarks):
     """Three divisions with means 1, 2 and 6: the t interval of a mean of three."""
     values, division = pd.Series([0.0, 2.0, 2.0, 6.0]), [pd.Series(["a", "a", "b", "c"])]
     half = t.ppf(0.975, 2) * np.std([1.0, 2.0, 6.0], ddof=1) / np.sqrt(3)
     assert benchmarks["_harness"].interval(values, division) == f"{3:.4f} +- {half:.4f}"
-
-
-def test_table(benchmarks):
-    made = benchmarks["_harness"].table(["a", "b"], [["x", 1234.5678], ["y", 2]])
-    assert made == "| a | b |\n| --- | ---: |\n| x | 1,235 |\n| y | 2 |"
 
 
 def test_taking_turns(benchmarks):
@@ -200,15 +257,6 @@ def test_taking_turns(benchmarks):
     assert measured["large"][0] > measured["small"][0] > 0
     assert 60 < measured["large"][1] < 100
     assert measured["small"][1] < 20
-
-
-def test_plain_labels(benchmarks):
-    """Labels around (0, 1) in a square with a tail: by hand, 1 + min + (d // 2) (d // 2 + d % 2 - 1)."""
-    square = torch.tensor([[0, 1], [0, 2], [1, 3], [2, 3], [3, 4]]).T
-    edge_index = torch.cat([square, square.flip(0)], dim=1)
-    labels = benchmarks["seal"].plain_labels(0, 1, 2, edge_index, 5)
-    # Distances to 0 and 1, each without the other end: 2 has (1, 2), 3 has (2, 1), 4 has (3, 2).
-    assert labels == {0: 1, 1: 1, 2: 3, 3: 3, 4: 7}
 
 
 TOY = """\
@@ -245,19 +293,11 @@ def test_mutants(benchmarks):
         for old, new in zip(lines, text.decode().splitlines(), strict=True)
         if old != new
     ]
-    assert sorted(changed) == sorted(
-        [
-            "def is_adult(age: int = (19)) -> bool:",
-            "if (age >= 18):",
-            "if not (age > 18):",
-            "if not age >= (19):",
-            "return (None)",
-            "return (False)",
-            "return (None)",
-            "return (x * 2)",
-            "return x / (3)",
-        ]
-    )
+    assert sorted(changed) == [
+        "def is_adult(age: int = (19)) -> bool:", "if (age >= 18):", "if not (age > 18):",
+        "if not age >= (19):", "return (False)", "return (None)", "return (None)", "return (x * 2)",
+        "return x / (3)",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -274,22 +314,26 @@ def test_mutation(run, benchmarks, tmp_path, monkeypatch):
     assert outcomes == ["killed"] * 5 + ["survived"] * 4
     assert "| all | 9 | 5 | 0 | 4 | 56 % |" in page
     assert "+    return (x * 2)" in page
-    monkeypatch.setattr(benchmarks["mutation"], "judge", None)  # nothing is run again
+    monkeypatch.setattr(benchmarks["mutation"].Copy, "judge", None)  # nothing is run again
     again, _ = run("mutation", *words, "--again")
     assert rows_of(again) == rows_of(result)
 
 
-@pytest.mark.parametrize(
-    ("where", "script", "words"), DOCUMENTED, ids=[f"{w}: {s} {' '.join(o)}" for w, s, o in DOCUMENTED]
-)
-def test_documented_command(where, script, words, benchmarks):
-    assert (ROOT / script).is_file(), f"{where} names {script}"
-    if script == "benchmarks/run.py":
-        benchmarks["_harness"].parser(benchmarks["run"].CASES).parse_args(words)
-    elif script == "benchmarks/same_numbers.py":
-        benchmarks["same_numbers"].parser().parse_args(words)
-    else:
-        assert not words, f"{where}: {script} has no options"
+def test_documented_commands_parse(benchmarks):
+    parsers = {
+        "benchmarks/run.py": benchmarks["_harness"].parser(benchmarks["run"].CASES),
+        "benchmarks/same_numbers.py": benchmarks["same_numbers"].parser(),
+    }
+    held = set()
+    for where, text in documents():
+        for script, words in commands_in(text):
+            held.add(where)
+            assert (ROOT / script).is_file(), f"{where} names {script}"
+            if script in parsers:
+                parsers[script].parse_args(words)
+            else:
+                assert not words, f"{where}: {script} has no options"
+    assert {"docs/toggling.md", "docs/reproduction/README.md", "benchmarks/run.py"} <= held
 
 
 def test_commands_are_found():
@@ -311,17 +355,13 @@ python benchmarks/d.py --name "two words"
         ("benchmarks/d.py", ["--name", "two words"]),
         ("benchmarks/run.py", ["toggle", "--datasets", "cora"]),
     ]
-    held = {where for where, *_ in DOCUMENTED}
-    assert {"docs/toggling.md", "docs/reproduction/README.md", "benchmarks/run.py"} <= held
 
 
-def documented_pages():
-    """Commands of docs/reproduction that make pages from the records beside them."""
-    text = (ROOT / "docs" / "reproduction" / "README.md").read_text(encoding="utf-8")
-    return [words for _, words in commands_in(text)]
+#: Commands of docs/reproduction that make pages from the records beside them.
+PAGES = [words for _, words in commands_in((ROOT / "docs/reproduction/README.md").read_text("utf-8"))]
 
 
-@pytest.mark.parametrize("words", documented_pages(), ids=[words[-1] for words in documented_pages()])
+@pytest.mark.parametrize("words", PAGES, ids=[words[-1] for words in PAGES])
 def test_documented_page(words, benchmarks, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert words[-2] == "--out"

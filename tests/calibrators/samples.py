@@ -14,7 +14,7 @@ from linkcal.calibrators import (
 )
 
 NET_NAMES = ("embedding-mlp", "in-n-out")
-FEATURE_NAMES = (*NET_NAMES, "in-n-out-plus")
+FEATURE_NAMES = (*NET_NAMES, "in-n-out-plus", "structure-only")
 SCORE_ONLY = tuple(name for name in CALIBRATORS if name not in FEATURE_NAMES)
 
 #: Settings with which a network calibrator fits in a few hundredths of a second.

@@ -21,6 +21,7 @@ def test_names_and_order():
         "embedding-mlp",
         "in-n-out",
         "in-n-out-plus",
+        "structure-only",
     ]
     assert all(spec.description for spec in CALIBRATORS.values())
 

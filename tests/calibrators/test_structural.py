@@ -21,6 +21,7 @@ from linkcal.calibrators import (
     Isotonic,
     Platt,
     StructuralCalibrator,
+    StructureOnly,
     fit_together,
 )
 from linkcal.calibrators._held_out import Tails
@@ -28,7 +29,7 @@ from linkcal.exceptions import (
     ArtifactError,
     InputError,
 )
-from linkcal.features import STRUCTURAL_COLUMNS
+from linkcal.features import COLUMN_GROUPS, STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS
 from linkcal.metrics import negative_log_likelihood
 
 from .samples import groups, overconfident
@@ -49,7 +50,7 @@ def named(**params):
 def structural_links(n=2000, seed=0):
     rng = np.random.default_rng(seed)
     X = np.zeros((n, 1 + len(STRUCTURAL_COLUMNS)))
-    X[:, :8] = rng.normal(size=(n, 8))  # the feature similarity stays 0, as without features
+    X[:, :8] = rng.normal(size=(n, 8))  # paths and feature similarity stay 0
     X[:, 0] *= 4.0
     X[:, 1] = rng.standard_t(2, n)  # heavy tails, as changes of logits have
     X[:, 4] = rng.uniform(-1, 1, n)
@@ -86,7 +87,7 @@ def test_finds_columns_that_count_together():
     assert not fitted.pairs_.diagonal().any()
 
 
-@pytest.mark.parametrize(("k", "paired"), [(1, False), (2, True), (10, True), (11, False)])
+@pytest.mark.parametrize(("k", "paired"), [(1, False), (2, True), (12, True), (13, False)])
 def test_wide_inputs_have_no_products_of_pairs(k, paired):
     X, y = overconfident(n=300, k=k)
     assert StructuralCalibrator(penalty=1.0).fit(X, y).pairs_.any() == paired
@@ -185,23 +186,26 @@ def test_features_logit_reads_the_logit_alone():
     ("features", "used"),
     [
         ("toggle", STRUCTURAL_COLUMNS[:4]),
-        ("structure", STRUCTURAL_COLUMNS[4:7]),
-        ("attributes", STRUCTURAL_COLUMNS[7:]),
-        ("attributes+toggle", STRUCTURAL_COLUMNS[:4] + STRUCTURAL_COLUMNS[7:]),
+        (("degrees",), STRUCTURAL_COLUMNS[4:6]),
+        (["attributes", "logit"], ("logit", *STRUCTURAL_COLUMNS[10:])),
+        (("logit", "degrees", "paths"), ("logit", *STRUCTURAL_COLUMNS[4:10])),
+        (("logit", *COLUMN_GROUPS), ("logit", *STRUCTURAL_COLUMNS)),
     ],
 )
-def test_feature_sets_read_their_columns_only(features, used):
+def test_groups_read_their_columns_only(features, used):
     X, y = structural_links(400)
     fitted = named(features=features).fit(X, y)
-    assert fitted.terms_ == ["logit", *used]
+    assert fitted.terms_ == [*(() if "logit" in used else ["no logit"]), *used]
+    assert set(fitted.contributions(X)) == {"intercept", *used, "limit"}
     other = X.copy()
-    kept = [0, *(1 + STRUCTURAL_COLUMNS.index(name) for name in used)]
-    other[:, [j for j in range(10) if j not in kept]] = 7.0
+    kept = [("logit", *STRUCTURAL_COLUMNS).index(name) for name in used]
+    other[:, [j for j in range(X.shape[1]) if j not in kept]] = 7.0
     assert np.array_equal(fitted.decision_function(other), fitted.decision_function(X))
-    assert not np.array_equal(fitted.decision_function(other), named().fit(X, y).decision_function(X))
+    same = len(used) == X.shape[1]
+    assert np.array_equal(fitted.decision_function(X), named().fit(X, y).decision_function(X)) == same
 
 
-def test_feature_sets_need_names():
+def test_groups_need_names():
     X, y = overconfident(k=3)
     for calibrator in (
         StructuralCalibrator(features="toggle"),
@@ -210,11 +214,40 @@ def test_feature_sets_need_names():
         message = r"feature_names must hold logit_change, .* for features='toggle', got (None|\['cosine'.*)"
         with pytest.raises(InputError, match=message):
             calibrator.fit(X, y)
-    with pytest.raises(InputError, match="did you mean 'structure'"):
-        StructuralCalibrator(features="structural").fit(X, y)
-    for joined in ("toggle+all", "toggle+", ""):
+    with pytest.raises(InputError, match="did you mean 'paths'"):
+        StructuralCalibrator(features="path").fit(X, y)
+    for wrong in ("toggle+degrees", ("logit", "all"), (), None, "structure"):
         with pytest.raises(InputError, match="features must be"):
-            StructuralCalibrator(features=joined).fit(X, y)
+            StructuralCalibrator(features=wrong).fit(X, y)
+
+
+def test_structure_only_is_the_same_model_without_the_logit():
+    X, y = structural_links(500)
+    X[:, 8:] = np.random.default_rng(1).normal(size=(500, 5))
+    groups = ("degrees", "paths", "attributes")
+    expected = named(features=groups).fit(X, y)
+    structure = X[:, [0, *range(5, 13)]]
+    for calibrator in (StructureOnly(), StructureOnly(feature_names=STRUCTURE_COLUMNS)):
+        fitted = calibrator.fit(structure, y)
+        assert np.array_equal(fitted.decision_function(structure), expected.decision_function(X))
+        other = structure.copy()
+        other[:, 0] = -other[:, 0]
+        assert np.array_equal(fitted.decision_function(other), fitted.decision_function(structure))
+        again = clone(calibrator).set_state(fitted.get_state())
+        assert np.array_equal(again.decision_function(structure), fitted.decision_function(structure))
+
+
+def test_structure_only_on_top_of_many_training_links():
+    X, y = links(300, 0)
+    X_base, y_base = links(4000, 1)
+    fitted = StructureOnly().fit(X, y, X_base=X_base, y_base=y_base)
+    assert fitted.terms_[:2] == ["base", "feature_1"]
+    assert fitted.base_.terms_[0] == "no logit"
+    other = X.copy()
+    other[:, 0] = 5.0
+    assert np.array_equal(fitted.decision_function(other), fitted.decision_function(X))
+    back = clone(fitted).set_state(fitted.get_state())
+    assert np.array_equal(back.decision_function(X), fitted.decision_function(X))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +258,7 @@ def test_feature_sets_need_names():
         (["a", "b", 3], "feature_names must be different strings"),
         (
             ["a", "limit", "c"],
-            "feature_names must be different strings other than intercept, logit, base, limit",
+            "feature_names must be different strings other than intercept, logit, base, limit, no logit",
         ),
     ],
 )
@@ -258,23 +291,23 @@ def test_names_say_what_a_column_is_wherever_it_stands():
     X, y = structural_links(500)
     fitted = named().fit(X, y)
     own = np.random.default_rng(1).normal(size=500)
-    order = np.r_[0, np.random.default_rng(0).permutation(np.arange(1, 10))]
+    order = np.r_[0, np.random.default_rng(0).permutation(np.arange(1, X.shape[1]))]
     names = [STRUCTURAL_COLUMNS[j - 1] for j in order[1:]]
     moved = StructuralCalibrator(feature_names=names).fit(X[:, order], y)
     np.testing.assert_allclose(
         moved.decision_function(X[:, order]), fitted.decision_function(X), rtol=1e-6, atol=1e-7
     )
     assert moved.scale_[1 + names.index("logit_change")] == fitted.scale_[1] > 0.0
-    part = StructuralCalibrator(features="structure", feature_names=["own", *names])
+    part = StructuralCalibrator(features="degrees", feature_names=["own", *names])
     part.fit(np.column_stack((X[:, :1], own, X[:, order[1:]])), y)
-    assert sorted(part.terms_) == sorted(["logit", *STRUCTURAL_COLUMNS[4:7]])
+    assert sorted(part.terms_) == sorted(["no logit", *STRUCTURAL_COLUMNS[4:6]])
 
 
 def test_a_data_frame_names_its_columns():
     X, y = structural_links(300)
     frame = pd.DataFrame(X, columns=["score", *STRUCTURAL_COLUMNS])
-    expected = named(features="toggle").fit(X, y)
-    fitted = StructuralCalibrator(features="toggle").fit(frame, y)
+    expected = named(features=["logit", "toggle"]).fit(X, y)
+    fitted = StructuralCalibrator(features=("logit", "toggle")).fit(frame, y)
     assert fitted.terms_ == expected.terms_
     np.testing.assert_array_equal(fitted.decision_function(frame), expected.decision_function(X))
     np.testing.assert_array_equal(
@@ -289,7 +322,7 @@ def test_a_data_frame_names_its_columns():
     np.testing.assert_array_equal(with_base.decision_function(frame), same.decision_function(X))
     assert with_base.base_.scale_[1] > 0.0
     with pytest.raises(InputError, match=r"must be the columns of X after column 0, \['logit_ch"):
-        StructuralCalibrator(feature_names=[f"c{j}" for j in range(9)]).fit(frame, y)
+        StructuralCalibrator(feature_names=[f"c{j}" for j in range(12)]).fit(frame, y)
     words = frame.set_axis(["score", "limit", *STRUCTURAL_COLUMNS[1:]], axis=1)
     with pytest.raises(InputError, match="feature_names must be different strings other than"):
         StructuralCalibrator().fit(words, y)
@@ -298,7 +331,7 @@ def test_a_data_frame_names_its_columns():
 def test_names_survive_clones_searches_pickles_and_states():
     X, y = structural_links(300)
     frame = pd.DataFrame(X, columns=["score", *STRUCTURAL_COLUMNS])
-    expected = named(features="toggle").fit(X, y)
+    expected = named(features=["logit", "toggle"]).fit(X, y)
     assert clone(expected).get_params()["feature_names"] == STRUCTURAL_COLUMNS
     np.testing.assert_array_equal(
         clone(expected).fit(X, y).decision_function(X), expected.decision_function(X)
@@ -312,7 +345,7 @@ def test_names_survive_clones_searches_pickles_and_states():
     assert restored.terms_ == expected.terms_
     np.testing.assert_array_equal(restored.refitted(X, y).decision_function(X), expected.decision_function(X))
     options = {"cv": 2, "scoring": "neg_log_loss", "error_score": "raise"}
-    grid = {"features": ["toggle", "structure", "logit"]}
+    grid = {"features": ["toggle", ("logit", "degrees"), "logit"]}
     by_parameter = GridSearchCV(named(penalty=1.0), grid, **options).fit(X, y)
     by_frame = GridSearchCV(StructuralCalibrator(penalty=1.0), grid, **options).fit(frame, y)
     np.testing.assert_array_equal(

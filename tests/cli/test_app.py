@@ -64,7 +64,7 @@ def test_sizes_of_data_sets_are_listed(cli):
         ("--seed -3", "seed must be a whole number >= 0"),
         ("--epochs 0", "epochs must be a whole number >= 1"),
         ("--device tpu", "device must be auto, cpu, cuda or cuda:<index>, got 'tpu'"),
-        ("--preset none.json", "preset file none.json must be readable JSON"),
+        ("--preset none.json", "preset file must be readable JSON, got none.json"),
         ("--preset papre", "preset must be one of default, paper, FILE.json; got 'papre' (did you mean"),
         ("--base-rate dense", "base_rate must be a number in (0, 1) or 'density', got 'dense'"),
         ("--negatives-per-positive 1e308", "negatives_per_positive must be at most 1e+09, got 1e+308"),

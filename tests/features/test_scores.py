@@ -26,7 +26,8 @@ def scores() -> LinkScores:
         in_graph=torch.tensor([True, False]),
         method="by hand",
     )
-    structure, attributes = torch.tensor([[1, 0, 0], [2, 3, 1]]), torch.tensor([[0.5, 0.0], [0.25, -1.0]])
+    structure = torch.tensor([[1.0, *[0.0] * 5], [2.0, 3.0, 1.0, 1.4, 0.5, 0.2]]).double()
+    attributes = torch.tensor([[0.5, 0.0], [0.25, -1.0]])
     return LinkScores(toggled, "absent", torch.tensor([1.0, 0.0]), structure, attributes)
 
 
@@ -62,7 +63,7 @@ def test_take_selects_links(scores):
     taken = scores.take(np.array([1]))
     assert taken.to_matrix("difference").tolist() == [[1.0, -1.0, 0.0]]
     assert taken.label.tolist() == [0.0]
-    assert taken.structure.tolist() == [[2, 3, 1]]
+    assert taken.structure[:, :3].tolist() == [[2, 3, 1]]
     assert taken.attributes.tolist() == [[0.25, -1.0]]
 
 

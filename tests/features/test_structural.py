@@ -9,6 +9,7 @@ from linkcal.data import simulate_graph, split_links
 from linkcal.exceptions import InputError
 from linkcal.features import (
     STRUCTURAL_COLUMNS,
+    STRUCTURE_COLUMNS,
     LinkScores,
     calibration_links,
     score_links,
@@ -26,17 +27,18 @@ def toggled(absent, present, dtype=torch.float64) -> ToggledEmbeddings:
 
 
 def test_values_by_hand():
-    around = torch.tensor([[3, 1, 2]]), torch.tensor([[0.5, -0.25]])
+    around = torch.tensor([[3, 1, 2, 1.5, 0.5, 0.25]]), torch.tensor([[0.5, -0.25]])
     features = structural_features(toggled([[3.0, 4.0]], [[6.0, 8.0]]), *around)
     toggle = [7.0, log(5 + 1e-6), log(5 / (5 + 1e-6) + 1e-6), 1.0]
-    expected = [*toggle, log(4) + log(2), log(2), log(3), 0.5, -0.25]
+    paths = [log(3), log(1.6), log(0.6), log(0.01 + 0.25 / sqrt(8))]
+    expected = [*toggle, log(4) + log(2), log(2), *paths, 0.5, -0.25]
     assert features.tolist() == [pytest.approx(expected, rel=1e-12, abs=1e-12)]
     assert len(expected) == len(STRUCTURAL_COLUMNS)
 
 
 def test_cosine_by_hand_and_of_zero_embeddings():
     links = toggled([[1.0, 0.0], [0.0, 0.0], [1.0, 0.0]], [[1.0, 1.0], [1.0, 1.0], [-2.0, 0.0]])
-    column = structural_features(links, torch.zeros((3, 3), dtype=torch.int64), torch.zeros(3, 2))[:, 3]
+    column = structural_features(links, torch.zeros((3, 6)), torch.zeros(3, 2))[:, 3]
     assert column.tolist() == pytest.approx([1 / sqrt(2), 0.0, -1.0], abs=1e-12)
 
 
@@ -45,7 +47,7 @@ def test_extreme_embeddings_stay_finite_in_their_dtype(dtype):
     links = toggled(
         [[0.0, 0.0], [1e-30, 0.0], [1e18, 1e18]], [[0.0, 0.0], [1e-30, 0.0], [-1e18, 1e18]], dtype
     )
-    structure = torch.tensor([[0, 0, 0], [1, 0, 0], [10**6, 0, 5]])
+    structure = torch.tensor([[0.0] * 6, [1.0, *[0.0] * 5], [1e6, 0.0, 5.0, 3.0, 0.1, 0.2]])
     features = structural_features(links, structure, torch.ones(3, 2))
     assert features.dtype == dtype
     assert torch.isfinite(features).all()
@@ -65,6 +67,9 @@ def test_score_links_fills_the_structure(split):
     assert y.tolist() == split.val.edge_label.tolist()
     taken = scores.take([3, 1])
     assert (taken.to_matrix("structural") == X[[3, 1]]).all()
+    alone = scores.to_matrix("structure")
+    assert alone.shape == (len(split.val), 1 + len(STRUCTURE_COLUMNS))
+    assert alone == pytest.approx(X[:, [0, *range(5, 13)]], rel=1e-6, abs=1e-6)
 
 
 def test_a_link_looks_the_same_with_and_without_its_edge_in_the_graph(split):
@@ -85,6 +90,6 @@ def test_structural_features_need_the_structure():
     links = LinkScores(toggled([[1.0]], [[2.0]]))
     with pytest.raises(InputError, match="structure must be given to make structural features, got None"):
         links.features("structural")
-    links = LinkScores(toggled([[1.0]], [[2.0]]), structure=torch.zeros((1, 3), dtype=torch.int64))
+    links = LinkScores(toggled([[1.0]], [[2.0]]), structure=torch.zeros((1, 6)))
     with pytest.raises(InputError, match="attributes must be given to make structural features, got None"):
         links.features("structural")

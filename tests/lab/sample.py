@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from linkcal.metrics import evaluate_links
+from linkcal_lab.formats import Table
 from linkcal_lab.records import RECORD_COLUMNS
+from linkcal_lab.tables import build_tables
 
 CALIBRATORS = ("uncalibrated", "temperature", "isotonic", "histogram", "bbq", "embedding-mlp", "in-n-out")
 
@@ -29,17 +32,17 @@ def frame(*rows: dict[str, object]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(RECORD_COLUMNS))
 
 
-def sweep(
-    *,
-    datasets: tuple[str, ...] = ("cora", "citeseer"),
-    models: tuple[str, ...] = ("vgae", "sage"),
-    fit_ons: tuple[str, ...] = ("train", "val"),
-    seeds: tuple[int, int] = (3, 2),
-    protocol: str = "default",
-) -> pd.DataFrame:
+def tables_of(records: pd.DataFrame, **options: bool) -> dict[str, Table]:
+    """Tables of records that share protocol, negatives and settings, by name."""
+    (found,) = build_tables(records, **options).values()
+    return {table.name: table for table in found}
+
+
+@cache
+def sweep() -> pd.DataFrame:
     """All metrics of every calibrator for every cell, measured on 200 simulated test links."""
     rows = []
-    cells = itertools.product(datasets, models, fit_ons, range(seeds[0]), range(seeds[1]))
+    cells = itertools.product(("cora", "citeseer"), ("vgae", "sage"), ("train", "val"), range(3), range(2))
     for number, (dataset, model, fit_on, train_seed, calibration_seed) in enumerate(cells):
         rng = np.random.default_rng(number)
         truth = rng.random(200)
@@ -52,7 +55,6 @@ def sweep(
                     record(
                         dataset=dataset, model=model, fit_on=fit_on, train_seed=train_seed,
                         calibration_seed=calibration_seed, calibrator=calibrator, metric=metric, value=value,
-                        protocol=protocol,
                     )
                 )  # fmt: skip
     return frame(*rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from tests.lab.sample import frame, record
 
@@ -50,11 +49,6 @@ def test_missing_values_stay_visible():
     assert summarise(values)["n"].tolist() == [1, 2]
 
 
-def test_order_of_records_does_not_matter():
-    records = frame(*grid(np.random.default_rng(0).random((4, 3)).tolist()))
-    pd.testing.assert_frame_equal(check_records(records), check_records(records.iloc[::-1]))
-
-
 def test_scopes_are_kept_apart_or_joined():
     records = frame(record(), record(protocol="paper"), record(settings="preset=paper"))
     checked = check_records(records)
@@ -67,11 +61,6 @@ def test_scopes_are_kept_apart_or_joined():
     assert [scope.slug for scope in scopes(joined)] == ["default-uniform", "paper-uniform"]
     assert joined["model"].tolist() == ["gcn", "gcn", "gcn~preset=paper"]
     assert base_model("gcn~preset=paper") == "gcn"
-
-
-def test_settings_read_from_a_file_as_missing_are_empty():
-    records = frame(record()).assign(settings=np.nan)
-    assert check_records(records)["settings"].tolist() == [""]
 
 
 def test_rows_stand_in_the_papers_order():

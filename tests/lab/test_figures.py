@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from linkcal.exceptions import InputError
-from linkcal_lab.figures import _chosen, _plans, cell_predictions, draw_figures, find_predictions
+from linkcal_lab import figures as module
+from linkcal_lab.figures import cell_predictions, draw_figures, find_predictions
 from linkcal_lab.store import PREDICTIONS_FILE, Predictions, write_predictions
 
 NAMES = ("uncalibrated", "in-n-out", "in-n-out-plus")
@@ -45,53 +46,49 @@ def store(tmp_path) -> Path:
     return root
 
 
-def test_one_figure_for_each_data_set_and_fit_on(store, tmp_path):
-    paths = list(draw_figures(store, tmp_path / "out"))
-    names = ["uncalibrated", "cora-val", "pubmed-train-loo"]
-    assert sorted(p.name for p in paths) == sorted(f"{n}.{s}" for n in names for s in ("svg", "png"))
-    assert sorted(tmp_path.joinpath("out").iterdir()) == sorted(paths)
+@pytest.fixture
+def drawn(tmp_path, monkeypatch):
+    """Title and panels of each figure of a store; nothing is drawn."""
 
+    def drawn(store, **options):
+        found = []
+        monkeypatch.setattr(module, "save_figure", lambda _figure, _path: None)
+        monkeypatch.setattr(module, "reliability_figure", lambda **options: found.append(options))
+        paths = list(draw_figures(store, tmp_path / "none", formats=["svg", "svg"], **options))
+        return {p.stem: (o["title"], list(o["probabilities"])) for p, o in zip(paths, found, strict=True)}
 
-def test_each_adds_every_calibrator(store, tmp_path):
-    paths = list(draw_figures(store, tmp_path / "out", each=True, formats=["svg"]))
-    assert {"cora-vgae-val.svg", "cora-gcn~preset=paper-val.svg", "pubmed-vgae-train-loo.svg"} <= {
-        p.name for p in paths
-    }
+    return drawn
 
 
 def test_same_store_same_bytes(store, tmp_path):
-    first = list(draw_figures(store, tmp_path / "a"))
-    second = list(draw_figures(store, tmp_path / "b"))
+    first, second = (list(draw_figures(store, tmp_path / name)) for name in ("a", "b"))
+    names = ["uncalibrated", "cora-val", "pubmed-train-loo"]
+    assert sorted(p.name for p in first) == sorted(f"{n}.{s}" for n in names for s in ("svg", "png"))
+    assert sorted(tmp_path.joinpath("a").iterdir()) == sorted(first)
     assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
-    svg = (tmp_path / "a" / "cora-val.svg").read_text(encoding="utf-8")
-    assert "<dc:date>" not in svg
 
 
-def test_seeds_choose_the_cell(store, tmp_path):
-    by_seed = {
-        seed: next(iter(draw_figures(store, tmp_path / str(seed), train_seed=seed, formats=["png"])))
-        for seed in (0, 1)
-    }
-    assert by_seed[0].read_bytes() != by_seed[1].read_bytes()
+def test_each_adds_every_calibrator(store, drawn):
+    assert drawn(store, each=True).keys() == {
+        "uncalibrated", "cora-val", "pubmed-train-loo",
+        "cora-vgae-val", "cora-gcn~preset=paper-val", "pubmed-vgae-train-loo",
+    }  # fmt: skip
+
+
+def test_seeds_choose_the_cell(store, drawn):
+    title = "cora, fitted on val, training seed {}, calibration seed {}"
+    assert drawn(store)["cora-val"][0] == title.format(0, 0)
+    assert drawn(store, train_seed=1)["cora-val"][0] == title.format(1, 0)
+    assert drawn(store, calibration_seed=1)["cora-val"][0] == title.format(0, 1)
     with pytest.raises(InputError, match="seeds must be those of a finished cell, got train 9"):
-        next(draw_figures(store, tmp_path / "out", train_seed=9))
+        drawn(store, train_seed=9)
 
 
 def test_added_calibrators_belong_to_their_cell(store):
     write_cell(store, "cora/vgae/train-0/val/cal-0.2", ("platt",))
-    found = find_predictions(store)
-    (key,) = [
-        k
-        for k in found
-        if (k.model, k.train_seed, k.calibration_seed) == ("vgae", 0, 0) and k.dataset == "cora"
-    ]
-    assert len(found[key]) == 2
-    assert list(cell_predictions(found[key]).probability) == [
-        "uncalibrated",
-        "platt",
-        "in-n-out",
-        "in-n-out-plus",
-    ]
+    (paths,) = (paths for paths in find_predictions(store).values() if len(paths) == 2)
+    names = ["uncalibrated", "platt", "in-n-out", "in-n-out-plus"]
+    assert list(cell_predictions(paths).probability) == names
 
 
 def test_damaged_and_foreign_files(store, tmp_path):
@@ -104,48 +101,40 @@ def test_damaged_and_foreign_files(store, tmp_path):
         cell_predictions([foreign])
 
 
-def test_settings_that_all_models_share_stand_in_the_heading(tmp_path):
-    for model in ("vgae~epochs=3", "gcn~epochs=3"):
-        write_cell(tmp_path, f"cora/{model}/train-0/val/cal-0")
-    plans = dict(_plans(_chosen(find_predictions(tmp_path), None, None), ["uncalibrated"], each=False))
-    assert plans["uncalibrated"]["title"] == "Uncalibrated predictors (epochs=3)"
-    assert list(plans["uncalibrated"]["probabilities"]) == ["cora / vgae", "cora / gcn"]
+def test_headings_tell_settings_that_all_models_share_and_seeds_that_differ(tmp_path, drawn):
+    for model, seed in (("vgae", 0), ("gcn", 0), ("sage", 3)):
+        write_cell(tmp_path, f"cora/{model}~epochs=3/train-{seed}/{'val' if seed == 0 else 'train'}/cal-0")
+    write_cell(tmp_path, "cora/sage~epochs=3/train-0/train-loo/cal-0")
+    write_cell(tmp_path, "cora/gcn~epochs=3/train-3/train-loo/cal-0")
+    found = drawn(tmp_path, calibrators=["uncalibrated"])
+    panels = ["cora / vgae", "cora / sage", "cora / gcn"]
+    title, here = found["uncalibrated"]
+    assert (title, sorted(here)) == ("Uncalibrated predictors (epochs=3)", sorted(panels))
     expected = "cora (epochs=3), fitted on val, training seed 0, calibration seed 0"
-    assert plans["cora-val"]["title"] == expected
-    assert list(plans["cora-val"]["probabilities"]) == ["vgae / uncalibrated", "gcn / uncalibrated"]
-
-
-def test_rows_of_different_seeds_are_not_called_one_seed(tmp_path):
-    write_cell(tmp_path, "cora/vgae/train-0/val/cal-0")
-    write_cell(tmp_path, "cora/gcn/train-3/val/cal-0")
-    plans = dict(_plans(_chosen(find_predictions(tmp_path), None, None), ["uncalibrated"], each=False))
-    assert plans["cora-val"]["title"] == "cora, fitted on val, first seeds of each row"
+    assert found["cora-val"] == (expected, ["vgae / uncalibrated", "gcn / uncalibrated"])
+    assert found["cora-train-loo"][0] == "cora (epochs=3), fitted on train-loo, first seeds of each row"
 
 
 def test_no_store(tmp_path):
-    with pytest.raises(InputError, match="store must be a sweep's folder, which holds predictions, got"):
-        next(draw_figures(tmp_path / "none", tmp_path / "out"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="store must hold a finished cell, got none"):
-        next(draw_figures(tmp_path / "empty", tmp_path / "out"))
+    for name, message in (("none", "store must be a sweep's folder"), ("empty", "must hold a finished cell")):
+        with pytest.raises(InputError, match=message):
+            next(draw_figures(tmp_path / name, tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
-def test_a_store_without_uncalibrated_predictors_has_figures_of_the_rest(tmp_path):
+def test_a_store_without_uncalibrated_predictors_has_figures_of_the_rest(tmp_path, drawn):
     write_cell(tmp_path / "store", "cora/vgae/train-0/val/cal-0", ("platt", "isotonic"))
     write_cell(tmp_path / "store", "cora/vgae/train-0/train/cal-0", ("isotonic",))
-    paths = draw_figures(
-        tmp_path / "store", tmp_path / "out", calibrators=["platt", "platt"], formats=["svg", "svg"]
-    )
-    assert [path.name for path in paths] == ["cora-val.svg"]
+    assert list(drawn(tmp_path / "store", calibrators=["platt", "platt"])) == ["cora-val"]
 
 
 @pytest.mark.parametrize(
     ("calibrators", "message"),
     [
-        (["plat"], "calibrator must be one of .*did you mean 'platt'"),
-        (["bbq"], "calibrators must name one that the cells have, uncalibrated, .*; got bbq"),
-        ([], "calibrators must name one that the cells have, .*; got none"),
+        (["plat"], "did you mean 'platt'"),
+        (["bbq"], "must name one that the cells have, uncalibrated, .*; got bbq"),
+        ([], "got none"),
     ],
 )
 def test_calibrators_that_no_cell_has_are_told_before_anything_is_drawn(

@@ -7,11 +7,7 @@ import pytest
 from linkcal.calibrators import CALIBRATORS
 from linkcal.metrics import METRICS, CalibrationPattern
 from linkcal.models import MODELS
-from linkcal_lab.published import (
-    published_patterns,
-    published_sheet,
-    published_values,
-)
+from linkcal_lab.published import published_patterns, published_sheet, published_values
 
 
 @pytest.mark.parametrize(

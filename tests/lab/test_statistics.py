@@ -20,38 +20,32 @@ from linkcal_lab.significance import (
 RNG = np.random.default_rng(0)
 
 
-class TestCase03:
-    """Few runs, zeros, nested runs."""
+@pytest.mark.parametrize(
+    ("differences", "alternative", "p_value"),
+    [
+        # Case 03: five runs cannot be significant two-sided, whatever they are; six can.
+        ([0.011, 0.009, 0.013, 0.007, 0.012], "two-sided", 0.0625),
+        ([0.011, 0.009, 0.013, 0.007, 0.012], "greater", 0.03125),
+        ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "two-sided", 0.03125),
+        *(([0.0] * 5, alternative, 1.0) for alternative in ("two-sided", "greater", "less")),
+    ],
+)
+def test_wilcoxon_of_few_runs(differences, alternative, p_value):
+    test = wilcoxon_signed_rank(differences, alternative=alternative)
+    assert (test.p_value, test.n, test.alternative) == (p_value, len(differences), alternative)
+    assert test.is_significant() is (p_value < 0.05)
 
-    def test_five_runs_are_not_significant_two_sided(self):
-        five = [0.011, 0.009, 0.013, 0.007, 0.012]
-        two, one = wilcoxon_signed_rank(five), wilcoxon_signed_rank(five, alternative="greater")
-        assert (two.p_value, two.n, two.alternative) == (0.0625, 5, "two-sided")
-        assert not two.is_significant()
-        assert (one.p_value, one.alternative) == (0.03125, "greater")
-        assert one.is_significant()
 
-    def test_six_runs_can_be(self):
-        test = wilcoxon_signed_rank([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
-        assert test.p_value == 0.03125
-        assert test.is_significant()
-
-    @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-    def test_equal_runs_are_no_evidence(self, alternative):
-        test = wilcoxon_signed_rank(np.zeros(5), alternative=alternative)
-        assert test.p_value == 1.0
-        assert not test.is_significant()
-
-    def test_calibrations_of_one_model_are_averaged_first(self):
-        differences = RNG.normal(0.01, 0.001, 25)
-        runs = np.repeat(np.arange(5), 5)
-        averaged = wilcoxon_signed_rank(differences, runs=runs)
-        assert averaged.n == 5
-        assert averaged == wilcoxon_signed_rank(differences.reshape(5, 5).mean(axis=1))
-        assert averaged.p_value == 0.0625
-        nested = wilcoxon_signed_rank(differences)
-        assert nested.n == 25
-        assert nested.p_value < 1e-6
+def test_calibrations_of_one_model_are_averaged_first():
+    differences = RNG.normal(0.01, 0.001, 25)
+    averaged = wilcoxon_signed_rank(differences, runs=np.repeat(np.arange(5), 5))
+    assert averaged == wilcoxon_signed_rank(differences.reshape(5, 5).mean(axis=1))
+    assert (averaged.n, averaged.p_value) == (5, 0.0625)
+    nested = wilcoxon_signed_rank(differences)
+    assert nested.n == 25
+    assert nested.p_value < 1e-6
+    unequal = wilcoxon_signed_rank([1.0, 5.0, 3.0, 2.0], runs=["b", "a", "b", "c"])
+    assert unequal == wilcoxon_signed_rank([5.0, 2.0, 2.0])
 
 
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
@@ -75,30 +69,23 @@ def test_wilcoxon_with_zeros_and_ties_counts_all_signs(differences):
     assert two == pytest.approx(min(1.0, 2 * min(greater, less)), rel=1e-12)
 
 
-def test_runs_in_any_order_and_of_unequal_size():
-    test = wilcoxon_signed_rank([1.0, 5.0, 3.0, 2.0], runs=["b", "a", "b", "c"])
-    assert test == wilcoxon_signed_rank([5.0, 2.0, 2.0])
-
-
 def test_wrong_arguments():
-    with pytest.raises(InputError, match="alternative must be one of two-sided, greater, less"):
-        wilcoxon_signed_rank([1.0], alternative="lower")
-    with pytest.raises(InputError, match="differences must be finite, got 1 NaN or infinite value"):
-        wilcoxon_signed_rank([1.0, np.nan])
-    with pytest.raises(InputError, match="runs must have one name per difference, 2"):
-        paired_t_test([1.0, 2.0], runs=[0])
+    for differences, options in (
+        ([1.0], {"alternative": "lower"}),
+        ([1.0, np.nan], {}),
+        ([1.0, 2.0], {"runs": [0]}),
+    ):
+        with pytest.raises(InputError):
+            wilcoxon_signed_rank(differences, **options)
 
 
 def test_t_test_by_hand():
     # mean 2, standard error 1 / sqrt(3): t = 3.4641 with 2 degrees of freedom.
     expected = 2 * stats.t.sf(2 * np.sqrt(3), 2)
     assert paired_t_test([1.0, 2.0, 3.0]).p_value == pytest.approx(expected, rel=1e-12)
-    assert paired_t_test([1.0, 2.0, 3.0], alternative="greater").p_value == pytest.approx(
-        expected / 2, rel=1e-12
-    )
-
-
-def test_t_test_without_spread_or_runs():
+    one_sided = paired_t_test([1.0, 2.0, 3.0], alternative="greater").p_value
+    assert one_sided == pytest.approx(expected / 2, rel=1e-12)
+    # Without spread, and of one run.
     assert paired_t_test([0.0, 0.0]).p_value == 1.0
     assert paired_t_test([0.1, 0.1, 0.1]).p_value == 0.0
     assert paired_t_test([0.1, 0.1], alternative="less").p_value == 1.0

@@ -1,53 +1,130 @@
-"""A sweep killed with SIGKILL at 20 random moments and continued leaves the store of an uninterrupted one."""
+"""A sweep killed with SIGKILL at 20 random moments and continued leaves the store of an uninterrupted one.
 
+Half of the kills come at a random operation on a file of the store, right before it happens; half at a random
+time, so that a file may be half written. The children are forks of a process of their own.
+"""
+
+import itertools
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from linkcal.data import simulate_graph
+from linkcal_lab.cells import SweepPlan
 from linkcal_lab.records import read_records
+from linkcal_lab.sweep import SweepOptions, run_sweep
 
-#: Files whose content says when or how long, and not what.
-_TIMES = ("config.json", ".lock")
+KILLS = 20
+GRAPH = simulate_graph(120, num_edges=400, num_features=8, seed=0)
+SETTINGS = {"epochs": 2, "calibrators": ("uncalibrated", "platt")}
+PLAN = SweepPlan(["own"], ["gcn", "sage"], [0], [0, 1], ["train", "val"], SETTINGS)
+_EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("killed")
-    script = Path(__file__).with_name("sweep_killer.py")
-    # A forked child must not inherit the state of a thread pool.
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder), "0"], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    return folder, json.loads(done.stdout)
+def before_operations(store, action):
+    """Call `action` right before each operation on the store."""
+
+    def hook(event, arguments):
+        if event in _EVENTS and str(store) in str(arguments[0]):
+            action()
+
+    sys.addaudithook(hook)
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at_operation(store, number):
+    counted = itertools.count(1)
+    before_operations(store, lambda: next(counted) == number and die())
+
+
+def die_after(seconds):
+    timer = threading.Timer(seconds, die)
+    timer.daemon = True
+    timer.start()
+
+
+def start(store, prepare=None, *arguments):
+    """Fork a child that runs the sweep; gives its process id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        if prepare is not None:
+            prepare(*arguments)
+        result = run_sweep(PLAN, store, SweepOptions(graphs={"own": GRAPH}))
+        code = 0 if result.found + result.done == result.cells else 2
+    finally:
+        os._exit(code)
+
+
+def outcome(child):
+    """Exit code of a child, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main(folder):
+    """Sweeps in forked children: killed until all kills are done, then run to its end, then two at once."""
+    rng, log = random.Random(0), folder / "operations"
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT)
+    begin, whole = time.perf_counter(), folder / "whole"
+    if outcome(start(whole, before_operations, whole, lambda: os.write(handle, b"."))) != 0:
+        sys.exit("the uninterrupted sweep failed")
+    operations, seconds = log.stat().st_size, time.perf_counter() - begin
+    store, codes = folder / "killed", []
+    while codes.count(-signal.SIGKILL) < KILLS:
+        if codes and codes[-1] == 0:
+            # Finished before it could be killed: the rest of the kills meets a store that fills anew.
+            shutil.rmtree(store)
+        if len(codes) % 2:
+            child = start(store, die_after, rng.uniform(0.1, 0.6) * seconds)
+        else:
+            child = start(store, die_at_operation, store, rng.randint(1, operations // 3))
+        codes.append(outcome(child))
+    codes.append(outcome(start(store)))
+    both = [start(folder / "shared") for _ in range(2)]
+    sys.stdout.write(json.dumps({"codes": codes, "shared": [outcome(child) for child in both]}) + "\n")
 
 
 def contents(store):
+    """Bytes of every file of a store but for those that say when or how long, and not what."""
     found = {str(path.relative_to(store)): path for path in sorted(store.rglob("*")) if path.is_file()}
-    return {name: None if path.name in _TIMES else path.read_bytes() for name, path in found.items()}
+    times = ("config.json", ".lock")
+    return {name: None if path.name in times else path.read_bytes() for name, path in found.items()}
 
 
 @pytest.mark.slow
-def test_killed_and_continued_equals_uninterrupted(killed):
-    folder, report = killed
-    assert report["codes"].count(-signal.SIGKILL) == 20
+def test_killed_and_continued_or_shared_equals_uninterrupted(tmp_path):
+    # A forked child must not inherit the state of a thread pool.
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, __file__, str(tmp_path)], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["codes"].count(-signal.SIGKILL) == KILLS
     assert report["codes"][-1] == 0
     assert set(report["codes"]) <= {-signal.SIGKILL, 0}
-    assert contents(folder / "killed") == contents(folder / "whole")
-    records = read_records(folder / "killed")
-    assert records.equals(read_records(folder / "whole"))
-    # 2 models x 2 fit_on x 2 calibration seeds x 2 calibrators x 2 parts, each value once.
-    assert len(records.query("metric == 'ece'")) == 32
-
-
-@pytest.mark.slow
-def test_two_sweeps_at_once_share_a_store(killed):
-    folder, report = killed
+    # Two sweeps at once on one store.
     assert report["shared"] == [0, 0]
-    assert contents(folder / "shared") == contents(folder / "whole")
+    expected = contents(tmp_path / "whole")
+    assert contents(tmp_path / "killed") == expected
+    assert contents(tmp_path / "shared") == expected
+    # 2 models x 2 fit_on x 2 calibration seeds x 2 calibrators x 2 parts, each value once.
+    assert len(read_records(tmp_path / "killed").query("metric == 'ece'")) == 32
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

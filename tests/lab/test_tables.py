@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
-import pandas as pd
 import pytest
-from tests.lab.sample import CALIBRATORS, frame, record, sweep
+from tests.lab.sample import CALIBRATORS, frame, record, sweep, tables_of
 
 from linkcal.exceptions import InputError
 from linkcal.metrics import CalibrationPattern
 from linkcal_lab.formats import MISSING, SUFFIXES, Table, render
+from linkcal_lab.published import published_values
+from linkcal_lab.records import read_records
 from linkcal_lab.tables import build_tables, choose_tables, write_tables
 
-
-@pytest.fixture(scope="module")
-def records() -> pd.DataFrame:
-    return sweep()
+#: Records and the tables made from them.
+FOLDER = Path(__file__).parents[2] / "docs" / "reproduction"
 
 
 @pytest.fixture(scope="module")
-def tables(records) -> dict[str, Table]:
-    (found,) = build_tables(records).values()
-    return {table.name: table for table in found}
+def tables() -> dict[str, Table]:
+    return tables_of(sweep())
 
 
 def cells(table: Table, *labels: str) -> list[str]:
     (line,) = [row for row in table.rows if tuple(c.text for c in row[: len(labels)]) == labels]
     return [cell.text for cell in line[len(labels) :]]
-
-
-def only(rows: list[dict[str, object]]) -> dict[str, Table]:
-    (found,) = build_tables(frame(*rows)).values()
-    return {table.name: table for table in found}
 
 
 def test_all_tables_are_there(tables):
@@ -63,7 +58,7 @@ def test_an_entry_by_hand():
         for i, ece in enumerate(eces)
         for metric, value in (("ece", ece), ("ece_floor", 0.03))
     ]
-    table = only(rows)["ece-val"]
+    table = tables_of(frame(*rows))["ece-val"]
     line = dict(zip(table.header[4:], cells(table, "cora", "gcn", "ours")[1:], strict=True))
     assert line["uncalibrated"] == "32.00 \N{PLUS-MINUS SIGN} 2.00 [3.00]"
     assert line["in-n-out"] == "12.00 \N{PLUS-MINUS SIGN} 2.00 [3.00]"
@@ -75,20 +70,10 @@ def test_an_entry_by_hand():
     assert (data["n"], data["best"]) == (3, True)
 
 
-def test_published_values_stand_under_ours(tables):
-    table = tables["ece-val"]
-    above = next(i for i, row in enumerate(table.rows) if [c.text for c in row[:2]] == ["cora", "gin"])
-    line = {name: cell.text for name, cell in zip(table.header, table.rows[above + 1], strict=True)}
-    assert line["source"] == "paper"
-    assert line["in-n-out"] == "4.05 \N{PLUS-MINUS SIGN} 1.31"
-    assert line["embedding-mlp"] == MISSING
-
-
 def test_best_of_a_row_is_bold_and_ties_share_it():
     values = {"uncalibrated": 0.5, "temperature": 0.5, "isotonic": 0.4}
-    table = only([record(calibrator=n, metric="hits@20", value=v) for n, v in values.items()])[
-        "hits20-all-val"
-    ]
+    rows = [record(calibrator=n, metric="hits@20", value=v) for n, v in values.items()]
+    table = tables_of(frame(*rows))["hits20-all-val"]
     (line,) = [row for row in table.rows if [c.text for c in row[:3]] == ["cora", "gcn", "ours"]]
     bold = [name for name, cell in zip(table.header, line, strict=True) if cell.strong]
     assert bold == ["uncalibrated", "temperature"]
@@ -103,7 +88,7 @@ def test_test_links_stand_beside_each_row():
         for i in range(2)
         for metric, value in (("ece", 0.1), ("positives", 527), ("negatives", 527 + i))
     ]
-    found = only(rows)
+    found = tables_of(frame(*rows))
     for name in ("ece-val", "ece-top-label-val", "nll-val"):
         assert found[name].header[3] == "links"
         line = next(row for row in found[name].rows if [c.text for c in row[:2]] == ["cora", "gcn"])
@@ -113,7 +98,7 @@ def test_test_links_stand_beside_each_row():
 def test_a_calibrator_that_lacks_seeds_is_named_and_not_best():
     rows = [record(train_seed=i, calibrator="platt", value=0.2 + i / 100) for i in range(3)]
     rows.append(record(train_seed=0, calibrator="beta", value=0.1))
-    table = only(rows)["ece-val"]
+    table = tables_of(frame(*rows))["ece-val"]
     line = dict(zip(table.header[4:], cells(table, "cora", "gcn", "ours")[1:], strict=True))
     assert line["beta"] == "10.00 (n = 1)"
     best = table.data[table.data["best"]]
@@ -127,28 +112,21 @@ def test_indistinguishable_rows_are_marked():
         for name, noises in {"platt": (0, 0.02, 0), "beta": (0.01, 0, 0.02)}.items()
         for i, noise in enumerate(noises)
     ]
-    assert cells(only(rows)["ece-val"], "cora", "gcn", "ours")[-1].endswith(" \N{ALMOST EQUAL TO}")
+    assert cells(tables_of(frame(*rows))["ece-val"], "cora", "gcn", "ours")[-1].endswith(
+        " \N{ALMOST EQUAL TO}"
+    )
 
 
 def test_rows_measured_with_another_fit_on_are_missing_not_dropped():
-    rows = [record(dataset="mine", fit_on="train"), record(dataset="yours", fit_on="val")]
-    table = only(rows)["nll-val"]
-    assert [row[0].text for row in table.rows] == ["mine", "yours"]
+    found = tables_of(frame(record(dataset="mine", fit_on="train"), record(dataset="yours", fit_on="val")))
+    assert [row[0].text for row in found["nll-val"].rows] == ["mine", "yours"]
 
 
-def test_performance_counts_each_training_once(tables, records):
-    text = dict(
-        zip(
-            tables["gnn-performance"].header[2:],
-            cells(tables["gnn-performance"], "cora", "vgae"),
-            strict=True,
-        )
-    )
+def test_performance_counts_each_training_once(tables):
+    table = tables["gnn-performance"]
+    text = dict(zip(table.header[2:], cells(table, "cora", "vgae"), strict=True))
     assert text["auc, paper"] == "89.79 \N{PLUS-MINUS SIGN} 0.50"
-    data = tables["gnn-performance"].data
-    assert (
-        data.loc[data["dataset"].eq("cora") & data["model"].eq("sage"), "n_train_seeds"].tolist() == [3] * 3
-    )
+    assert table.data.query("dataset == 'cora' and model == 'sage'")["n_train_seeds"].tolist() == [3] * 3
 
 
 def test_a_training_made_anew_with_other_numbers_is_told():
@@ -157,8 +135,8 @@ def test_a_training_made_anew_with_other_numbers_is_told():
         record(calibrator="uncalibrated", metric="auc", value=value, fit_on=on, train_seed=1)
         for on, value in (("train", 0.8), ("val", 0.7))
     ]
-    assert "made anew" not in only(same)["gnn-performance"].caption
-    table = only(same + again)["gnn-performance"]
+    assert "made anew" not in tables_of(frame(*same))["gnn-performance"].caption
+    table = tables_of(frame(*same, *again))["gnn-performance"]
     assert "since they were made anew: 1; their mean counts once" in table.caption
     # The mean of 0.9 and 0.75, each training once.
     assert cells(table, "cora", "gcn")[0].startswith("82.50 ")
@@ -184,7 +162,7 @@ def test_wilcoxon_of_five_and_twenty_five():
         for i in range(5)
         for j in range(5)
     ]
-    table = only(rows)["wilcoxon-in-n-out-val"]
+    table = tables_of(frame(*rows))["wilcoxon-in-n-out-val"]
     line = dict(zip(table.header[2:], cells(table, "cora", "gcn"), strict=True))
     # Platt scaling is none of the paper's baselines.
     assert line["best baseline"] == "histogram"
@@ -205,7 +183,7 @@ def test_a_significantly_worse_method_is_called_so():
         for name, base, slope in (("bbq", 0.1, 0.0), ("in-n-out", 0.2, 0.001))
         for i in range(6)
     ]
-    line = cells(only(rows)["wilcoxon-in-n-out-val"], "cora", "gcn")
+    line = cells(tables_of(frame(*rows))["wilcoxon-in-n-out-val"], "cora", "gcn")
     assert line[5] == "0.0312 yes (worse)"
     assert line[6] == "1 no"
 
@@ -216,7 +194,7 @@ def test_pattern_shares():
         record(train_seed=i, calibrator="uncalibrated", metric="pattern", value=float(code))
         for i, code in enumerate([over, over, over, calibrated])
     ]
-    found = only(rows)
+    found = tables_of(frame(*rows))
     assert cells(found["patterns"], "val", "over-positive-under-negative") == ["75 %", "58 %"]
     assert cells(found["patterns"], "val", "u-shaped") == ["0 %", "25 %"]
     assert cells(found["patterns"], "val", "calibrated") == ["25 %", MISSING]
@@ -225,32 +203,33 @@ def test_pattern_shares():
 
 
 def test_records_without_patterns_and_floors_show_them_as_missing():
-    found = only([record(calibrator="uncalibrated")])
+    found = tables_of(frame(record(calibrator="uncalibrated")))
     assert cells(found["patterns"], "val", "u-shaped") == [MISSING, "25 %"]
     assert cells(found["patterns-by-row"], "cora", "gcn") == [MISSING]
     assert cells(found["ece-val"], "cora", "gcn", "ours")[:2] == [MISSING, "10.00"]
 
 
+@pytest.fixture(scope="module")
+def shuffled() -> dict[str, Table]:
+    return tables_of(sweep().sample(frac=1.0, random_state=1))
+
+
 @pytest.mark.parametrize("format_", SUFFIXES)
-def test_the_same_records_give_the_same_bytes(records, tables, format_):
-    shuffled = records.sample(frac=1.0, random_state=1)
-    (again,) = build_tables(shuffled).values()
-    assert [render(t, format_) for t in again] == [render(t, format_) for t in tables.values()]
+def test_the_same_records_give_the_same_bytes(shuffled, tables, format_):
+    assert [render(t, format_) for t in shuffled.values()] == [render(t, format_) for t in tables.values()]
 
 
-def test_joined_settings_are_rows_with_the_published_values():
+def test_joined_settings_are_rows_with_the_published_values_below():
     rows = [record(), record(settings="preset=paper", value=0.3)]
-    (found,) = build_tables(frame(*rows), join_other_settings=True).values()
-    (table,) = (each for each in found if each.name == "ece-val")
+    table = tables_of(frame(*rows), join_other_settings=True)["ece-val"]
     texts = [[cell.text for cell in row] for row in table.rows]
     place = next(i for i, row in enumerate(texts) if row[1] == "gcn~preset=paper")
     assert "30.00" in texts[place]
     assert "6.90 \N{PLUS-MINUS SIGN} 0.79" in texts[place + 1]
 
 
-def test_files(records, tmp_path):
-    both = pd.concat([records, records.assign(protocol="paper")])
-    built = build_tables(both)
+def test_files(tmp_path):
+    built = build_tables(frame(record(), record(protocol="paper")))
     chosen = choose_tables(built, ["ranking", "ece-val"])
     paths = write_tables(chosen, tmp_path / "out", format="csv")
     names = sorted(str(path.relative_to(tmp_path / "out")) for path in paths)
@@ -272,10 +251,9 @@ def test_hits_with_too_few_negatives_are_not_told_in_silence():
     enough = [record(metric="negatives", value=20.0, model="sage"), record(metric="hits@20", model="sage")]
     note = "Hits@20 is 100 % by definition with fewer than 20 test negatives: cora gcn."
     for rows, told in ((few + enough, True), (enough, False)):
-        (found,) = build_tables(frame(*rows)).values()
-        captions = {table.name: table.caption for table in found}
+        found = tables_of(frame(*rows))
         for name in ("hits20-val", "hits20-all-val", "overview", "gnn-performance"):
-            assert (note in captions[name]) is told, name
+            assert (note in found[name].caption) is told, name
 
 
 def test_a_code_of_no_pattern_is_refused():
@@ -283,3 +261,109 @@ def test_a_code_of_no_pattern_is_refused():
         rows = frame(record(calibrator="uncalibrated", metric="pattern", value=code))
         with pytest.raises(InputError, match="pattern must be a whole number from 0 to 6, got"):
             build_tables(rows)
+
+
+# The overview: every row counts once.
+
+
+def test_every_row_counts_once_and_a_cell_that_one_calibrator_lacks_for_none():
+    values = {
+        ("cora", "gcn", 0): (0.10, 0.30),
+        ("cora", "gcn", 1): (0.20, 0.50),
+        ("cora", "gcn", 2): (0.90, None),  # platt is missing here
+        ("pubmed", "gin", 0): (0.30, 0.10),
+    }
+    rows = [
+        record(dataset=d, model=m, train_seed=seed, calibrator=name, metric=metric, value=value)
+        for (d, m, seed), pair in values.items()
+        for name, value in zip(("uncalibrated", "platt"), pair, strict=True)
+        for metric in ("ece", "nll")
+        if value is not None
+    ]
+    table = tables_of(frame(*rows))["overview"]
+    found = table.data.set_index(["fit_on", "calibrator", "metric"])["mean"]
+    assert found["val", "uncalibrated", "ece"] == pytest.approx((0.15 + 0.30) / 2)
+    assert found["val", "platt", "ece"] == pytest.approx((0.40 + 0.10) / 2)
+    assert np.isnan(found["val", "platt", "auc"])
+    assert "val 2 rows, 3 cells" in table.caption
+    plain, platt = table.rows
+    assert [cell.text for cell in plain] == [
+        "val", "uncalibrated", "22.50", MISSING, MISSING, "0.2250", MISSING, MISSING, MISSING,
+    ]  # fmt: skip
+    assert [cell.strong for cell in plain] == [False, False, True, False, False, True, False, False, False]
+    assert not any(cell.strong for cell in platt)
+
+
+# Agreement with the published values.
+
+
+def published(dataset, model, calibrator):
+    sheet = published_values("table1_ece").set_index(["dataset", "model", "calibrator"])
+    return sheet["mean"][dataset, model, calibrator] / 100
+
+
+def test_differences_by_hand():
+    # Means over seeds: 1 and 5 points above the paper, 2 points below, and a row that it lacks.
+    shifts = {("cora", "gcn"): (0.00, 0.02), ("cora", "gin"): (0.05,), ("pubmed", "vgae"): (-0.02,)}
+    rows = [
+        record(
+            dataset=d, model=m, train_seed=seed, calibrator="in-n-out", metric="ece",
+            value=published(d, m, "in-n-out") + shift,
+        )
+        for (d, m), values in shifts.items()
+        for seed, shift in enumerate(values)
+    ]  # fmt: skip
+    rows.append(record(dataset="mine", model="gcn", calibrator="in-n-out", metric="ece", value=0.9))
+    table = tables_of(frame(*rows))["agreement"]
+    entry = table.data.set_index(["metric", "calibrator"]).loc[("ece", "in-n-out")]
+    assert entry["n_rows"] == 3
+    assert entry[["median", "lower", "upper"]].tolist() == pytest.approx([0.01, -0.005, 0.03])
+    assert entry[["near", "ours_lower"]].tolist() == pytest.approx([2 / 3, 1 / 3])
+    names = list(dict.fromkeys(published_values("table1_ece")["calibrator"]))
+    assert [row[2].text for row in table.rows] == names * 2
+    lines = {tuple(cell.text for cell in row[1:3]): [cell.text for cell in row[3:]] for row in table.rows}
+    assert lines["ece", "in-n-out"] == ["3", "+1.0", "-0.5 to +3.0", "67 %", "33 %"]
+    assert lines["ece_top_label", "in-n-out"] == ["0", *[MISSING] * 4]
+    assert lines["ece", "isotonic"] == ["0", *[MISSING] * 4]
+
+
+def test_rows_by_hand():
+    plain, ours = {"calibrator": "uncalibrated"}, {"calibrator": "in-n-out"}
+    performance = published_values("table8_gnn_performance").set_index(["dataset", "model", "metric"])
+    auc, ece = performance["mean"]["cora", "gcn", "auc"] / 100, published("cora", "gcn", "in-n-out")
+    rows = [
+        record(metric="auc", value=auc - 0.05, **plain),
+        record(metric="auc", value=auc - 0.03, train_seed=1, **plain),
+        record(metric="ece", value=ece + 0.10, **ours),
+        record(metric="ece", value=ece + 0.08, train_seed=1, **ours),
+        record(metric="ece_top_label", value=ece + 0.02, **ours),
+        record(dataset="mine", metric="auc", value=0.9, **plain),
+        record(dataset="mine", model="gin", fit_on="train", metric="auc", value=0.9, **plain),
+    ]
+    table = tables_of(frame(*rows))["agreement-rows-val"]
+    cora, mine = table.rows
+    found = dict(zip(table.header, cora, strict=True))
+    shown = {name: (cell.text, cell.strong) for name, cell in found.items() if cell.text != MISSING}
+    assert shown == {
+        "data set": ("cora", False), "model": ("gcn", False), "auc uncalibrated": ("-4.0", False),
+        "ece in-n-out": ("+9.0", False), "ece_top_label in-n-out": ("+2.0", True),
+    }  # fmt: skip
+    assert [cell.text for cell in mine] == ["mine", "gcn", *[MISSING] * 8]
+    data = table.data.set_index(["dataset", "metric", "calibrator"])
+    assert data.loc[("cora", "ece", "in-n-out"), "difference"] == pytest.approx(0.09)
+    assert data.loc[("cora", "ece", "in-n-out"), "published_mean"] == ece
+    assert data.groupby("dataset")["near"].sum().to_dict() == {"cora": 1, "mine": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("records", "tables"), [("records.csv.xz", "tables"), ("records-seal.csv.xz", "seal")], ids=str
+)
+def test_tables_are_made_from_the_records(records, tables, tmp_path):
+    write_tables(build_tables(read_records(FOLDER / records)), tmp_path, format="markdown")
+    committed = sorted((FOLDER / tables).glob("*.md"))
+    assert len(committed) > 5
+    for path in committed:
+        assert path.read_text() == (tmp_path / path.name).read_text(), path.name
+    if tables == "tables":
+        assert {path.name for path in committed} == {path.name for path in tmp_path.glob("*.md")}

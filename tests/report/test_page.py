@@ -95,6 +95,16 @@ def test_table_has_every_calibrator_and_marks(tmp_path):
     assert "is 0.4400 (platt)" in page.text
 
 
+def test_says_what_the_model_adds_and_where_the_selected_calibrator_is_wrong(tmp_path):
+    results = {"platt": METRICS["results"]["platt"] | {"group_z": 4.21, "group_bound": 2.9}}
+    value = {"gain": 0.01, "sentence": "Beyond <degrees> the model lowers NLL."}
+    metrics = METRICS | {"results": results, "selected": "platt", "model_value": value}
+    text = render(tmp_path, metrics=metrics | {"worst_segment": {"platt": "common=0"}}).text
+    assert "Beyond <degrees> the model lowers NLL." in text
+    assert "platt deviates most in common=0: by 4.2 standard deviations, beyond the 95 % bound of 2.9" in text
+    assert "standard deviations, beyond" not in render(tmp_path, metrics=metrics).text
+
+
 def test_explains_floor_and_limits(tmp_path):
     text = render(tmp_path).text
     assert "even a perfectly calibrated predictor has an ECE above zero" in text

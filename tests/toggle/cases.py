@@ -137,9 +137,7 @@ def pyg_models(draw: st.DrawFn, in_channels: int) -> nn.Module:
         options["add_self_loops"] = draw(st.booleans())
     if cls is pyg.GraphSAGE:
         options["aggr"] = draw(st.sampled_from(["mean", "sum"]))
-        options["normalize"] = draw(st.booleans())
         options["root_weight"] = draw(st.booleans())
-        options["project"] = draw(st.booleans())
     return seeded(lambda: pyg.GAE(cls(**options)), draw(st.integers(0, 999)))
 
 

@@ -1,8 +1,7 @@
-"""Blocks, the iterator, and results written into the caller's arrays."""
+"""Blocks of pairs, put together or one by one."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
@@ -90,80 +89,6 @@ def test_iterator_leaves_the_mode_alone_between_blocks():
     model = model_of("gin").train()
     for _ in iter_toggled(model, X, CASE.edge_index, many_pairs(), block_size=100):
         assert model.training
-
-
-def arrays(num_pairs: int, width: int, kind: str, folder) -> dict:
-    shapes = {"absent": (num_pairs, width), "present": (num_pairs, width)}
-    out = {}
-    for field in FIELDS:
-        dtype = np.bool_ if field == "in_graph" else np.float32
-        shape = shapes.get(field, (num_pairs,))
-        if kind == "memmap":
-            out[field] = np.lib.format.open_memmap(folder / f"{field}.npy", "w+", dtype, shape)
-        else:
-            out[field] = np.zeros(shape, dtype)
-    if kind == "tensor":
-        out = {field: torch.from_numpy(array) for field, array in out.items()}
-    return out
-
-
-@pytest.mark.parametrize("kind", ["array", "memmap", "tensor"])
-def test_results_go_into_the_given_arrays(kind, tmp_path):
-    pairs = many_pairs()
-    out = arrays(pairs.size(1), 7, kind, tmp_path)
-    written = toggle_edges(model_of("gcn"), X, CASE.edge_index, pairs, out=out, block_size=64)
-    expected = toggle_edges(model_of("gcn"), X, CASE.edge_index, pairs, block_size=64)
-    for field in FIELDS:
-        assert torch.equal(torch.as_tensor(out[field]), getattr(expected, field))
-        assert getattr(written, field).data_ptr() == torch.as_tensor(out[field]).data_ptr()
-    if kind == "memmap":
-        out["absent"].flush()
-        np.testing.assert_array_equal(np.load(tmp_path / "absent.npy"), expected.absent.numpy())
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"absent": np.zeros((5, 7), np.float32)}, r"out\['absent'\] must have 8 rows, got shape \[5, 7\]"),
-        (
-            {"absent": np.zeros((8, 6), np.float32)},
-            r"must be torch.float32 of shape \[8, 7\], got .* \[8, 6\]",
-        ),
-        ({"logit_absent": np.zeros(8)}, r"out\['logit_absent'\] must be torch.float32 .*, got torch.float64"),
-        (
-            {"absent": np.zeros((8, 7), ">f4")},
-            r"an array that torch can share, .* got >f4 with",
-        ),
-        ({"absent": np.zeros((8, 7), np.float32)[::-1]}, r"with strides >= 0, got .* strides \(-28, 4\)"),
-        (
-            {"absent": torch.zeros(8, 7, requires_grad=True)},
-            r"plain tensor, got a gradient required",
-        ),
-        ({"absent": torch.zeros(8, 7, device="meta")}, r"plain tensor, got torch.strided on meta"),
-        ({"in_graph": np.zeros(8, np.uint8)}, r"must be torch.bool of shape \[8\], got torch.uint8"),
-        ({"present": [0.0]}, r"out\['present'\] must be a writable array or tensor, got list"),
-        ({"extra": np.zeros(8)}, r"out must have the keys absent, .*, got .*extra"),
-    ],
-)
-def test_refuses_arrays_that_do_not_fit(change, message):
-    pairs = many_pairs()[:, :8]
-    out = arrays(8, 7, "array", None) | change
-    with pytest.raises(InputError, match=message):
-        toggle_edges(model_of("gcn"), X, CASE.edge_index, pairs, out=out)
-
-
-def test_nothing_is_written_where_one_array_does_not_fit():
-    out = arrays(8, 7, "array", None) | {"in_graph": np.zeros(8, np.uint8)}
-    with pytest.raises(InputError):
-        toggle_edges(model_of("gcn"), X, CASE.edge_index, many_pairs()[:, :8], out=out)
-    assert not any(array.any() for array in out.values())
-
-
-def test_refuses_read_only_arrays():
-    out = arrays(8, 7, "array", None)
-    out["absent"].flags.writeable = False
-    with pytest.raises(InputError, match="got a read-only array"):
-        toggle_edges(model_of("gcn"), X, CASE.edge_index, many_pairs()[:, :8], out=out)
 
 
 def test_no_pairs():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from linkcal.toggle import _delta as delta
 from linkcal.toggle._delta import arcs_per_node, delta_endpoints, split_by_cost
 from linkcal.toggle._graph import ToggleGraph
 from linkcal.toggle._layers import forward_with_cache
@@ -17,14 +18,15 @@ GRAPH = ToggleGraph.from_edge_index(CASE.edge_index, 30, undirected=True)
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_blocks_of_single_pairs_change_nothing(name):
+def test_blocks_of_single_pairs_change_nothing(name, monkeypatch):
     model = seeded(lambda: MODELS[name](4, 5, 3, num_layers=3), 0).double().eval()
     known = recognise(model)
     with torch.no_grad():
         caches = forward_with_cache(known.layers, GRAPH, features(30, 4, torch.float64))[1]
         insert = ~GRAPH.contains(CASE.pairs)
-        whole = delta_endpoints(caches, GRAPH, CASE.pairs, insert)
-        single = delta_endpoints(caches, GRAPH, CASE.pairs, insert, max_block_arcs=1)
+        whole = delta_endpoints(caches, GRAPH, CASE.pairs, insert, 1.0)
+        monkeypatch.setattr(delta, "MAX_BLOCK_ARCS", 1)
+        single = delta_endpoints(caches, GRAPH, CASE.pairs, insert, 1.0)
     for ours, theirs in zip(single, whole, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
 
@@ -35,7 +37,7 @@ def test_a_pair_lists_no_more_than_all_arcs(depth):
     arcs = torch.tensor([(i, j) for i in range(40) for j in range(40) if i != j]).T
     graph = ToggleGraph.from_edge_index(arcs, 40, undirected=True)
     pairs = torch.tensor([[0, 1, 2], [3, 4, 5]])
-    cost = arcs_per_node(graph, graph, depth)[pairs].sum(dim=0)
+    cost = arcs_per_node(graph, depth)[pairs].sum(dim=0)
     expected = 2 * 39 if depth < 3 else 2 * arcs.size(1)
     assert cost.tolist() == [expected] * 3
     assert split_by_cost(cost, 2 * int(cost[0])) == [slice(0, 2), slice(2, 3)]

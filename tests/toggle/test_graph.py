@@ -29,7 +29,7 @@ def test_rows_against_sets(case):
     repeated = [len(counts[arc]) for arc in arcs]
     assert graph.multiplicity is None or graph.multiplicity.tolist() == repeated
     assert graph.multiplicity is not None or set(repeated) <= {1}
-    back = graph.transposed()
+    back = graph.transposed
     assert sorted(arcs) == sorted(zip(back.senders.tolist(), back.receivers.tolist(), strict=True))
     every = torch.cartesian_prod(torch.arange(case.num_nodes), torch.arange(case.num_nodes)).T
     expected = [(t, s) in counts for s, t in every.T.tolist()] if case.num_nodes > 1 else [False]

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch_geometric import nn as pyg
-from torch_geometric.utils import degree, softmax
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN
 from linkcal.toggle import toggle_edges
-from linkcal.toggle._khop import KHop, Messages, _per_arc
+from linkcal.toggle._khop import KHop
 from linkcal.toggle.api import toggle_engine
 
 from .cases import (
@@ -222,7 +221,7 @@ def test_own_message_passing_needs_num_hops():
     assert_equals_naive(Dense(), X, CASE, "khop", num_hops=1)
 
 
-# --- what pairs share and what is left out -----------------------------------------------------------------
+# --- what pairs share -----------------------------------------------------------------
 
 
 class Hopping(nn.Module):
@@ -284,8 +283,8 @@ def test_each_kind_of_layer_has_all_savings(build, undirected):
         # What a node sends depends on the arcs that leave it: the rim must not be shared.
         (lambda: Hopping(by_out_degree, pyg.GATConv(3, 3)), None, False),
         (lambda: Hopping(pyg.SAGEConv(3, 3), by_out_degree, pyg.SAGEConv(3, 3)), None, False),
-        # A round behind the one that hooks see: all its messages count.
-        (lambda: Hopping(pyg.GATConv(3, 3), plain_sum), 2, False),
+        # A round that no hook sees.
+        (lambda: Hopping(pyg.GATConv(3, 3), plain_sum), 2, True),
         (lambda: Hopping(plain_sum, pyg.GATConv(3, 3)), 2, True),
         (lambda: Stack(pyg.SAGEConv(3, 3, flow="target_to_source")), None, False),
     ],
@@ -351,104 +350,6 @@ def test_the_bound_on_a_batch_changes_nothing():
     assert_same(small, large)
 
 
-# --- messages that no endpoint depends on ------------------------------------------------------------------
-
-PATH = path(5)
-
-
-class Listening(pyg.MessagePassing):
-    """Sums with a weight per arc that the layer works out itself; remembers how many messages it passed."""
-
-    def __init__(self, flow="source_to_target"):
-        super().__init__(aggr="sum", flow=flow)
-        self.passed = []
-
-    def forward(self, x, edge_index):
-        receiver = edge_index[1 if self.flow == "source_to_target" else 0]
-        weight = 1.0 / degree(receiver, x.size(0), dtype=x.dtype)[receiver]
-        return x + self.propagate(edge_index, x=x, weight=weight, attention=softmax(weight, receiver))
-
-    def message(self, x_j, weight, attention):
-        self.passed.append(x_j.size(0))
-        return (weight + attention).unsqueeze(1) * x_j
-
-
-def shortened(model, x, whole_edges, edges, distance):
-    """``encode`` on the whole graph, then shortened, and whether it passed the same rounds."""
-    messages = Messages(model)
-    messages.record(x.size(0))
-    whole = model.encode(x, whole_edges)
-    messages.shorten(torch.as_tensor(distance, dtype=torch.int8))
-    return whole, model.encode(x, edges), messages.fit()
-
-
-def test_messages_of_a_path_by_hand():
-    """0-1-2-3-4, endpoint 2: the last round passes two messages, the one before six of eight."""
-    first, second = Listening(), Listening()
-    whole, short, fit = shortened(
-        Stack(first, second).double(), features(5, 3, torch.float64), PATH, PATH, [2, 1, 0, 1, 2]
-    )
-    assert (first.passed, second.passed, fit) == ([8, 6], [8, 2], True)
-    assert torch.equal(short[2], whole[2])
-    assert not torch.equal(short[0], whole[0])
-
-
-@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
-@pytest.mark.parametrize("undirected", [True, False])
-def test_arguments_per_arc_go_with_their_arcs(flow, undirected):
-    model = Stack(Listening(flow), Listening(flow), Listening(flow)).double()
-    assert_equals_naive(model, features(40, 3, torch.float64), case_of(undirected), "khop")
-
-
-def test_as_many_arcs_as_nodes():
-    """A ring in one direction: rows per arc and per node cannot be told apart, so no message is left out."""
-    ring = torch.stack([torch.arange(12), torch.arange(12).roll(-1)])
-    layers = Listening(), Listening()
-    model, x = Stack(*layers).double(), features(12, 3, torch.float64)
-    shortened(model, x, ring, ring, [0] * 2 + [9] * 10)
-    assert [layer.passed for layer in layers] == [[12, 12], [12, 12]]
-    assert_equals_naive(model, x, Case(ring, 12, False, torch.tensor([[0, 3], [1, 9]]), 0), "khop")
-
-
-def test_arguments_of_every_kind():
-    arcs = torch.tensor([[0, 1, 2], [1, 2, 0]])
-    per_node, per_arc = torch.ones(4, 2), torch.ones(3)
-    assert _per_arc(arcs, {"x": (per_node, per_node), "size": None, "w": per_arc}, 4) == {"w"}
-    assert _per_arc(arcs, {"x": per_node, "scale": torch.tensor(2.0)}, 4) == frozenset()
-    assert _per_arc(arcs, {"x": per_node, "pair": (per_arc, None)}, 4) is None
-    assert _per_arc(arcs, {"x": per_node, "named": {"w": per_arc}}, 4) is None
-    assert _per_arc(nn.Parameter(torch.ones(2, 3)), {"x": per_node}, 4) is None
-    assert _per_arc(arcs, {"query": torch.ones(3, 2), "w": per_arc}, 3) is None
-
-
-class Greatest(pyg.MessagePassing):
-    """Sums, in a way that needs some message: what it sizes its result by."""
-
-    def __init__(self):
-        super().__init__(aggr=None)
-        self.lin = nn.Linear(3, 3)
-
-    def forward(self, x, edge_index):
-        return x + self.propagate(edge_index, x=self.lin(x))
-
-    def message(self, x_j):
-        return x_j
-
-    def aggregate(self, inputs, index, dim_size):
-        heard = inputs.new_zeros(int(index.max()) + 1, inputs.size(1)).index_add_(0, index, inputs)
-        return torch.cat([heard, heard.new_zeros(dim_size - heard.size(0), inputs.size(1))])
-
-
-def test_a_round_is_never_left_without_messages():
-    """0 -> 1 -> 2: without 0 -> 1 no endpoint receives anything, but the layer runs as on the whole graph."""
-    line = torch.stack([torch.arange(6), torch.arange(1, 7)])
-    model, x = seeded(lambda: Stack(Greatest(), Greatest()), 0).double(), features(7, 3, torch.float64)
-    whole, short, fit = shortened(model, x, line[:, 1:], line[:, 1:], [0, 0, 1, 2, 3, 4, 5])
-    assert fit
-    assert torch.equal(short[:2], whole[:2])
-    assert_equals_naive(model, x, Case(line, 7, False, torch.tensor([[0, 2], [1, 5]]), 0), "khop")
-
-
 class ByKind(nn.Module):
     """A layer per kind of arc, left out where there is no such arc; new kinds come first."""
 
@@ -458,7 +359,7 @@ class ByKind(nn.Module):
         super().__init__()
         plain = {"root_weight": False, "bias": False}
         self.rounds = nn.ModuleList(
-            nn.ModuleList([pyg.SAGEConv(3, 3, **plain), Listening()]) for _ in range(2)
+            nn.ModuleList([pyg.SAGEConv(3, 3, **plain), pyg.SAGEConv(3, 3)]) for _ in range(2)
         )
 
     def encode(self, x, edge_index):
@@ -477,21 +378,9 @@ def test_rounds_that_a_toggle_adds_are_not_mistaken_for_others():
     """The whole graph has no arc between the two kinds of nodes, so a layer more runs once there is one."""
     x = features(12, 3, torch.float64)
     x[10:, 0] += 100.0
-    edges = torch.cat([PATH, PATH + 5], dim=1)
-    joined = torch.cat([edges, torch.tensor([[2, 10], [10, 2]])], dim=1)
-    distance = [2, 1, 0, 1, 2] + [9] * 5 + [0, 9]
-    assert shortened(seeded(ByKind, 0).double(), x, edges, edges, distance)[2]
-    assert not shortened(seeded(ByKind, 0).double(), x, edges, joined, distance)[2]
+    edges = torch.cat([path(5), path(5) + 5], dim=1)
     pairs = torch.tensor([[1, 2, 1], [4, 10, 3]])
     model = seeded(ByKind, 0).double()
     assert_equals_naive(model, x, Case(edges, 12, True, pairs, 0), "khop", num_hops=2)
     with pytest.raises(UnsupportedModelError, match="pass messages 2 times, as on the whole graph, got 4"):
         toggle_edges(model, x, edges, pairs)
-
-
-def test_more_rounds_than_distances_can_tell():
-    """Distances are 8 bits wide; 300 rounds keep what is nearer than all that they can say."""
-    model, x = Stack(pyg.APPNP(K=300, alpha=0.001)).double(), features(400, 3, torch.float64)
-    distance = (torch.arange(400) - 200).abs().clamp(max=127)
-    whole, short, _ = shortened(model, x, path(400), path(400), distance)
-    assert torch.equal(short[200], whole[200])

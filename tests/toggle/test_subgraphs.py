@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from linkcal.toggle._engine import _within
 from linkcal.toggle._graph import ToggleGraph
-from linkcal.toggle._khop import check_pairs_of_rims
+from linkcal.toggle._khop import Subgraphs, batch_nodes, check_pairs_of_rims
 from linkcal.toggle._naive import toggle_edge_index
-from linkcal.toggle._subgraphs import FAR, Subgraphs, batch_nodes
 
 from .cases import build_case, path, toggle_cases
 
@@ -79,7 +78,7 @@ def test_two_pairs_of_a_path_by_hand():
     pairs = torch.tensor([[2, 4], [3, 5]])
     (batch,) = shared(graph, 1, 100).batches(pairs, torch.tensor([False, False]), toggle=False)
     assert batch.nodes[2:].tolist() == [1, 4, 3, 6, 2, 3, 4, 5]
-    assert batch.distance.tolist() == [FAR, FAR, 1, 1, 1, 1, 0, 0, 0, 0]
+    assert batch.num_dummies == 2
     assert (batch.source.tolist(), batch.target.tolist()) == ([6, 8], [7, 9])
     inside = {(2, 6), (7, 6), (6, 7), (3, 7), (4, 8), (9, 8), (8, 9), (5, 9)}
     rim = {(0, 2), (1, 2), (0, 3), (1, 3), (0, 4), (1, 4), (0, 5)}
@@ -97,16 +96,12 @@ def test_arcs_into_every_node_are_those_of_the_toggled_graph(case, hops, max_bat
     insert = ~graph.contains(case.pairs)
     seen = 0
     for batch in shared(graph, hops, max_batch_nodes).batches(case.pairs, insert):
-        rim = (batch.distance == hops).nonzero().flatten()
+        rim = torch.arange(batch.num_dummies, int(batch.source[0]))
         assert batch.nodes[rim].unique().numel() == rim.numel()
-        first = int((batch.distance == FAR).sum()) + rim.numel()
-        assert batch.source.tolist()[:1] in ([first], [])
         bounds = [*batch.source.tolist(), batch.nodes.numel()]
-        for pair, u, v in zip(
-            range(batch.pairs.start, batch.pairs.stop), batch.source, batch.target, strict=True
-        ):
+        for pair, (u, v) in enumerate(zip(batch.source, batch.target, strict=True), seen):
             assert [int(batch.nodes[u]), int(batch.nodes[v])] == case.pairs[:, pair].tolist()
-            toggled = toggle_edge_index(
+            toggled, _ = toggle_edge_index(
                 case.edge_index,
                 *case.pairs[:, pair].tolist(),
                 insert=bool(insert[pair]),
@@ -141,16 +136,14 @@ def test_batches_keep_to_their_bounds_and_share():
     pairs = torch.triu_indices(40, 40, 1)
     insert = ~graph.contains(pairs)
     batches = list(shared(graph, 1, 60).batches(pairs, insert))
-    assert torch.cat([torch.arange(b.pairs.start, b.pairs.stop) for b in batches]).tolist() == list(
-        range(780)
-    )
+    assert sum(batch.source.numel() for batch in batches) == 780
     for batch in batches:
-        assert batch.source.numel() == 1 or int((batch.distance < FAR).sum()) <= 60
+        assert batch.source.numel() == 1 or batch.nodes.numel() - batch.num_dummies <= 60
     # Two nodes of its own a pair, and a rim that is never larger than the graph: 20 pairs fill 60 nodes
     # of 40 nodes' graph; the last batch has what remains.
     assert len(batches) <= -(-780 // 10)
     (one,) = shared(graph, 1, 10_000).batches(pairs, insert)
-    assert int((one.distance == 1).sum()) <= 40
+    assert int(one.source[0]) - one.num_dummies <= 40
     dense = torch.triu_indices(40, 40, 1)
     clique = ToggleGraph.from_edge_index(torch.cat([dense, dense.flip(0)], dim=1), 40, undirected=True)
     for batch in shared(clique, 1, 20).batches(pairs, torch.zeros(780, dtype=torch.bool)):
@@ -173,7 +166,7 @@ def test_at_least_so_many_pairs_share_a_batch():
     extractor = shared(graph, 1, 1, least_pairs=2)
     batches = list(extractor.batches(pairs, torch.zeros(5, dtype=torch.bool), toggle=False))
     assert [batch.source.numel() for batch in batches] == [2, 2, 1]
-    assert [int((batch.distance == 1).sum()) for batch in batches] == [2, 2, 2]
+    assert [int(batch.source[0]) - batch.num_dummies for batch in batches] == [2, 2, 2]
 
 
 def test_pairs_that_show_most_are_found():

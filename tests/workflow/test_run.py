@@ -62,7 +62,10 @@ def test_metrics_have_the_agreed_form(outcome, small_graph):
     )
     assert list(metrics["results"]) == list(FAST)
     for row in metrics["results"].values():
-        assert set(row) == {*EVALUATION_KEYS, "seconds_fit", "true_error"}
+        assert set(row) == {*EVALUATION_KEYS, "group_z", "group_bound", "seconds_fit", "true_error"}
+        assert row["group_z"] > 0.0 < row["group_bound"]
+    assert set(metrics["worst_segment"]) == set(FAST)
+    assert "model_value" not in metrics
     counts = metrics["counts"]
     assert counts["nodes"] == 300
     assert counts["test_positives"] == counts["test_negatives"] == small_graph.num_pairs // 10
@@ -73,8 +76,29 @@ def test_all_calibrators_run_by_default(small_graph):
     outcome = run(small_graph, calibrators=tuple(CALIBRATORS), epochs=3)
     assert list(outcome.metrics["results"]) == [
         "uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq", "embedding-mlp",
-        "in-n-out", "in-n-out-plus",
+        "in-n-out", "in-n-out-plus", "structure-only",
     ]  # fmt: skip
+
+
+def test_what_the_model_adds_is_the_difference_of_two_rows(small_graph):
+    names = ("structure-only", "in-n-out-plus")
+    outcome = run(small_graph, calibrators=names)
+    results, value = outcome.metrics["results"], outcome.metrics["model_value"]
+    assert value["gain"] == pytest.approx(results[names[0]]["nll"] - results[names[1]]["nll"], abs=1e-9)
+    assert value["num_links"] == len(outcome.test_label)
+    assert value["sentence"].startswith("Beyond degrees, paths and feature similarity the model")
+    weighted = run(small_graph, calibrators=names, base_rate=0.1).metrics
+    gain = weighted["results"][names[0]]["nll"] - weighted["results"][names[1]]["nll"]
+    assert weighted["model_value"]["gain"] == pytest.approx(gain, abs=1e-9)
+    assert "worst_segment" not in weighted
+
+
+def test_the_calibrator_without_the_model_is_never_selected_for_it(small_graph):
+    assert (
+        run(small_graph, calibrators=("structure-only", "in-n-out-plus")).metrics["selected"]
+        == "in-n-out-plus"
+    )
+    assert run(small_graph, calibrators=("structure-only",)).metrics["selected"] == "structure-only"
 
 
 def test_same_seed_same_numbers(outcome, small_graph):
@@ -190,7 +214,7 @@ def quick(outcome, tmp_path, monkeypatch):
         with written_whole(arguments[2]) as path:
             path.write_bytes(drawn)
 
-    monkeypatch.setattr("linkcal.workflow._run.reliability_figure", figure)
+    monkeypatch.setattr("linkcal.report._page.reliability_figure", figure)
     monkeypatch.setattr("linkcal.workflow._run._git_commit", lambda: None)
 
 
@@ -239,7 +263,7 @@ def test_a_new_folder_looks_finished_only_when_it_is(outcome, tmp_path, monkeypa
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr("linkcal.workflow._run.write_report", fail)
+    monkeypatch.setattr("linkcal.report._page.write_report", fail)
     with pytest.raises(OSError, match="disk full"):
         write_outputs(outcome, tmp_path / "out")
     assert not (tmp_path / "out" / "metrics.json").exists()

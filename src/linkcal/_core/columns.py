@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-#: Effect of the target link on its own score and embeddings; these need toggling.
-TOGGLE_COLUMNS = ("logit_change", "log_distance", "log_relative_distance", "cosine")
+#: Columns by group: what the target link does to its own score and embeddings (needs toggling), degrees and
+#: paths of the endpoints (need only the edges), and their feature similarity.
+COLUMN_GROUPS: dict[str, tuple[str, ...]] = {
+    "toggle": ("logit_change", "log_distance", "log_relative_distance", "cosine"),
+    "degrees": ("log_degree_sum", "log_degree_difference"),
+    "paths": (
+        *("log_common_neighbours", "log_adamic_adar", "log_resource_allocation"),
+        "log_paths_of_length_three",
+    ),
+    "attributes": ("attribute_cosine", "neighbourhood_cosine"),
+}
 
-#: Position of the link in the graph; these need only the edges.
-STRUCTURE_COLUMNS = ("log_degree_sum", "log_degree_difference", "log_common_neighbours")
+TOGGLE_COLUMNS, ATTRIBUTE_COLUMNS = COLUMN_GROUPS["toggle"], COLUMN_GROUPS["attributes"]
 
-#: Feature similarity of the endpoints.
-ATTRIBUTE_COLUMNS = ("attribute_cosine", "neighbourhood_cosine")
+#: Columns of the feature kind ``"structure"``, in order: those that need no model.
+STRUCTURE_COLUMNS = COLUMN_GROUPS["degrees"] + COLUMN_GROUPS["paths"] + ATTRIBUTE_COLUMNS
 
 #: Columns of the feature kind ``"structural"``, in order; see :func:`linkcal.features.structural_features`.
-STRUCTURAL_COLUMNS = TOGGLE_COLUMNS + STRUCTURE_COLUMNS + ATTRIBUTE_COLUMNS
+STRUCTURAL_COLUMNS = TOGGLE_COLUMNS + STRUCTURE_COLUMNS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -214,3 +215,30 @@ def _exchange(new: Path, target: Path) -> None:
 
 #: AT_FDCWD of Linux; RENAME_EXCHANGE of Linux and RENAME_SWAP of macOS are the same number.
 _HERE, _SWAP = -100, 2
+
+
+def to_json(values: Any) -> str:
+    """JSON text; NaN and infinity, which JSON does not have, become null."""
+    return json.dumps(_without_nan(values), indent=2, allow_nan=False)
+
+
+def _without_nan(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {key: _without_nan(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_without_nan(value) for value in values]
+    if isinstance(values, float) and not math.isfinite(values):
+        return None
+    return values
+
+
+def write_json(values: Any, path: Path) -> None:
+    """Write :func:`to_json` whole or not at all."""
+    with written_whole(path) as temporary:
+        temporary.write_text(to_json(values) + "\n", encoding="utf-8")
+
+
+def file_record(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Path and SHA-256 of an input file, so that a run can be repeated on the same bytes."""
+    with Path(path).open("rb") as file:
+        return {"path": str(Path(path).resolve()), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -34,6 +34,17 @@ def to_numpy(values: Any) -> NDArray[Any]:
     return np.asarray(values)
 
 
+def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each value (n,) is None, NaN, not a time, or pandas' NA."""
+    if values.dtype.kind == "O":
+        odd = ("NoneType", "NAType", "NaTType")
+        missing = [type(v).__name__ in odd or (isinstance(v, float) and v != v) for v in values]
+        return np.array(missing, dtype=bool)
+    if values.dtype.kind not in "fcmM":
+        return np.zeros(values.shape, dtype=bool)
+    return np.asarray(np.isnat(values) if values.dtype.kind in "mM" else np.isnan(values))
+
+
 def to_float64(values: Any) -> FloatArray:
     """As :func:`to_numpy`, in float64."""
     return to_numpy(values).astype(np.float64)

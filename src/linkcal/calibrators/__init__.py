@@ -8,7 +8,7 @@ from linkcal.calibrators.binning import BBQ, Histogram, Isotonic
 from linkcal.calibrators.networks import EmbeddingMLP, InNOut, fit_together
 from linkcal.calibrators.registry import CALIBRATORS, calibrator_name, make_calibrator
 from linkcal.calibrators.scaling import Beta, Identity, Platt, Temperature
-from linkcal.calibrators.structural import StructuralCalibrator
+from linkcal.calibrators.structural import StructuralCalibrator, StructureOnly
 
 __all__ = [
     "BBQ",
@@ -22,6 +22,7 @@ __all__ = [
     "Isotonic",
     "Platt",
     "StructuralCalibrator",
+    "StructureOnly",
     "Temperature",
     "base_rate_offset",
     "calibrator_name",

@@ -15,7 +15,7 @@ _CLIP = (0.002, 0.998)
 # Relative penalties of straight lines, bends, and products with the logit.
 _LINEAR, _HINGE, _PRODUCT = 0.1, 1.0, 3.0
 # Relative penalty of products of pairs, which inputs with more varying columns than this have none of.
-_PAIR, _PAIRED_COLUMNS = 3.0, 10
+_PAIR, _PAIRED_COLUMNS = 3.0, 12
 # Bound of ratios to a small median; its asinh is below 710.
 _LARGEST = 1e300
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from threading import Event
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -44,10 +44,8 @@ from linkcal.calibrators._network_kernel import (
     train_epochs,
 )
 from linkcal.calibrators.binning import bin_sums
+from linkcal.calibrators.networks import Scaling
 from linkcal.exceptions import InputError
-
-#: How the networks' output o scales the logit: ``s / t`` or ``2 s t``, with ``t = softplus(o)``.
-Scaling = Literal["divide", "multiply-doubled"]
 
 # Epochs between held-out losses.
 _LOOK_EVERY = 10

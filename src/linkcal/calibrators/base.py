@@ -33,8 +33,9 @@ from linkcal.exceptions import ArtifactError, InputError, LinkcalWarning, NotFit
 FloatArray = NDArray[np.float64]
 
 #: What columns 1.. of X hold: nothing, the link embedding h, the difference h - h+ between the embedding
-#: without and with the target link, or the columns ``linkcal.features.STRUCTURAL_COLUMNS``.
-LinkFeatures = Literal["none", "embedding", "difference", "structural"]
+#: without and with the target link, or the columns ``linkcal.features.STRUCTURAL_COLUMNS``, or those of them
+#: that need no model, ``linkcal.features.STRUCTURE_COLUMNS``.
+LinkFeatures = Literal["none", "embedding", "difference", "structural", "structure"]
 
 #: Kind of a fitted attribute: a Python type, or the number of dimensions of a float64 array.
 StateKind = type | int

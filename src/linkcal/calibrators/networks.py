@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self, final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, final, get_args
 
 import numpy as np
 from sklearn.base import clone
@@ -11,15 +11,6 @@ from sklearn.utils.validation import has_fit_parameter
 
 from linkcal._core.maths import sigmoid
 from linkcal._core.validation import check_choice, check_flag, check_positive_float, check_positive_int
-from linkcal.calibrators._network_training import (
-    LinkArrays,
-    NetJob,
-    Scaling,
-    TemperatureNet,
-    Trained,
-    apply_net,
-    fit_nets,
-)
 from linkcal.calibrators.base import (
     Calibrator,
     FloatArray,
@@ -31,9 +22,22 @@ from linkcal.calibrators.base import (
     warn_caller,
 )
 from linkcal.calibrators.scaling import warn_base_rate
-from linkcal.exceptions import ConvergenceWarning, InputError
+from linkcal.exceptions import ConvergenceWarning, InputError, extra_needed
+
+if TYPE_CHECKING:
+    from linkcal.calibrators._network_training import NetJob, Trained
+
+#: How the networks' output o scales the logit: ``s / t`` or ``2 s t``, with ``t = softplus(o)``.
+Scaling = Literal["divide", "multiply-doubled"]
 
 RandomState = int | np.random.Generator | None
+
+
+def _nets() -> Any:
+    """The training of networks, which needs Numba: loaded by the first fit or prediction."""
+    with extra_needed("a calibrator with a network"):
+        from linkcal.calibrators import _network_training
+    return _network_training
 
 
 class NetCalibrator(Calibrator):
@@ -97,7 +101,7 @@ class NetCalibrator(Calibrator):
         """
         with unchanged_if_refused(self):
             job = self._job(X, y, sample_weight, X_val, y_val)
-            self._finish(job, fit_nets([job])[0])
+            self._finish(job, _nets().fit_nets([job])[0])
         return self
 
     def temperature(self, X: Any) -> FloatArray:
@@ -113,14 +117,15 @@ class NetCalibrator(Calibrator):
         if X_val is not None:
             X_val, y_val = validated(self, X_val, y_val, reset=False)
             label = known_labels(y_val, len(X_val), self.classes_, "y_val")
-            validation = LinkArrays(X_val[:, 0], self._inputs(X_val), label, np.ones(len(label)))
+            validation = _nets().LinkArrays(X_val[:, 0], self._inputs(X_val), label, np.ones(len(label)))
         _check_settings(self)
         seed = np.random.default_rng() if self.random_state is None else self.random_state
         if isinstance(seed, np.random.Generator):
             seed = int(seed.integers(2**31))
         seed = check_positive_int(seed, "random_state", minimum=0)
-        links = LinkArrays(X[:, 0], self._inputs(X), y, weight)
-        return NetJob(self, seed, self._heads, links, validation)
+        links = _nets().LinkArrays(X[:, 0], self._inputs(X), y, weight)
+        job: NetJob = _nets().NetJob(self, seed, self._heads, links, validation)
+        return job
 
     def _finish(self, job: NetJob, fit: Trained) -> None:
         """Set the fitted attributes and warn of what the fit lacks."""
@@ -134,15 +139,16 @@ class NetCalibrator(Calibrator):
                 ConvergenceWarning,
             )
         links = job.links
-        p = sigmoid(links.logit / apply_net(fit.net, links.logit, links.inputs, self.scaling))
+        p = sigmoid(links.logit / _nets().apply_net(fit.net, links.logit, links.inputs, self.scaling))
         warn_base_rate(self._shown_name, p, links.label, links.weight)
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         raise NotImplementedError("network calibrators fit in two halves, so that many train together")
 
     def _temperature(self, X: FloatArray) -> FloatArray:
-        net = TemperatureNet(self.hidden_weights_, self.output_weights_)
-        return apply_net(net, X[:, 0], self._inputs(X), self.scaling)
+        net = _nets().TemperatureNet(self.hidden_weights_, self.output_weights_)
+        out: FloatArray = _nets().apply_net(net, X[:, 0], self._inputs(X), self.scaling)
+        return out
 
     def _decision(self, X: FloatArray) -> FloatArray:
         return X[:, 0] / self._temperature(X)
@@ -301,7 +307,7 @@ def fit_together(
             jobs.append((calibrator, calibrator._job(X_own, y_own, **beside)))
         else:
             calibrator.fit(X_own, y_own, **beside)
-    for (net, job), fit in zip(jobs, fit_nets([job for _, job in jobs]), strict=True):
+    for (net, job), fit in zip(jobs, _nets().fit_nets([job for _, job in jobs]), strict=True):
         net._finish(job, fit)
     return fitted
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
 
-from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURE_COLUMNS, TOGGLE_COLUMNS
+from linkcal._core.columns import COLUMN_GROUPS
 from linkcal._core.validation import check_choice, check_positive_float, check_positive_int
 from linkcal.calibrators._additive import AdditiveBasis, AdditiveModel, Term, merged_links
 from linkcal.calibrators._held_out import Tails, choose_held_out
@@ -26,24 +26,20 @@ from linkcal.calibrators.base import (
 )
 from linkcal.exceptions import ConvergenceWarning, InputError
 
-__all__ = ["StructuralCalibrator"]
+__all__ = ["StructuralCalibrator", "StructureOnly"]
 
-#: Columns that ``features`` selects by name; sets are joined by "+".
-_FEATURE_SETS: dict[str, tuple[str, ...]] = {
-    "toggle": TOGGLE_COLUMNS,
-    "structure": STRUCTURE_COLUMNS,
-    "attributes": ATTRIBUTE_COLUMNS,
-}
-
-# Name of the base's term, and prefix of its fitted attributes in a state.
-_BASE_TERM, _PREFIX = "base", "base_."
+# What ``features`` names, beside "all".
+_GROUPS = ("logit", *COLUMN_GROUPS)
+# Names of the first term if it is that of the base, or 0 in place of a logit that is not read.
+_BASE_TERM, _UNREAD = "base", "no logit"
+# Prefix of the base's fitted attributes in a state.
+_PREFIX = "base_."
 # Columns with long tails, which pass through asinh.
 _LONG_TAILS = (_BASE_TERM, "logit", "logit_change")
 # Names in ``contributions`` that no column may have.
-_RESERVED = ("intercept", "logit", _BASE_TERM, "limit")
+_RESERVED = ("intercept", "logit", _BASE_TERM, "limit", _UNREAD)
 
 
-@final
 class StructuralCalibrator(Calibrator):
     """Additive logistic model of the logit, the target link's effect, degrees and feature similarity.
 
@@ -53,9 +49,11 @@ class StructuralCalibrator(Calibrator):
 
     Parameters
     ----------
-    features : {"all", "toggle", "structure", "attributes", "logit"}, default="all"
-        Columns 1.. of X that are used: all; those that need toggling; degrees and common neighbours; feature
-        similarity; none. Also ``"toggle+structure"``. Sets other than "all" and "logit" need names.
+    features : str or sequence of str, default="all"
+        Groups of columns that are read, one name or several: ``"logit"`` (column 0), ``"toggle"`` (what the
+        target link does to its own score and embeddings), ``"degrees"``, ``"paths"`` (common neighbours,
+        Adamic-Adar, resource allocation, paths of length three), ``"attributes"`` (feature similarity); or
+        ``"all"`` columns. All groups but "logit" need names of columns.
     feature_names : sequence of str, optional
         Names of columns 1.. of X, by default those of the fitted DataFrame, if X is one.
         :class:`linkcal.CalibratedLinkPredictor` gives ``linkcal.features.STRUCTURAL_COLUMNS`` itself. Only
@@ -70,8 +68,8 @@ class StructuralCalibrator(Calibrator):
     base_ : StructuralCalibrator or None
         Fitted on ``X_base`` and ``y_base`` if they were given.
     terms_, columns_ : list of str, list of int
-        ``base`` if there is one, ``logit``, then the columns used, by names or as ``feature_1``, ...; their
-        columns in X (the base has none).
+        ``base`` if there is one, ``logit`` (without both ``no logit``, which is 0), then the columns used, by
+        names or as ``feature_1``, ...; their columns in X (the base has none).
     scale_, mean_, deviation_, knots_, values_, starts_, products_, pairs_ : ndarray
         A column enters as ``asinh(x / scale)``, scale being the median of |x|, or as it is where scale is 0;
         mean and deviation standardise it in products. Knots and values of all curves, where each curve begins
@@ -88,7 +86,7 @@ class StructuralCalibrator(Calibrator):
     -----
     Every column has a curve, piecewise linear with knots at quantiles (and at 0 for the logit). There are
     products of each column with both sides of the logit, and products of pairs of the other columns if at
-    most 10 vary. All columns but the logit are clipped at their 0.2 and 99.8 % quantiles; the logit's curve
+    most 12 vary. All columns but the logit are clipped at their 0.2 and 99.8 % quantiles; the logit's curve
     goes on straight, so that the ends of the ranking keep their order. The fit minimises the summed negative
     log-likelihood plus ``penalty / 2`` times the squared coefficients (of columns of unit deviation; lines
     count 0.1, bends 1, products 3). (Hastie, Tibshirani, 1986.)
@@ -158,7 +156,7 @@ class StructuralCalibrator(Calibrator):
     def __init__(
         self,
         *,
-        features: str = "all",
+        features: str | Sequence[str] = "all",
         feature_names: Sequence[str] | None = None,
         n_knots: int = 4,
         penalty: float | None = None,
@@ -204,7 +202,7 @@ class StructuralCalibrator(Calibrator):
         """
         X = self._check_predict(X)
         columns = self._model().contributions(self._inputs(X))
-        terms = {name: columns[:, j] for j, name in enumerate(self.terms_)}
+        terms = {name: columns[:, j] for j, name in enumerate(self.terms_) if name != _UNREAD}
         total = self.intercept_ + columns.sum(axis=1)
         return {
             "intercept": np.full(len(X), self.intercept_ + getattr(self, "offset_", 0.0)),
@@ -260,24 +258,29 @@ class StructuralCalibrator(Calibrator):
 
     def _select(self) -> tuple[list[str], list[int]]:
         """Names of the terms without a base, and their columns in X."""
-        alone, wanted = ("all", "logit"), self.features
-        parts = wanted.split("+") if isinstance(wanted, str) and wanted not in alone else [wanted]
-        for part in parts:
-            check_choice(part, "features", (*alone, *_FEATURE_SETS) if len(parts) == 1 else _FEATURE_SETS)
-        selected = [name for part in parts for name in _FEATURE_SETS.get(part, ())]
+        wanted: Any = self.features
+        groups = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
+        for group in groups or [""]:
+            check_choice(group, "features", _GROUPS if len(groups) > 1 else ("all", *_GROUPS))
+        selected = [name for group in groups for name in COLUMN_GROUPS.get(group, ())]
         names = self._column_names()
         if not set(selected) <= set(names or ()):
-            needed = f"feature_names must hold {', '.join(selected)} for features={wanted!r}, got {names}"
+            needed = (
+                f"feature_names must hold {', '.join(selected)} for features={self.features!r}, got {names}"
+            )
             raise InputError(f"{needed}; give feature_names, or X as a DataFrame with these columns")
         names = names or [f"feature_{j}" for j in range(1, self.n_features_in_)]
-        used = [(j, name) for j, name in enumerate(names, start=1) if wanted == "all" or name in selected]
-        return ["logit", *(name for _, name in used)], [0, *(j for j, _ in used)]
+        every = groups == ["all"]
+        used = [(j, name) for j, name in enumerate(names, start=1) if every or name in selected]
+        first = "logit" if every or "logit" in groups else _UNREAD
+        return [first, *(name for _, name in used)], [0, *(j for j, _ in used)]
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         n_knots = check_positive_int(self.n_knots, "n_knots", minimum=0)
         self.terms_, self.columns_ = self._select()
         if self.base_ is not None:
-            self.terms_ = [_BASE_TERM, *self.terms_]
+            kept = int(self.terms_[0] == _UNREAD)
+            self.terms_, self.columns_ = [_BASE_TERM, *self.terms_[kept:]], self.columns_[kept:]
         X, y, weight = merged_links(self._inputs(X), y, weight)
         squeezed = np.array([name in _LONG_TAILS for name in self.terms_])
         basis = AdditiveBasis.of(X, weight, squeezed, n_knots)
@@ -300,7 +303,9 @@ class StructuralCalibrator(Calibrator):
     def _inputs(self, X: FloatArray) -> FloatArray:
         """Columns of the terms: the base's logit if there is one, then those of X that are used."""
         if self.base_ is None:
-            return X[:, self.columns_]
+            used = X[:, self.columns_]
+            used[:, 0] *= self.terms_[0] != _UNREAD
+            return used
         return np.column_stack((self.base_._decision(X), X[:, self.columns_]))
 
     def _keep(self, model: AdditiveModel) -> None:
@@ -328,7 +333,7 @@ class StructuralCalibrator(Calibrator):
             raise ValueError(f"a base of {self.base_.n_features_in_} columns under {self.n_features_in_}")
         if len({name for name in self.terms_ if isinstance(name, str)}) < len(self.terms_):
             raise ValueError(f"terms_ {self.terms_}, which must be different names")
-        if self.terms_[:1] != [_BASE_TERM if stacked else "logit"]:
+        if self.terms_[:1] not in ([[_BASE_TERM]] if stacked else [["logit"], [_UNREAD]]):
             raise ValueError(f"terms_ {self.terms_} {'with' if stacked else 'without'} a base")
         c, m = len(self.terms_), len(self.knots_)
         shapes = {"columns_": (c - stacked,), "starts_": (c + 1,), "products_": (2, c), "pairs_": (c, c)}
@@ -340,6 +345,49 @@ class StructuralCalibrator(Calibrator):
         if not (self.lost_ > 0.0 and self.stray_ > 0.0 and self.lost_ + self.stray_ <= 1.0):
             raise ValueError(f"lost_ {self.lost_} and stray_ {self.stray_}, not above 0 with a sum up to 1")
         super()._check_together()
+
+
+class StructureOnly(StructuralCalibrator):
+    """The same model of degrees, paths and feature similarity alone: what is known without the predictor.
+
+    It reads no logit. Its NLL is what a predictor has to fall below to add anything: see
+    :func:`linkcal.metrics.model_value`.
+
+    Parameters
+    ----------
+    feature_names, n_knots, penalty
+        As in :class:`StructuralCalibrator`. All columns but column 0 are read; those that
+        :class:`linkcal.CalibratedLinkPredictor` gives are ``linkcal.features.STRUCTURE_COLUMNS``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> common = np.arange(400) % 4
+    >>> y = np.random.default_rng(0).random(400) < (1 + common) / 5
+    >>> X = np.column_stack((np.zeros(400), common))
+    >>> StructureOnly().fit(X, y).predict_proba([[0.0, 3.0], [-9.0, 3.0]])[:, 1].round(1)
+    array([0.8, 0.8])
+    """
+
+    name = "structure-only"
+    description = "the same without the model: degrees, paths and feature similarity, no logit"
+    search: ClassVar[dict[str, list[Any]]] = {"n_knots": [2, 4, 8]}
+    link_features: ClassVar[LinkFeatures] = "structure"
+
+    def __init__(
+        self,
+        *,
+        feature_names: Sequence[str] | None = None,
+        n_knots: int = 4,
+        penalty: float | None = None,
+    ) -> None:
+        self.feature_names = feature_names
+        self.n_knots = n_knots
+        self.penalty = penalty
+
+    def _select(self) -> tuple[list[str], list[int]]:
+        names = self._column_names() or [f"feature_{j}" for j in range(1, self.n_features_in_)]
+        return [_UNREAD, *names], list(range(self.n_features_in_))
 
 
 def _ridge_problem(

@@ -14,6 +14,7 @@ from rich.table import Table
 from linkcal import __version__
 from linkcal.cli._console import Commands, end_after_interrupt, run_app
 from linkcal.cli._fitting import fit, run
+from linkcal.cli._scores import apply, calibrate
 from linkcal.cli._scoring import score, select, top
 
 
@@ -27,22 +28,26 @@ def list_names(
     what: Annotated[_What | None, typer.Argument(help="What to list; default: everything.")] = None,
 ) -> None:
     """List data sets, models and calibrators."""
-    from linkcal.calibrators import CALIBRATORS
-    from linkcal.data import DATASETS
-    from linkcal.models import MODELS
-
-    size = "{0.num_nodes:,} nodes, {0.num_edges:,} edges, {0.num_features:,} features: {0.description}"
-    described = {
-        _What.DATASETS: {name: size.format(info) for name, info in DATASETS.items()},
-        _What.MODELS: {name: spec.description for name, spec in MODELS.items()},
-        _What.CALIBRATORS: {name: cls.description for name, cls in CALIBRATORS.items()},
-    }
     console = Console(width=None if Console().is_terminal else 120)
     for each in [what] if what else list(_What):
         table = Table("name", "description", title=each.value, title_justify="left", box=None)
-        for row in described[each].items():
+        for row in _described(each).items():
             table.add_row(*row)
         console.print(table)
+
+
+def _described(what: _What) -> dict[str, str]:
+    if what is _What.CALIBRATORS:  # which need no torch
+        from linkcal.calibrators import CALIBRATORS
+
+        return {name: cls.description for name, cls in CALIBRATORS.items()}
+    from linkcal.data import DATASETS
+    from linkcal.models import MODELS
+
+    if what is _What.MODELS:
+        return {name: spec.description for name, spec in MODELS.items()}
+    size = "{0.num_nodes:,} nodes, {0.num_edges:,} edges, {0.num_features:,} features: {0.description}"
+    return {name: size.format(info) for name, info in DATASETS.items()}
 
 
 app = typer.Typer(
@@ -55,7 +60,7 @@ app = typer.Typer(
     # Fills the paragraphs of a docstring to the width of the terminal.
     rich_markup_mode="markdown",
 )
-for _command in (run, fit, score, select, top):
+for _command in (run, fit, score, select, top, calibrate, apply):
     app.command()(_command)
 app.command("list")(list_names)
 

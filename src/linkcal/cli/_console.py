@@ -123,7 +123,9 @@ def print_results(metrics: dict[str, Any]) -> None:
         table.add_section()
         table.add_row("true probability", *cells({**metrics["oracle"], "true_error": 0.0}, " "))
     # Wide enough for all columns wherever the output goes; a terminal narrower than that wraps cells.
-    Console(width=None if Console().is_terminal else 170).print(table)
+    Console(width=None if Console().is_terminal else 190).print(table)
+    if "model_value" in metrics:
+        Console(soft_wrap=True).print(metrics["model_value"]["sentence"], highlight=False)
 
 
 def _ratio(metrics: dict[str, Any]) -> str:
@@ -263,8 +265,10 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int
         except SystemExit as stop:
             return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         except Exception as error:
-            from linkcal.exceptions import LinkcalError
+            from linkcal.exceptions import LinkcalError, missing_extra
 
+            command = next(iter(sys.argv[1:] if arguments is None else arguments), "")
+            error = missing_extra(error, f"{name} {command}") or error
             if isinstance(error, LinkcalError):
                 message = str(error)
             elif isinstance(error, OSError):  # a full disk, a folder without permission

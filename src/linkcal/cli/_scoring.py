@@ -57,7 +57,7 @@ def _load(folder: Path, calibrator: str | None) -> tuple[CalibratedLinkPredictor
 
 
 @contextmanager
-def _csv_rows(out: Path | None, *header: str) -> Iterator[Any]:
+def csv_rows(out: Path | None, *header: str) -> Iterator[Any]:
     """A CSV writer to a file, or to stdout. Both are written at the end of the block: whole or not at all."""
     from linkcal._core.files import written_whole
 
@@ -105,7 +105,7 @@ def score(
         check_fraction(interval, "interval")
     ends = () if interval is None else ("p_low", "p_high")
     total, scorer = 0, predictor.scorer()
-    with _csv_rows(out, "source", "target", "logit", "probability", "in_graph", *ends) as writer:
+    with csv_rows(out, "source", "target", "logit", "probability", "in_graph", *ends) as writer:
         for chunk in with_counter(chunks, "pairs scored"):
             writer.writerows(_scored_rows(predictor, scorer, chunk, rate, interval))
             total += len(chunk)
@@ -217,11 +217,20 @@ def select(
     `--null` for query pairs chosen otherwise. Known edges are left out. The order is that of the file; all
     query pairs are held in memory.
     """
+    from linkcal._folder import folder_format
+    from linkcal.cli._scores import select_scores
+    from linkcal.exceptions import InputError
+
+    check_output_file(out, pairs)
+    if folder_format(folder) == "linkcal-scores":
+        if null is not None or calibrator is not None:
+            raise InputError("--null and --calibrator must be left out for a folder without a model")
+        select_scores(folder, pairs, fdr, out, as_base_rate(base_rate))
+        return
     import torch
 
     from linkcal.data import read_pairs
 
-    check_output_file(out, pairs)
     predictor, node_ids = _load(folder, calibrator)
     wanted = as_base_rate(base_rate)
     rate = predictor.base_rate if wanted is None else predictor.resolve_base_rate(wanted)
@@ -234,7 +243,7 @@ def select(
     rows = torch.nonzero(found.selected).flatten()
     p = predictor.predict_proba(queries[:, rows], base_rate=wanted)
     values = zip(p.tolist(), found.p_value[rows].tolist(), strict=True)
-    with _csv_rows(out, "source", "target", "probability", "p_value") as writer:
+    with csv_rows(out, "source", "target", "probability", "p_value") as writer:
         for chunk in chunks:
             chosen = found.selected[chunk.first_row : chunk.first_row + len(chunk)].tolist()
             names = zip(chunk.source.to_pylist(), chunk.target.to_pylist(), chosen, strict=True)
@@ -286,7 +295,7 @@ def top(
         predictor, k, chunk_size=chunk_size, base_rate=as_base_rate(base_rate), rerank=rerank
     )
     ends = [node_ids.decode(row).to_pylist() for row in ranked.edge_label_index]
-    with _csv_rows(out, "source", "target", "logit", "probability") as writer:
+    with csv_rows(out, "source", "target", "logit", "probability") as writer:
         writer.writerows(zip(*ends, ranked.logit.tolist(), ranked.probability.tolist(), strict=True))
     number, two_hop = ranked.logit.numel(), ranked.candidates == AT_DISTANCE_2
     if not number:

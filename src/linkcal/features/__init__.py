@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linkcal._core.columns import ATTRIBUTE_COLUMNS, STRUCTURAL_COLUMNS
+from linkcal._core.columns import ATTRIBUTE_COLUMNS, COLUMN_GROUPS, STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS
 from linkcal.features._attributes import attribute_similarity
 from linkcal.features._scores import (
     COLUMN_NAMES,
@@ -16,6 +16,7 @@ from linkcal.features._scores import (
     calibration_part,
     score_links,
 )
+from linkcal.features._segments import link_segments
 from linkcal.features._structure import (
     PAIR_PATHS,
     PAIR_STRUCTURE,
@@ -26,12 +27,14 @@ from linkcal.features._structure import (
 
 __all__ = [
     "ATTRIBUTE_COLUMNS",
+    "COLUMN_GROUPS",
     "COLUMN_NAMES",
     "FEATURE_KINDS",
     "FIT_ON",
     "PAIR_PATHS",
     "PAIR_STRUCTURE",
     "STRUCTURAL_COLUMNS",
+    "STRUCTURE_COLUMNS",
     "FitOn",
     "LinkScorer",
     "LinkScores",
@@ -39,6 +42,7 @@ __all__ = [
     "attribute_similarity",
     "calibration_links",
     "calibration_part",
+    "link_segments",
     "pair_paths",
     "pair_structure",
     "score_links",

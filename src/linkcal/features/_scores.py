@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from linkcal._core.columns import STRUCTURAL_COLUMNS
+from linkcal._core.columns import STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS
 from linkcal._core.threads import fork_safe_lock
 from linkcal._core.validation import (
     check_choice,
@@ -23,7 +23,12 @@ from linkcal._core.validation import (
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
 from linkcal.features._attributes import attribute_similarity
-from linkcal.features._structure import pair_structure, structural_features
+from linkcal.features._structure import (
+    pair_paths,
+    pair_structure,
+    structural_features,
+    structure_features,
+)
 from linkcal.toggle import ToggledEmbeddings
 from linkcal.toggle.api import toggle_engine, toggle_in_blocks
 
@@ -42,8 +47,9 @@ class LinkScores:
         The second says which of the first's logits is the one to calibrate.
     label : Tensor [L], optional
         1 for a link, 0 for a negative.
-    structure, attributes : Tensor [L, 3], int64, and [L, 2], float32, optional
-        Of :func:`linkcal.features.pair_structure` and :func:`linkcal.features.attribute_similarity`.
+    structure, attributes : Tensor [L, 6], float64, and [L, 2], float32, optional
+        Of :func:`linkcal.features.pair_structure` and :func:`linkcal.features.pair_paths`, side by side, and
+        of :func:`linkcal.features.attribute_similarity`.
 
     Examples
     --------
@@ -85,7 +91,8 @@ class LinkScores:
 
     def to_matrix(self, kind: str = "none") -> NDArray[np.float64]:
         """X (L, 1 + k), float64: the logit in column 0, then the features of `kind`."""
-        return to_float64(torch.cat([self.logit[:, None], self.features(kind)], dim=1))
+        features = self.features(kind)
+        return to_float64(torch.cat([self.logit[:, None].to(features), features], dim=1))
 
     def to_arrays(self, kind: str = "none") -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """X (L, 1 + k) as in :meth:`to_matrix` and labels y (L,), int64; InputError without labels."""
@@ -94,11 +101,11 @@ class LinkScores:
         return self.to_matrix(kind), self.label.detach().cpu().numpy().astype(np.int64)
 
 
-def _structural(scores: LinkScores) -> Tensor:
+def _around(scores: LinkScores) -> tuple[Tensor, Tensor]:
     if scores.structure is None or scores.attributes is None:
         missing = "structure" if scores.structure is None else "attributes"
         raise InputError(f"{missing} must be given to make structural features, got None; see score_links")
-    return structural_features(scores.toggled, scores.structure, scores.attributes)
+    return scores.structure, scores.attributes
 
 
 #: Link features by name: what a calibrator may read beside the logit (its ``link_features``).
@@ -108,11 +115,16 @@ FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
     "embedding": lambda scores: scores.toggled.absent,
     # gamma = h - h+ of the paper; its norm is the distance form, which calibrators derive themselves.
     "difference": lambda scores: scores.toggled.absent - scores.toggled.present,
-    "structural": _structural,
+    "structural": lambda scores: structural_features(scores.toggled, *_around(scores)),
+    # What is known without a model.
+    "structure": lambda scores: structure_features(*_around(scores)),
 }
 
 #: Names of the columns of :meth:`LinkScores.features`, for the kinds whose columns have one each.
-COLUMN_NAMES: dict[str, tuple[str, ...]] = {"structural": STRUCTURAL_COLUMNS}
+COLUMN_NAMES: dict[str, tuple[str, ...]] = {
+    "structural": STRUCTURAL_COLUMNS,
+    "structure": STRUCTURE_COLUMNS,
+}
 
 
 def score_links(
@@ -134,8 +146,8 @@ def score_links(
         The message-passing graph, and pairs of two different nodes each.
     target_link : {"absent", "as-given"}
         Remove a target link that is an edge first (leave-one-out), or score on the graph as it is.
-    features : {"structural", "none", "embedding", "difference"}
-        Link features that will be read; `structure` and `attributes` are made for "structural" only.
+    features : {"structural", "structure", "none", "embedding", "difference"}
+        Link features that will be read; `structure` and `attributes` are made for the first two.
     **options
         ``symmetrise=True`` averages the logits and embeddings of (u, v) and (v, u). Others are passed to
         :func:`linkcal.toggle_edges` (`method`, `decode_returns`, ...).
@@ -177,7 +189,7 @@ class LinkScorer:
         **toggle_options: Any,
     ) -> None:
         self._graph, self._symmetrise = graph, check_flag(symmetrise, "symmetrise")
-        self._structural = check_choice(features, "features", FEATURE_KINDS) == "structural"
+        self._structural = check_choice(features, "features", FEATURE_KINDS) in COLUMN_NAMES
         self._engine = toggle_engine(
             model, graph.node_input, graph.edge_index, undirected=not graph.directed, **toggle_options
         )
@@ -192,7 +204,8 @@ class LinkScorer:
         with self._lock:
             near: tuple[Tensor, ...] = ()
             if self._structural:
-                near = pair_structure(self._graph, index), attribute_similarity(self._graph, index)
+                degrees, paths = pair_structure(self._graph, index), pair_paths(self._graph, index)
+                near = torch.cat([degrees, paths], dim=1), attribute_similarity(self._graph, index)
             toggled = toggle_in_blocks(self._engine, index)
             if self._symmetrise:
                 toggled = _mean(toggled, toggle_in_blocks(self._engine, index.flip(0)))

@@ -29,11 +29,12 @@ from linkcal.metrics.scores import (
     negative_log_likelihood,
     roc_auc,
 )
+from linkcal.metrics.value import ModelValue, model_value
 
 __all__ = [
     "EVALUATION_KEYS", "EXTENDED_KEYS", "METRICS", "CalibrationFloor", "CalibrationPattern",
-    "GroupCalibration", "MetricSpec", "NullBand", "ReliabilityCurve", "accuracy", "average_precision",
-    "brier_score", "calibration_floor", "calibration_null_band", "calibration_pattern",
+    "GroupCalibration", "MetricSpec", "ModelValue", "NullBand", "ReliabilityCurve", "accuracy",
+    "average_precision", "brier_score", "calibration_floor", "calibration_null_band", "calibration_pattern",
     "debiased_calibration_error", "evaluate_links", "expected_calibration_error", "group_calibration",
-    "hits_at_k", "negative_log_likelihood", "reliability_curve", "roc_auc",
+    "hits_at_k", "model_value", "negative_log_likelihood", "reliability_curve", "roc_auc",
 ]  # fmt: skip

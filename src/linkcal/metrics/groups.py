@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, vstack
 
@@ -16,6 +15,7 @@ from linkcal._core.validation import (
     check_fraction,
     check_positive_int,
     check_probabilities,
+    is_missing,
     to_numpy,
 )
 from linkcal.exceptions import InputError
@@ -151,7 +151,7 @@ def _members(groups: Mapping[str, ArrayLike], num_links: int) -> tuple[tuple[str
         value = to_numpy(values)
         if value.shape != (num_links,):
             raise InputError(f"groups[{name!r}] must have shape ({num_links},), got {value.shape}")
-        if bool(pd.isna(value).any()):
+        if is_missing(value).any():
             raise InputError(f"groups[{name!r}] must name a segment for each link, got missing values")
         try:
             different, segment = np.unique(value, return_inverse=True)

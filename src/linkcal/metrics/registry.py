@@ -93,6 +93,8 @@ _COLUMNS: tuple[tuple[Any, ...], ...] = (
     ("hits@20", "Hits@20", "%", 1, _UP, "share of links above the 20th highest negative"),
     ("hits@50", "Hits@50", "%", 1, _UP, "share of links above the 50th highest negative"),
     ("acc", "Accuracy", "%", 1, _UP, "share of correct predictions, where p > 0.5 predicts a link"),
+    ("group_z", "Group z", "", 1, _DOWN, "largest deviation of a segment of links, in standard deviations"),
+    ("group_bound", "Group z 95 %", "", 1, None, "its 95 % quantile if the probabilities were right"),
     ("seconds_fit", "Fit time", "s", 2, None, "seconds to fit the calibrator"),
 )
 #: The metrics among them.

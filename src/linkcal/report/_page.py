@@ -6,15 +6,17 @@ import base64
 import json
 import math
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from linkcal._core.files import written_whole
+from linkcal._core.files import folder_written_whole, write_json, written_whole
 from linkcal.exceptions import InputError
 from linkcal.metrics.registry import COLUMNS, ResultColumn
+from linkcal.plots import reliability_figure
 
 Results = Mapping[str, Mapping[str, Any]]
 
@@ -94,8 +96,9 @@ def write_report(
     metrics : dict
         The content of ``metrics.json``: ``results`` (calibrator -> metric -> fraction, None or NaN if
         undefined) and, as far as known, `dataset`, `model`, `seed`, `fit_on`, `selected`, `negatives`,
-        `negatives_per_positive`, `base_rate` (if probabilities were moved to one) and `counts` (as
-        ``LinkSplit.counts()``).
+        `negatives_per_positive`, `base_rate` (if probabilities were moved to one), `model_value`,
+        `worst_segment` (by calibrator), `counts` (as ``LinkSplit.counts()``) and `groups` (as ``linkcal
+        calibrate`` writes them).
     config : dict
         JSON values, printed as they are.
     figure_png : path-like, optional
@@ -126,8 +129,10 @@ def write_report(
         fit_on=_FIT_ON.get(str(metrics.get("fit_on")), metrics.get("fit_on")),
         base_rate=_base_rate(metrics, counts),
         selected=metrics.get("selected"),
+        groups=metrics.get("groups") or {},
+        only_scores=metrics.get("model") == "scores",
         negatives=metrics.get("negatives") or "uniform",
-        findings=_findings(results),
+        findings=_findings(results) + _of_groups(metrics),
         columns=columns,
         rows=rows,
         has_missing=any(cell.text == "n/a" for cells in rows.values() for cell in cells),
@@ -181,3 +186,87 @@ def _findings(results: Results) -> list[str]:
         best = min(nll, key=nll.__getitem__)
         findings.append(f"The lowest negative log-likelihood, a proper score, is {nll[best]:.4f} ({best}).")
     return findings
+
+
+def _of_groups(metrics: Mapping[str, Any]) -> list[str]:
+    """Where the selected calibrator deviates most, and what the model adds, where that is known."""
+    selected, worst = str(metrics.get("selected")), metrics.get("worst_segment") or {}
+    found = []
+    if selected in worst:
+        z, bound = (metrics["results"][selected][key] for key in ("group_z", "group_bound"))
+        known = "within" if z <= bound else "beyond"
+        found.append(
+            f"By degree, common neighbours and feature similarity, {selected} deviates most in "
+            f"{worst[selected]}: by {z:.1f} standard deviations, {known} the 95 % bound of {bound:.1f} for "
+            "calibrated probabilities."
+        )
+    value = metrics.get("model_value")
+    return found if value is None else [*found, value["sentence"]]
+
+
+#: Sub-folder of a run that holds the fitted artifact.
+ARTIFACT_FOLDER = "artifact"
+_METRICS = "metrics.json"
+
+
+def holds_run(out: Path) -> bool:
+    """Whether a folder holds a run, or a part of one."""
+    return (out / _METRICS).exists() or (out / ARTIFACT_FOLDER).exists()
+
+
+def write_results(
+    folder: str | os.PathLike[str],
+    save: Callable[[Path], None],
+    tested: tuple[Any, Mapping[str, Any], Any],
+    *,
+    title: str,
+    heading: str,
+    metrics: Mapping[str, Any],
+    config: Mapping[str, Any],
+) -> dict[str, Path]:
+    """Write a run's files; `save` writes the artifact, `tested` has labels, probabilities and weights.
+
+    All are written whole or not at all, ``metrics.json`` last: a folder that has it is a finished run. An
+    earlier run in the folder stays until the new one takes its place in one step; other files stay.
+    """
+    out, (label, probability, weight) = Path(folder), tested
+    names = {"artifact": ARTIFACT_FOLDER, "figure": "reliability.png", "config": "config.json"}
+    names |= {"report": "report.html", "metrics": _METRICS}
+
+    def write(place: Path) -> None:
+        paths = {what: place / name for what, name in names.items()}
+        save(paths["artifact"])
+        reliability_figure(label, probability, paths["figure"], title=title, sample_weight=weight)
+        write_json(config, paths["config"])
+        figure = paths["figure"]
+        write_report(paths["report"], title=heading, metrics=metrics, config=config, figure_png=figure)
+        write_json(metrics, paths["metrics"])
+
+    if holds_run(out):
+        with folder_written_whole(out) as staging:
+            write(staging)
+            _keep_others(out, staging, set(names.values()))
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        write(out)
+    return {what: out / name for what, name in names.items()}
+
+
+def _keep_others(old: Path, new: Path, own: set[str]) -> None:
+    """Take the user's own files of a run's folder along, as further names of the same files if possible."""
+
+    def link(source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except OSError:  # the disk knows no links
+            shutil.copy2(source, target)
+
+    for path in old.iterdir():
+        if path.name in own:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.copytree(path, new / path.name, symlinks=True, copy_function=link)
+        elif path.is_symlink():
+            (new / path.name).symlink_to(path.readlink())
+        else:
+            link(str(path), str(new / path.name))

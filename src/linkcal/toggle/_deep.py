@@ -23,14 +23,26 @@ from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.data.graph import place_in_row
 from linkcal.toggle._delta import arcs_per_node
-from linkcal.toggle._graph import ToggleGraph
+from linkcal.toggle._graph import ToggleGraph, search_around
 from linkcal.toggle._kernel import AGGREGATE, DEGREE, MESSAGE, NOW, WAS, CompiledToggle
-from linkcal.toggle._layers import GCN, KINDS, Layer, LayerCache, PairWeights, as_array, receive, send
-from linkcal.toggle._steps import FAST, PackedSteps, apply_matrix, apply_steps
+from linkcal.toggle._layers import (
+    FAST,
+    GCN,
+    KINDS,
+    Layer,
+    LayerCache,
+    PackedSteps,
+    PairWeights,
+    apply_matrix,
+    apply_steps,
+    as_array,
+    receive,
+    send,
+)
 
 Array = Any  # NumPy arrays; those of floats have one dtype, for which Numba compiles the code
 
-#: Columns of a layer's numbers: kind; matrices of m and r (-1: none); steps; widths in, pre and out.
+#: Columns of a layer's numbers: kind; matrices of m and r (-1: no root); steps; widths in, pre and out.
 KIND, MATRIX_M, MATRIX_R, FIRST_STEP, STOP_STEP, WIDTH_IN, WIDTH_PRE, WIDTH_OUT = range(8)
 #: What is held of listed nodes after two hidden rows: what is sent after the toggle, and its change.
 AFTER, CHANGED = 2, 3
@@ -62,36 +74,6 @@ class DeepKernel(NamedTuple):
     steps: Array  # int64 [n, 4], see apply_steps
     matrices: Array  # float [M, W, W]
     affine: Array  # float [n', 3, W]
-
-
-class DeepPairs(NamedTuple):
-    """A block of P pairs."""
-
-    nodes: Array  # int64 [2, P]
-    order: Array  # int64 [P]: the order of work
-    cuts: Array  # int64 [T + 1]: bounds of each thread's share of it
-    weights: Array  # float64 [P, L, 2, 3], see PairWeights
-
-
-@compiled()
-def _search(u: int, v: int, starts: Array, neighbours: Array, slot: Array, ball: Array, upto: Array) -> None:
-    """List the nodes around u and v by distance; ``upto[r]`` of them are within r steps."""
-    ball[0], ball[1] = u, v
-    slot[u], slot[v] = 0, 1
-    upto[0] = 2
-    first, count = 0, 2
-    for radius in range(1, upto.size):
-        last = count
-        for place in range(first, last):
-            node = ball[place]
-            for position in range(starts[node], starts[node + 1]):
-                other = neighbours[position]
-                if slot[other] < 0:
-                    slot[other] = count
-                    ball[count] = other
-                    count += 1
-        first = last
-        upto[radius] = count
 
 
 @compiled(fastmath=FAST)
@@ -228,7 +210,7 @@ def _layer(
 
 
 @compiled(fastmath=FAST)
-def _work(thread: int, slots: Array, kernel: DeepKernel, pairs: DeepPairs, out: Array) -> None:
+def _work(thread: int, slots: Array, kernel: DeepKernel, pairs: tuple[Array, ...], out: Array) -> None:
     """The pairs of one thread; see :func:`toggle_deep`."""
     (_, _, starts, neighbours, _, _, _, record, numbers, radius, _, matrices, _) = kernel
     nodes, order, cuts, weights = pairs
@@ -238,7 +220,7 @@ def _work(thread: int, slots: Array, kernel: DeepKernel, pairs: DeepPairs, out: 
     held = np.empty((4, _FIRST_SIZE, widest), record.dtype)
     for item in range(cuts[thread], cuts[thread + 1]):
         pair = order[item]
-        _search(nodes[0, pair], nodes[1, pair], starts, neighbours, slot, ball, upto)
+        search_around(nodes[0, pair], nodes[1, pair], starts, neighbours, slot, ball, upto)
         if upto[-1] > held.shape[1]:
             held = np.empty((4, min(2 * upto[-1], slot.size), widest), record.dtype)
         moved, hidden = 2, 0
@@ -254,8 +236,12 @@ def _work(thread: int, slots: Array, kernel: DeepKernel, pairs: DeepPairs, out: 
 
 
 @compiled(parallel=True, fastmath=FAST)
-def toggle_deep(kernel: DeepKernel, pairs: DeepPairs, slots: Array, out: Array) -> None:
-    """Outputs [2, P, d] of the last layer after each toggle; `slots` int32 [T, N] is workspace, all -1."""
+def toggle_deep(kernel: DeepKernel, pairs: tuple[Array, ...], slots: Array, out: Array) -> None:
+    """Outputs [2, P, d] of the last layer after each toggle; `slots` int32 [T, N] is workspace, all -1.
+
+    `pairs` are their nodes int64 [2, P], the order of work [P], the bounds [T + 1] of each thread's share of
+    it, and weights float64 [P, L, 2, 3], see PairWeights.
+    """
     for thread in prange(slots.shape[0]):
         _work(thread, slots, kernel, pairs, out)
 
@@ -264,22 +250,10 @@ class DeepToggle:
     """Layers on one graph, and their toggles by the kernel; `insert_weight` is that of inserted edges."""
 
     def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
-        # Only lengths of rows are read of the graph's transpose.
-        self.cost = arcs_per_node(graph, graph if graph.undirected else graph.transposed(), len(caches))
+        self.cost = arcs_per_node(graph, len(caches))
         self.kernel = self._kernel(caches, graph)
         self.weights = PairWeights(caches, graph, insert_weight)
         self.slots = np.full((max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int32)
-
-    @staticmethod
-    def applies(layers: Sequence[Layer], features: Tensor) -> bool:
-        """Whether the kernel is exact: updates given step by step, later messages and roots linear, CPU."""
-        return (
-            all(layer.steps is not None for layer in layers)
-            and all(layer.message_weight is not None for layer in layers[1:])
-            and all(layer.root is None or layer.root_weight is not None for layer in layers[1:])
-            and features.device.type == "cpu"
-            and features.dtype in (torch.float32, torch.float64)
-        )
 
     @staticmethod
     def _kernel(caches: Sequence[LayerCache], graph: ToggleGraph) -> DeepKernel:
@@ -288,19 +262,17 @@ class DeepToggle:
         for index, cache in enumerate(caches):
             layer, first = cache.layer, len(packed.table)
             assert layer.steps is not None
-            message = root = -1
+            # In the first layer neither messages nor roots change: its matrices are not read.
+            message, root = 0, -1 if layer.root_weight is None else 0
             if index:
-                assert layer.message_weight is not None
-                message = packed.matrix(layer.message_weight)
-            if layer.root is not None:
-                # The first layer's roots do not move: its matrix is never read.
-                root = packed.matrix(layer.root_weight) if layer.root_weight is not None and index else 0
+                message = packed.matrix(layer.weight)
+                root = -1 if layer.root_weight is None else packed.matrix(layer.root_weight)
             stop = packed.steps(layer.steps)
             width = numbers[-1][-1] if numbers else 0
             out = layer.update(cache.pre[:0]).size(1)
             numbers.append((KINDS[layer.kind], message, root, first, stop, width, cache.pre.size(1), out))
-        depth, dtype = len(caches), caches[0].pre.dtype
-        widest = packed.widest([size for row in numbers for size in row[-3:]])
+        depth, widths = len(caches), [size for row in numbers for size in row[-3:]]
+        widest, steps, matrices, affine = packed.packed(widths, caches[0].pre.dtype)
         indptr, senders = graph.indptr.numpy(), graph.senders.numpy().astype(np.int32)
         starts, neighbours = (indptr, senders) if graph.undirected else graph.both_directions()[:2]
         sends = int(caches[0].layer.kind == "gcn")
@@ -309,17 +281,15 @@ class DeepToggle:
             senders,
             starts,
             neighbours,
-            weight=_arc_weights(caches, graph),
+            weight=_arc_weights(caches),
             degree=as_array(torch.stack([cache.degree for cache in caches])),
-            loop=as_array(torch.stack([cache.looped() for cache in caches])),
+            loop=as_array(torch.stack([cache.loop for cache in caches])),
             record=_record(caches, graph.num_nodes, widest),
             numbers=np.array(numbers, dtype=np.int64),
-            radius=np.array(
-                [min(depth - 1 - index, index + sends) for index in range(depth)], dtype=np.int64
-            ),
-            steps=np.array(packed.table, dtype=np.int64).reshape(-1, 4),
-            matrices=packed.padded_matrices(widest, dtype),
-            affine=packed.padded_affine(widest, dtype),
+            radius=np.minimum(np.arange(depth)[::-1], np.arange(depth) + sends),
+            steps=steps,
+            matrices=matrices,
+            affine=affine,
         )
 
     def endpoints(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
@@ -331,19 +301,19 @@ class DeepToggle:
         total = torch.cat([cost.new_zeros(1), torch.cumsum(cost, 0)])
         cuts = torch.searchsorted(total, total[-1] * torch.arange(threads + 1) // threads)
         weights = self.weights.of(pairs, insert)[0]
-        block = DeepPairs(*(as_array(part) for part in (pairs, order, cuts, weights)))
+        block = tuple(as_array(part) for part in (pairs, order, cuts, weights))
         out = np.empty((2, pairs.size(1), int(self.kernel.numbers[-1, WIDTH_OUT])), self.kernel.record.dtype)
         with numba_threads(threads):
             toggle_deep(self.kernel, block, self.slots, out)
         return torch.from_numpy(out[0]), torch.from_numpy(out[1])
 
 
-def _arc_weights(caches: Sequence[LayerCache], graph: ToggleGraph) -> Array:
-    weights = [cache.arc_weights(graph) for cache in caches]
-    one = torch.ones(graph.senders.numel(), dtype=caches[0].pre.dtype)
-    if all(weight is None for weight in weights):
-        return as_array(one.new_empty(len(caches), 0))
-    return as_array(torch.stack([one if weight is None else weight for weight in weights]))
+def _arc_weights(caches: Sequence[LayerCache]) -> Array:
+    given = [cache.arc_weight for cache in caches]
+    some = next((weight for weight in given if weight is not None), None)
+    if some is None:
+        return as_array(caches[0].pre.new_empty(len(caches), 0))
+    return as_array(torch.stack([torch.ones_like(some) if weight is None else weight for weight in given]))
 
 
 def _record(caches: Sequence[LayerCache], num_nodes: int, widest: int) -> Array:
@@ -357,9 +327,9 @@ def _record(caches: Sequence[LayerCache], num_nodes: int, widest: int) -> Array:
 
 
 def compiled_toggle(
-    layers: Sequence[Layer], features: Tensor
+    layers: Sequence[Layer], device: torch.device
 ) -> type[CompiledToggle] | type[DeepToggle] | None:
     """The compiled kernel that is exact for these layers, the faster one first; None if there is none."""
-    if CompiledToggle.applies(layers, features):
-        return CompiledToggle
-    return DeepToggle if DeepToggle.applies(layers, features) else None
+    if device.type != "cpu" or any(layer.steps is None for layer in layers):
+        return None
+    return CompiledToggle if CompiledToggle.applies(layers) else DeepToggle

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
-from linkcal.toggle._graph import ToggleGraph
+from linkcal.toggle._graph import ToggleGraph, find_sorted
 from linkcal.toggle._layers import LayerCache, arc_change, degree_after, receiver_factor, sender_factor
 
-#: Rows (pair, node) and arcs that one block may hold.
+#: Rows (pair, node) and arcs that one block may hold; a single pair may exceed it.
 MAX_BLOCK_ARCS = 1 << 20
 
 
@@ -27,11 +28,6 @@ class PairRows:
 
     key: Tensor  # [R] pair * N + node, increasing
     num_nodes: int
-
-    @classmethod
-    def of(cls, key: Tensor, num_nodes: int) -> PairRows:
-        """The set of given keys, in any order and with repeats."""
-        return cls(torch.unique(key), num_nodes)
 
     @property
     def pair(self) -> Tensor:
@@ -45,10 +41,7 @@ class PairRows:
 
     def find(self, key: Tensor) -> tuple[Tensor, Tensor]:
         """Whether each key is in the set, and its row (clamped where not)."""
-        if not self.key.numel():
-            return torch.zeros_like(key, dtype=torch.bool), torch.zeros_like(key)
-        row = torch.searchsorted(self.key, key).clamp(max=self.key.numel() - 1)
-        return self.key[row] == key, row
+        return find_sorted(self.key, key)
 
     def within(self, other: PairRows) -> PairRows:
         """The rows that are in `other` too."""
@@ -58,15 +51,14 @@ class PairRows:
         """The rows and every node in their compressed row of `graph`."""
         owner, position = _expand(graph.indptr, self.node)
         key = self.pair[owner] * self.num_nodes + graph.senders[position]
-        return PairRows.of(torch.cat([self.key, key]), self.num_nodes)
+        return PairRows(torch.unique(torch.cat([self.key, key])), self.num_nodes)
 
 
 @dataclass(frozen=True, eq=False)
 class _Block:
     """A block of pairs and the A arcs that toggle, both directions in an undirected graph."""
 
-    graph: ToggleGraph  # rows list senders
-    receivers: ToggleGraph  # rows list receivers
+    graph: ToggleGraph
     endpoints: PairRows
     source: Tensor  # [A]
     target: Tensor  # [A]
@@ -81,28 +73,21 @@ def delta_endpoints(
     graph: ToggleGraph,
     pairs: Tensor,
     insert: Tensor,
-    *,
     insert_weight: float = 1.0,
-    max_block_arcs: int = MAX_BLOCK_ARCS,
 ) -> tuple[Tensor, Tensor]:
-    """Node embeddings [L, d] of both endpoints of each pair after its edge is toggled.
-
-    `caches` are those of :func:`forward_with_cache` on the graph as given; `max_block_arcs` bounds the arcs
-    held at once (a single pair may exceed it).
-    """
-    receivers = graph.transposed()
-    # A pair lists at most so many arcs in any layer.
-    cost = 2 + arcs_per_node(graph, receivers, len(caches))[pairs].sum(dim=0)
+    """Node embeddings [L, d] of both endpoints of each pair after its edge is toggled."""
+    # A pair lists at most so many arcs in any layer; twice, where both endpoints meet all rows.
+    cost = 2 * (2 + arcs_per_node(graph, len(caches))[pairs].sum(dim=0))
     parts = [
-        _toggle_block(caches, graph, receivers, pairs[:, block], insert[block], insert_weight)
-        for block in split_by_cost(cost, max_block_arcs)
+        _toggle_block(caches, graph, pairs[:, block], insert[block], insert_weight)
+        for block in split_by_cost(cost, MAX_BLOCK_ARCS)
     ]
     return torch.cat([source for source, _ in parts]), torch.cat([target for _, target in parts])
 
 
-def arcs_per_node(graph: ToggleGraph, receivers: ToggleGraph, depth: int) -> Tensor:
+def arcs_per_node(graph: ToggleGraph, depth: int) -> Tensor:
     """Upper bound on the arcs that are listed around one node in any layer, [N], int64."""
-    reach = torch.maximum(graph.indptr.diff(), receivers.indptr.diff())
+    reach = torch.maximum(graph.indptr.diff(), graph.transposed.indptr.diff())
     for _ in range(depth - 2):
         reach = reach + torch.zeros_like(reach).index_add_(0, graph.receivers, reach[graph.senders])
         # A pair cannot list more than all arcs, and unbounded the walks of a deep model overflow.
@@ -123,12 +108,7 @@ def split_by_cost(cost: Tensor, budget: int) -> list[slice]:
 
 
 def _toggle_block(
-    caches: Sequence[LayerCache],
-    graph: ToggleGraph,
-    receivers: ToggleGraph,
-    pairs: Tensor,
-    insert: Tensor,
-    insert_weight: float,
+    caches: Sequence[LayerCache], graph: ToggleGraph, pairs: Tensor, insert: Tensor, insert_weight: float
 ) -> tuple[Tensor, Tensor]:
     pairs = pairs.contiguous()
     key = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes + pairs
@@ -137,8 +117,8 @@ def _toggle_block(
         source, target, insert = pairs.flatten(), pairs.flip(0).flatten(), insert.repeat(2)
         source_key, target_key = key.flatten(), key.flip(0).flatten()
     change, count = arc_change(graph, source, target, insert, insert_weight)
-    endpoints = PairRows.of(key.flatten(), graph.num_nodes)
-    block = _Block(graph, receivers, endpoints, source, target, source_key, target_key, change, count)
+    endpoints = PairRows(torch.unique(key.flatten()), graph.num_nodes)
+    block = _Block(graph, endpoints, source, target, source_key, target_key, change, count)
     changed, hidden = PairRows(endpoints.key[:0], graph.num_nodes), None
     for cache, rows in zip(caches, _rows_per_layer(block, caches), strict=True):
         hidden = _advance(cache, block, changed, hidden, rows)
@@ -157,11 +137,12 @@ def _rows_per_layer(block: _Block, caches: Sequence[LayerCache]) -> list[PairRow
             out.append(touched)  # endpoints alone, and every later layer sees those
             continue
         if index > 0:
-            touched = touched.grown(block.receivers)
+            touched = touched.grown(block.graph.transposed)
         else:
             # The degree of a toggled arc's target moves what that node sends to all its receivers.
-            targets = PairRows.of(block.target_key, touched.num_nodes).grown(block.receivers)
-            touched = PairRows.of(torch.cat([targets.key, touched.key]), touched.num_nodes)
+            targets = PairRows(torch.unique(block.target_key), touched.num_nodes)
+            targets = targets.grown(block.graph.transposed)
+            touched = PairRows(torch.unique(torch.cat([targets.key, touched.key])), touched.num_nodes)
         while len(seen) < len(caches) - index:
             seen.append(seen[-1].grown(block.graph))
         touched = touched.within(seen[len(caches) - 1 - index])
@@ -183,15 +164,14 @@ def _advance(
     sent = sender_factor(layer.kind, cache.degree[node], aggregate.dtype)[:, None] * cache.message[node]
     known, row = senders.find(rows.key)
     sent[known] = after[row[known]]
-    aggregate += cache.looped()[node][:, None] * sent
+    aggregate += cache.loop[node][:, None] * sent
     degree = _toggled_degree(cache, block, rows)
     pre = receiver_factor(layer.kind, degree, aggregate.dtype)[:, None] * aggregate
-    if layer.root is not None:
-        assert cache.root is not None
+    if cache.root is not None:
         root = cache.root[node]
         moved, row = changed.find(rows.key)
-        if hidden is not None and bool(moved.any()):
-            root[moved] = layer.root(hidden[row[moved]])
+        if hidden is not None and layer.root_weight is not None:
+            root[moved] = F.linear(hidden[row[moved]], layer.root_weight)
         pre = pre + root
     return layer.update(pre)
 
@@ -203,12 +183,12 @@ def _sender_values(
     key = changed.key
     if cache.layer.kind == "gcn":
         key = torch.cat([key, block.target_key])
-    senders = PairRows.of(key, block.graph.num_nodes)
+    senders = PairRows(torch.unique(key), block.graph.num_nodes)
     node = senders.node
     message = cache.message[node]
     before = sender_factor(cache.layer.kind, cache.degree[node], message.dtype)[:, None] * message
     if hidden is not None and hidden.size(0):
-        message[senders.find(changed.key)[1]] = cache.layer.message(hidden)
+        message[senders.find(changed.key)[1]] = F.linear(hidden, cache.layer.weight)
     degree = _toggled_degree(cache, block, senders)
     return senders, before, sender_factor(cache.layer.kind, degree, message.dtype)[:, None] * message
 
@@ -226,30 +206,19 @@ def _add_moved(
 ) -> None:
     """Add ``q_ij xi_ij moved_j`` over the arcs of the graph as given, from `senders` to `rows`, in place.
 
-    Arcs are found by the way with the fewest candidates: out of the senders (push), into the rows (pull), or
-    every sender of a pair with every row of it (join).
+    Arcs are found by the way with fewer candidates: every sender of a pair with every row of it, or all arcs
+    into the rows.
     """
     start = torch.searchsorted(senders.pair, torch.arange(int(rows.pair[-1]) + 2, device=moved.device))
-    push = _listed(block.receivers.indptr, senders.node)
-    pull, join = _listed(block.graph.indptr, rows.node), _listed(start, rows.pair)
-    if join <= min(push, pull):
+    if _listed(start, rows.pair) <= _listed(block.graph.indptr, rows.node):
         row, sender = _expand(start, rows.pair)
         found, position = block.graph.find(senders.node[sender], rows.node[row])
-        weight = _taken(block.graph.arc_weights(), position[found])
-    elif push < pull:
-        sender, position = _expand(block.receivers.indptr, senders.node)
-        found, row = rows.find(senders.pair[sender] * rows.num_nodes + block.receivers.senders[position])
-        weight = _taken(block.receivers.arc_weights(), position[found])
     else:
         row, position = _expand(block.graph.indptr, rows.node)
         found, sender = senders.find(rows.pair[row] * rows.num_nodes + block.graph.senders[position])
-        weight = _taken(block.graph.arc_weights(), position[found])
     contribution = moved[sender[found]]
-    if weight is not None:
-        contribution = contribution * weight.to(moved.dtype)[:, None]
-    if cache.arc_factor is not None:
-        place = block.graph.find(senders.node[sender[found]], rows.node[row[found]])[1]
-        contribution = contribution * cache.arc_factor[place][:, None]
+    if cache.arc_weight is not None:
+        contribution = contribution * cache.arc_weight[position[found]][:, None]
     aggregate.index_add_(0, row[found], contribution)
 
 
@@ -274,7 +243,7 @@ def _expand(indptr: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """For each entry of the nodes' compressed rows: which node of the list owns it, and its position."""
     start = indptr[nodes]
     count = indptr[nodes + 1] - start
-    owner = torch.repeat_interleave(torch.arange(nodes.numel(), device=nodes.device), count)
+    owner = torch.repeat_interleave(count)
     first = torch.cumsum(count, 0) - count
     return owner, torch.arange(owner.numel(), device=nodes.device) + (start - first)[owner]
 
@@ -282,7 +251,3 @@ def _expand(indptr: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
 def _listed(indptr: Tensor, rows: Tensor) -> int:
     """Entries in the given compressed rows."""
     return int((indptr[rows + 1] - indptr[rows]).sum())
-
-
-def _taken(values: Tensor | None, position: Tensor) -> Tensor | None:
-    return None if values is None else values[position]

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
-from typing import Literal, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from linkcal._core.threads import fork_safe_lock
 from linkcal.exceptions import UnsupportedModelError
-from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
+from linkcal.models import PairPredictor, unwrap_link_predictor
 from linkcal.models._view import evaluation_view
 from linkcal.models.adapter import link_embedding_of
 from linkcal.toggle._deep import compiled_toggle
 from linkcal.toggle._delta import delta_endpoints
 from linkcal.toggle._graph import ToggleGraph
-from linkcal.toggle._khop import KHop, Messages, check_pairs_of_rims, refuse_global
+from linkcal.toggle._khop import (
+    ARCS_PER_NODE,
+    KHop,
+    Rounds,
+    Subgraphs,
+    batch_nodes,
+    check_pairs_of_rims,
+    refuse_global,
+)
 from linkcal.toggle._layers import forward_with_cache
 from linkcal.toggle._naive import encode, naive_endpoints
 from linkcal.toggle._recognise import recognise, refuse_stateful
-from linkcal.toggle._subgraphs import ARCS_PER_NODE, Subgraphs, batch_nodes
 from linkcal.toggle.result import ToggledEmbeddings
 
 Method = Literal["auto", "naive", "fast", "delta", "khop"]
@@ -56,18 +63,18 @@ class ToggleEngine:
         predictor: nn.Module,
         x: Tensor,
         edge_index: Tensor,
+        edge_weight: Tensor | None,
+        insert_weight: float,
         *,
         undirected: bool,
-        method: Method = "auto",
+        method: Method,
         num_hops: int | None = None,
         max_batch_nodes: int | None = None,
-        edge_weight: Tensor | None = None,
-        insert_weight: float = 1.0,
     ) -> None:
         refuse_stateful(predictor)
         self.model = evaluation_view(predictor)
         self.x, self.edge_index = x, edge_index
-        self.edge_weight, self.insert_weight = edge_weight, insert_weight
+        self.edge_weight, self.insert_weight = edge_weight, float(insert_weight)
         self.graph = ToggleGraph.from_edge_index(
             edge_index, x.size(0), undirected=undirected, edge_weight=edge_weight
         )
@@ -77,6 +84,7 @@ class ToggleEngine:
         self._lock = fork_safe_lock()
         with torch.no_grad():
             self._endpoints, self.z = self._choose(method, num_hops)
+        # Rows [N + 2 L, d] kept from block to block: z, then room for what is toggled.
         self._table = self.z
 
     def toggle(self, pairs: Tensor) -> ToggledEmbeddings:
@@ -85,7 +93,9 @@ class ToggleEngine:
         number = first + torch.arange(pairs.size(1), device=pairs.device)
         changed = torch.stack([number, number + pairs.size(1)])
         with self._lock, torch.no_grad():
-            table = self._table_for(pairs.size(1))
+            if self._table.size(0) < first + changed.numel():
+                self._table = torch.cat([self.z, self.z.new_empty(changed.numel(), self.z.size(1))])
+            table = self._table[: first + changed.numel()]
             if pairs.size(1):
                 table[first:second], table[second:] = self._endpoints(pairs, ~in_graph)
             (h_absent, logit_absent), (h_present, logit_present) = (
@@ -93,13 +103,6 @@ class ToggleEngine:
                 for index in (torch.where(in_graph, changed, pairs), torch.where(in_graph, pairs, changed))
             )
         return ToggledEmbeddings(h_absent, h_present, logit_absent, logit_present, in_graph, self.method)
-
-    def _table_for(self, number: int) -> Tensor:
-        """Rows [N + 2 L, d] kept from block to block: z, then room for what is toggled."""
-        rows = self.z.size(0) + 2 * number
-        if self._table.size(0) < rows:
-            self._table = torch.cat([self.z, self.z.new_empty(2 * number, self.z.size(1))])
-        return self._table[:rows]
 
     def _choose(self, method: Method, num_hops: int | None) -> tuple[Endpoints, Tensor]:
         """The method that is exact for the model, and z [N, d] on the graph as given."""
@@ -117,7 +120,9 @@ class ToggleEngine:
             except UnsupportedModelError:
                 if method == "khop":
                     raise
-        return self._pair_by_pair(), self._whole()
+        self.method = "naive"
+        self._require_the_same_again()
+        return self._pair_by_pair, self._whole()
 
     def _by_layers(self, *, compiled: bool) -> tuple[Endpoints, Tensor]:
         """Kernel or delta propagation, for an encoder whose layers are known."""
@@ -127,7 +132,7 @@ class ToggleEngine:
             raise UnsupportedModelError(f"its features are {features.dtype}, not float32 or float64")
         positions = None if known.positions is None else known.positions(self.x)
         z, caches = forward_with_cache(known.layers, self.graph, features, positions)
-        kernel = compiled_toggle(known.layers, features) if compiled else None
+        kernel = compiled_toggle(known.layers, features.device) if compiled else None
         self.method = "delta" if kernel is None else "kernel"
         endpoints: Endpoints = (
             partial(delta_endpoints, caches, self.graph, insert_weight=self.insert_weight)
@@ -141,7 +146,7 @@ class ToggleEngine:
             subgraphs = Subgraphs(self.graph, len(known.layers), most, shared=False)
             pairs = _within(subgraphs, check_pairs(self.graph, around=(0.0, 0.25, 0.5, 0.75, 1.0)))
             if pairs.size(1):
-                khop = KHop(self.model, self.x, subgraphs, self._messages, counted=False)
+                khop = KHop(self.model, self.x, subgraphs)
                 insert = ~self.graph.contains(pairs)
                 _require_equal((z[pairs[0]], z[pairs[1]]), khop.endpoints(pairs, insert, toggle=False), z)
                 _require_equal(endpoints(pairs, insert), khop.endpoints(pairs, insert), z)
@@ -158,17 +163,22 @@ class ToggleEngine:
                 "use method='naive'"
             )
         refuse_global(self.model)
-        self._whole()
-        hops = len(self._messages.rounds) if num_hops is None else num_hops
+        # Made here, not before layers are recognised: hooks count there.
+        rounds = Rounds(self.model)
+        self._encoded = encode(self.model, self.x, self.edge_index)
+        hops = rounds.passed if num_hops is None else num_hops
         if hops < 1:
             raise UnsupportedModelError(
                 "num_hops must be given for a model without PyG MessagePassing layers, got None"
             )
         self.method = "khop"
-
         arcs = torch.stack([self.graph.senders, self.graph.receivers])
         some = torch.cat([check_pairs(self.graph), arcs[:, :: max(1, arcs.size(1) // 64)]], dim=1)
-        build = partial(self._khop, hops, counted=num_hops is None)
+
+        def build(*, shared: bool, least_pairs: int = 1) -> KHop:
+            subgraphs = Subgraphs(self.graph, hops, self._max_nodes, shared=shared, least_pairs=least_pairs)
+            return KHop(self.model, self.x, subgraphs, rounds if num_hops is None else None)
+
         shared = build(shared=True)
         some = check_pairs_of_rims(shared.subgraphs, some, NUM_VERIFIED)
         if some.size(1):
@@ -191,10 +201,6 @@ class ToggleEngine:
         self._verify(whole.endpoints, hops)
         return whole.endpoints
 
-    def _khop(self, num_hops: int, *, counted: bool, shared: bool, least_pairs: int = 1) -> KHop:
-        subgraphs = Subgraphs(self.graph, num_hops, self._max_nodes, shared=shared, least_pairs=least_pairs)
-        return KHop(self.model, self.x, subgraphs, self._messages, counted=counted)
-
     def _require_as_given(self, khop: KHop, pairs: Tensor) -> None:
         """Compare subgraphs of the graph as given with ``encode``."""
         z, nothing = self._whole(), torch.zeros_like(pairs[0], dtype=torch.bool)
@@ -210,16 +216,10 @@ class ToggleEngine:
         for place in torch.linspace(0, arcs.size(1) - 1, min(_ALONE, arcs.size(1))).long().tolist():
             self._require_as_given(khop, arcs[:, order[place], None])
 
-    def _pair_by_pair(self) -> Endpoints:
-        self.method = "naive"
-
-        def endpoints(pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
-            found = self._naive(pairs, insert)
-            self._require_the_same_again()
-            return found
-
+    def _pair_by_pair(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
+        found = self._naive(pairs, insert)
         self._require_the_same_again()
-        return endpoints
+        return found
 
     def _require_the_same_again(self) -> None:
         again = encode(self.model, self.x, self.edge_index, self.edge_weight)
@@ -233,30 +233,15 @@ class ToggleEngine:
                 "call: is dropout or sampling left on, or does the model keep a state?"
             ) from error
 
-    @cached_property
-    def _messages(self) -> Messages:
-        """Hooks of the view, made after its layers were recognised: hooks of others count there."""
-        return Messages(self.model)
-
     def _naive(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
-        self._messages.shorten(None)
-        return naive_endpoints(
-            self.model,
-            self.x,
-            self.edge_index,
-            pairs,
-            insert,
-            undirected=self.graph.undirected,
-            edge_weight=self.edge_weight,
-            insert_weight=self.insert_weight,
-        )
+        weights: dict[str, Any] = {"edge_weight": self.edge_weight, "insert_weight": self.insert_weight}
+        weights["undirected"] = self.graph.undirected
+        return naive_endpoints(self.model, self.x, self.edge_index, pairs, insert, **weights)
 
     def _whole(self) -> Tensor:
-        """``encode`` of the graph as given, run once; its rounds of message passing are recorded."""
+        """``encode`` of the graph as given, run once."""
         if self._encoded is None:
-            self._messages.record(self.x.size(0))
             self._encoded = encode(self.model, self.x, self.edge_index, self.edge_weight)
-            self._messages.shorten(None)
         return self._encoded
 
     def _verify(self, endpoints: Endpoints, num_hops: int | None = None) -> None:
@@ -285,26 +270,16 @@ class PairwiseToggle:
         with self._lock, torch.no_grad():
             absent = model.embed_pairs(self.x, self.edge_index, pairs, target_link="absent")
             present = model.embed_pairs(self.x, self.edge_index, pairs, target_link="present")
-            logit_absent, logit_present = model.head(absent), model.head(present)
-        return ToggledEmbeddings(
-            absent=widened(absent),
-            present=widened(present),
-            logit_absent=widened(logit_absent),
-            logit_present=widened(logit_present),
-            in_graph=self.graph.contains(pairs),
-            method="pairwise",
+            logits = model.head(absent), model.head(present)
+        return ToggledEmbeddings(absent, present, *logits, self.graph.contains(pairs), "pairwise").map(
+            widened
         )
 
 
 def embed_and_score(model: nn.Module, rows: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """Link embeddings [L, d] and logits [L] of pairs [2, L] of `rows`, at least in float32."""
-    h = link_embedding_of(model, rows, index)
-    known = isinstance(model, LinkPredictor) and type(model).decode is LinkPredictor.decode
-    if known and "decode" not in vars(model):
-        logit: Tensor = model.head(h)  # type: ignore[operator]  # as decode does, without embedding again
-    else:
-        logit = model.decode(rows, index)  # type: ignore[operator]
-    return widened(h), widened(logit)
+    logit: Tensor = model.decode(rows, index)  # type: ignore[operator]
+    return widened(link_embedding_of(model, rows, index)), widened(logit)
 
 
 def widened(values: Tensor) -> Tensor:
@@ -318,7 +293,7 @@ def _require_equal(
     """Refuse embeddings that differ by more than rounding from the model's own."""
     a, b, error = torch.cat(ours), torch.cat(theirs), float("inf")
     if a.shape == b.shape:
-        scale = max(1.0, *(float(values.abs().max()) for values in (b, z) if values.numel()), 1.0)
+        scale = max([1.0, *(float(values.abs().max()) for values in (b, z) if values.numel())])
         relative = 1e-9 if z.dtype == torch.float64 else max(1e-4, torch.finfo(z.dtype).eps)
         error = float((a - b).abs().max()) if a.numel() else 0.0
         if error <= relative * scale:

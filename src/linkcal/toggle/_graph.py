@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -39,20 +39,17 @@ class ToggleGraph:
         cls, edge_index: Tensor, num_nodes: int, *, undirected: bool, edge_weight: Tensor | None = None
     ) -> ToggleGraph:
         """Compress [2, E], source row first; InputError if `undirected` and an edge is one-way."""
-        source, target = edge_index[0], edge_index[1]
-        order, first, indptr = (
-            torch.from_numpy(part).to(edge_index.device)
-            for part in sort_arcs(
-                source.cpu().contiguous().numpy(), target.cpu().contiguous().numpy(), num_nodes
-            )
-        )
-        is_loop, counts = source == target, first.diff()
-        single = counts.numel() == order.numel()
+        source, target = edge_index[0].long(), edge_index[1].long()
+        is_loop = source == target
+        key, order = (target * num_nodes + source)[~is_loop].sort(stable=True)
+        order = (~is_loop).nonzero()[:, 0][order]
+        key, counts = key.unique_consecutive(return_counts=True)
+        receivers = torch.div(key, num_nodes, rounding_mode="floor")
         graph = cls(
             num_nodes=num_nodes,
-            indptr=indptr,
-            senders=source[order if single else order[first[:-1]]],
-            multiplicity=None if single else counts,
+            indptr=_row_starts(receivers, num_nodes),
+            senders=key - receivers * num_nodes,
+            multiplicity=None if counts.numel() == order.numel() else counts,
             self_loops=torch.bincount(source[is_loop], minlength=num_nodes),
             undirected=undirected,
             weight=None if edge_weight is None else _merged(edge_weight[order], counts),
@@ -65,9 +62,7 @@ class ToggleGraph:
     @cached_property
     def receivers(self) -> Tensor:
         """The row of each entry of `senders`, [E], int64."""
-        return torch.repeat_interleave(
-            torch.arange(self.num_nodes, device=self.indptr.device), self.indptr.diff()
-        )
+        return torch.repeat_interleave(self.indptr.diff())
 
     @cached_property
     def keys(self) -> Tensor:
@@ -76,11 +71,7 @@ class ToggleGraph:
 
     def find(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Whether each arc source -> target exists, and its position in `senders` (clamped where not)."""
-        wanted = target * self.num_nodes + source
-        if not self.senders.numel():
-            return torch.zeros_like(wanted, dtype=torch.bool), torch.zeros_like(wanted)
-        position = torch.searchsorted(self.keys, wanted).clamp(max=self.keys.numel() - 1)
-        return self.keys[position] == wanted, position
+        return find_sorted(self.keys, target * self.num_nodes + source)
 
     def contains(self, edge_label_index: Tensor) -> Tensor:
         """Whether each pair [2, L] is an edge, [L], bool."""
@@ -95,29 +86,24 @@ class ToggleGraph:
         values = self.arc_weights() if weighted else self.multiplicity
         if values is None:
             return self.indptr.diff()
-        if values.is_floating_point():
-            values = values.double()
-        degree = torch.zeros(self.num_nodes, dtype=values.dtype, device=self.indptr.device)
-        return degree.index_add_(0, self.receivers, values)
+        values = values.double() if values.is_floating_point() else values
+        return values.new_zeros(self.num_nodes).index_add_(0, self.receivers, values)
 
+    @cached_property
     def transposed(self) -> ToggleGraph:
-        """The graph with every arc reversed: row i lists the out-neighbours of i."""
-        # With repeated or weighted edges the two directions may differ.
-        if self.undirected and self.multiplicity is None and self.weight is None:
+        """The graph with every arc reversed, without weights: row i lists the out-neighbours of i."""
+        # With repeated edges the two directions may differ.
+        if self.undirected and self.multiplicity is None:
             return self
         # The arcs are sorted by receiver, so a stable sort by sender sorts the reversed ones.
-        order = torch.argsort(self.senders, stable=True)
-        indptr = torch.zeros_like(self.indptr)
-        indptr[1:] = torch.cumsum(torch.bincount(self.senders, minlength=self.num_nodes), 0)
-        return ToggleGraph(
-            num_nodes=self.num_nodes,
-            indptr=indptr,
+        senders, order = self.senders.sort(stable=True)
+        return replace(
+            self,
+            indptr=_row_starts(senders, self.num_nodes),
             senders=self.receivers[order],
             multiplicity=None if self.multiplicity is None else self.multiplicity[order],
-            self_loops=self.self_loops,
-            undirected=self.undirected,
-            weight=None if self.weight is None else self.weight[order],
-            loop_weight=self.loop_weight,
+            weight=None,
+            loop_weight=None,
         )
 
     def both_directions(self) -> tuple[Array, Array, Array, Array]:
@@ -136,12 +122,23 @@ class ToggleGraph:
         return starts, nodes.astype(np.int32), arriving, leaving
 
 
+def find_sorted(values: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether each wanted number is among the increasing `values`, and its position (clamped where not)."""
+    if not values.numel():
+        return torch.zeros_like(wanted, dtype=torch.bool), torch.zeros_like(wanted)
+    position = torch.searchsorted(values, wanted).clamp(max=values.numel() - 1)
+    return values[position] == wanted, position
+
+
+def _row_starts(sorted_rows: Tensor, num_nodes: int) -> Tensor:
+    return torch.searchsorted(sorted_rows, torch.arange(num_nodes + 1, device=sorted_rows.device))
+
+
 def _merged(values: Tensor, counts: Tensor) -> Tensor:
     """Sums of consecutive values, `counts` of them each."""
     if counts.numel() == values.numel():
         return values
-    owner = torch.repeat_interleave(torch.arange(counts.numel(), device=values.device), counts)
-    return values.new_zeros(counts.numel()).index_add_(0, owner, values)
+    return values.new_zeros(counts.numel()).index_add_(0, torch.repeat_interleave(counts), values)
 
 
 def _loops(source: Tensor, is_loop: Tensor, edge_weight: Tensor, num_nodes: int) -> Tensor:
@@ -154,9 +151,10 @@ def _loops(source: Tensor, is_loop: Tensor, edge_weight: Tensor, num_nodes: int)
 
 
 def _require_both_directions(graph: ToggleGraph) -> None:
-    single = one_way_arc(graph.indptr.cpu().numpy(), graph.senders.cpu().numpy())
-    if single < 0:
+    senders, order = graph.senders.sort(stable=True)
+    if torch.equal(senders, graph.receivers) and torch.equal(graph.receivers[order], graph.senders):
         return
+    single = int((~graph.find(graph.receivers, graph.senders)[0]).nonzero()[0])
     source, target = int(graph.senders[single]), int(graph.receivers[single])
     raise InputError(
         f"edge_index must hold both directions of every edge when undirected=True, got ({source}, {target}) "
@@ -164,63 +162,27 @@ def _require_both_directions(graph: ToggleGraph) -> None:
     )
 
 
-# Arcs are sorted by counting, O(E + N), not by comparing.
-
-
 @compiled()
-def sort_arcs(source: Array, target: Array, num_nodes: int) -> tuple[Array, Array, Array]:
-    """Arcs that are no self-loops by target, then source, repeated ones merged.
+def search_around(
+    u: int, v: int, starts: Array, neighbours: Array, slot: Array, ball: Array, upto: Array
+) -> None:
+    """List the nodes around u and v by distance; ``upto[r]`` of them are within r steps.
 
-    Returns their positions in the given list (stable), the bounds there of each distinct arc, and the bounds
-    in the distinct arcs of each target [N + 1].
+    ``slot`` [N], all -1 before, holds their places in ``ball`` afterwards; the caller clears it.
     """
-    order = np.flatnonzero(source != target)
-    order = _sorted_by(target, _sorted_by(source, order, num_nodes), num_nodes)
-    first = np.empty(order.size + 1, np.int64)
-    indptr = np.zeros(num_nodes + 1, np.int64)
-    distinct = 0
-    for item in range(order.size):
-        s, t = source[order[item]], target[order[item]]
-        if item == 0 or s != source[order[item - 1]] or t != target[order[item - 1]]:
-            first[distinct] = item
-            distinct += 1
-            indptr[t + 1] += 1
-    first[distinct] = order.size
-    for node in range(num_nodes):
-        indptr[node + 1] += indptr[node]
-    return order, first[: distinct + 1].copy(), indptr
-
-
-@compiled()
-def _sorted_by(values: Array, order: Array, size: int) -> Array:
-    """`order` sorted stably by ``values[order]``, which are in [0, size)."""
-    rising = True
-    for item in range(1, order.size):
-        rising &= values[order[item]] >= values[order[item - 1]]
-    if rising:
-        return order
-    start = np.zeros(size + 1, np.int64)
-    for item in order:
-        start[values[item] + 1] += 1
-    for value in range(size):
-        start[value + 1] += start[value]
-    out = np.empty_like(order)
-    for item in order:
-        value = values[item]
-        out[start[value]] = item
-        start[value] += 1
-    return out
-
-
-@compiled()
-def one_way_arc(indptr: Array, senders: Array) -> int:
-    """Position of the first arc j -> i without i -> j, or -1; one pointer per sorted row suffices."""
-    pointer = indptr[:-1].copy()
-    for i in range(indptr.size - 1):
-        for position in range(indptr[i], indptr[i + 1]):
-            j = senders[position]
-            while pointer[j] < indptr[j + 1] and senders[pointer[j]] < i:
-                pointer[j] += 1
-            if pointer[j] == indptr[j + 1] or senders[pointer[j]] != i:
-                return position
-    return -1
+    ball[0], ball[1] = u, v
+    slot[u], slot[v] = 0, 1
+    upto[0] = 2
+    first, count = 0, 2
+    for radius in range(1, upto.size):
+        last = count
+        for place in range(first, last):
+            node = ball[place]
+            for position in range(starts[node], starts[node + 1]):
+                other = neighbours[position]
+                if slot[other] < 0:
+                    slot[other] = count
+                    ball[count] = other
+                    count += 1
+        first = last
+        upto[radius] = count

@@ -31,24 +31,21 @@ from linkcal._core.threads import numba_threads
 from linkcal.data.graph import place_in_row
 from linkcal.toggle._graph import ToggleGraph
 from linkcal.toggle._layers import (
+    FAST,
     GCN,
     KINDS,
+    Elementwise,
     Layer,
     LayerCache,
-    PairWeights,
-    as_array,
-    receive,
-    sender_factor,
-)
-from linkcal.toggle._layers import send as send_factor
-from linkcal.toggle._steps import (
-    FAST,
-    Elementwise,
     PackedSteps,
-    Step,
+    PairWeights,
     apply_matrix,
     apply_steps,
+    as_array,
     leaky,
+    receive,
+    send,
+    sender_factor,
 )
 
 Array = Any  # NumPy arrays; those of floats have one dtype, for which Numba compiles the code
@@ -57,6 +54,8 @@ Array = Any  # NumPy arrays; those of floats have one dtype, for which Numba com
 MESSAGE, AGGREGATE, BASE = 0, 1, 2
 #: Columns of a pair's weights, see PairWeights.
 WAS, NOW, DEGREE = 0, 1, 2
+#: Places in `width` of Kernel.
+FIRST_WIDTH, LAST_WIDTH, HIDDEN_WIDTH, OUT_WIDTH, WIDEST = range(5)
 #: Places of a thread's marks, a power of two; nodes with the same last bits share one. Fits the near caches.
 MARKS = 1 << 14
 #: Rows of a thread's workspace, in twos: sums, hidden values, spare.
@@ -92,14 +91,13 @@ class Kernel(NamedTuple):
     rooted: bool  # whether the first layer has a root
     shift: Array  # float [K]: of the first layer's first step
     slope: Any
-    width: Array  # int64 [4]: first layer's pre-activations, hidden values, output, widest of all
-    # int64 [n, 4], see apply_steps: after the first layer's first step, from `middle` on after the second's
+    width: Array  # int64 [5]: pre-activations of both layers, hidden values, output, widest of all
+    # int64 [n, 4], see apply_steps: the first layer's after its first, from `middle` on the second layer's
     steps: Array
     middle: int
     matrices: Array  # float [M, W, W], W widest of all: the second layer's for messages, for roots if `root`
     affine: Array  # float [n', 3, W]: scale, shift and slope
     root: bool  # whether the second layer has a root
-    start: Array  # float [k']: shift of the second layer's first step; its scale is folded into the matrices
 
 
 class Pairs(NamedTuple):
@@ -115,17 +113,17 @@ class Pairs(NamedTuple):
 
 
 @compiled(forceinline=True, fastmath=FAST)
-def _base(
-    t: int, moved: Any, weighted: bool, facts: Array, nodes: Array, arrive: Array, leave: Array,
-    send: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
-) -> None:  # fmt: skip
+def _base(t: int, moved: Any, kernel: Kernel, rows: Array, row: int) -> None:
     """``sum_w c_tw b_w act(seen_w + a_w l_wt moved m_t)`` into a row of `rows`."""
+    (_, _, weighted, facts, nodes, arrive, leave, send_of, seen, slope, record, _, _, _,
+     width, _, _, _, _, _) = kernel  # fmt: skip
+    channels = width[HIDDEN_WIDTH]
     for c in range(channels):
         rows[row, c] = 0.0
     for position in range(facts[t].start, facts[t].start + facts[t].length):
         w = nodes[position]
         # For gcn a(d) = b(d), and for the others nothing moves.
-        move, coefficient = send[w] * moved, send[w]
+        move, coefficient = send_of[w] * moved, send_of[w]
         if weighted:
             move *= leave[position]
             coefficient *= arrive[position]
@@ -136,47 +134,41 @@ def _base(
 @compiled(parallel=True, fastmath=FAST)
 def base_sums(kernel: Kernel, chosen: Array, index: int, change: float) -> None:
     """Base sums of the nodes `chosen` whose degree moves by `change`, into row `index` of their records."""
-    (kind, _, weighted, facts, nodes, arrive, leave, send, seen, slope, record, _, _, _,
-     width, _, _, _, _, _, _) = kernel  # fmt: skip
-    channels = width[1]
+    # Unpacked: Numba drops what a parallel loop writes to an attribute of a tuple.
+    (kind, _, _, facts, _, _, _, _, seen, _, record, _, _, _, width, _, _, _, _, _) = kernel
     for item in prange(chosen.size):
-        t = chosen[item]
-        moved = seen.dtype.type(send_factor(kind, facts[t].degree + change)) - facts[t].send
+        t, channels = chosen[item], width[HIDDEN_WIDTH]
+        moved = seen.dtype.type(send(kind, facts[t].degree + change)) - facts[t].send
         sums = np.empty((1, channels), seen.dtype)
-        _base(t, moved, weighted, facts, nodes, arrive, leave, send, seen, slope, record, channels,
-              sums, 0)  # fmt: skip
+        _base(t, moved, kernel, sums, 0)
         for c in range(channels):
             record[t, BASE + index, c] = sums[0, c]
 
 
 @compiled(forceinline=True, fastmath=FAST)
 def _own_hidden(
-    t: int, o: int, a_t: Any, partner: Any, own: Any, record: Array, rooted: bool, shift: Array, slope: Any,
-    rows: Array, row: int,
-) -> None:  # fmt: skip
+    t: int, o: int, a_t: Any, partner: Any, own: Any, kernel: Kernel, rows: Array, row: int
+) -> None:
     """First step of an endpoint's hidden value; `partner` and `own` weight the messages of o and t."""
-    root = record.shape[1] - 1
-    if rooted:
-        for c in range(shift.size):
-            arrived = record[t, AGGREGATE, c] + partner * record[o, MESSAGE, c] + own * record[t, MESSAGE, c]
-            rows[row, c] = leaky(a_t * arrived + record[t, root, c] + shift[c], slope)
-    else:
-        for c in range(shift.size):
-            arrived = record[t, AGGREGATE, c] + partner * record[o, MESSAGE, c] + own * record[t, MESSAGE, c]
-            rows[row, c] = leaky(a_t * arrived + shift[c], slope)
+    record, shift = kernel.record, kernel.shift
+    root, nothing = record.shape[1] - 1, shift.dtype.type(0.0)
+    for c in range(shift.size):
+        arrived = record[t, AGGREGATE, c] + partner * record[o, MESSAGE, c] + own * record[t, MESSAGE, c]
+        rest = record[t, root, c] if kernel.rooted else nothing
+        rows[row, c] = leaky(a_t * arrived + rest + shift[c], kernel.slope)
 
 
 @compiled(forceinline=True, fastmath=FAST)
 def _common_neighbours(
-    long: int, short: int, moved_long: Any, moved_short: Any, weighted: bool, facts: Array, nodes: Array,
-    arrive: Array, leave: Array, send: Array, marks: Array, seen: Array, slope: Any,
-    record: Array, channels: int, rows: Array,
-) -> None:  # fmt: skip
+    long: int, short: int, moved_long: Any, moved_short: Any, kernel: Kernel, marks: Array, rows: Array
+) -> None:
     """Correct both sums for the neighbours of `short` that neighbour `long` too.
 
     Where ``marks[w % marks.size]`` is outside the row of `long`, w is not in it; else w or a node that shares
     its place is.
     """
+    (_, _, weighted, facts, nodes, arrive, leave, send_of, seen, slope, record, _, _, _,
+     width, _, _, _, _, _) = kernel  # fmt: skip
     start, stop = facts[long].start, facts[long].start + facts[long].length
     for position in range(facts[short].start, facts[short].start + facts[short].length):
         w = nodes[position]
@@ -186,14 +178,14 @@ def _common_neighbours(
                 mark = place_in_row(nodes, start, stop, w)
                 if mark < 0:
                     continue
-            by_long, by_short = send[w] * moved_long, send[w] * moved_short
-            to_long = to_short = send[w]
+            by_long, by_short = send_of[w] * moved_long, send_of[w] * moved_short
+            to_long = to_short = send_of[w]
             if weighted:
                 by_long *= leave[mark]
                 by_short *= leave[position]
                 to_long *= arrive[mark]
                 to_short *= arrive[position]
-            for c in range(channels):
+            for c in range(width[HIDDEN_WIDTH]):
                 before = seen[w, c]
                 one = before + by_long * record[long, MESSAGE, c]
                 other = by_short * record[short, MESSAGE, c]
@@ -203,52 +195,48 @@ def _common_neighbours(
 
 
 @compiled(forceinline=True, fastmath=FAST)
-def _start_sum(
-    t: int, base: int, moved: Any, weighted: bool, facts: Array, nodes: Array, arrive: Array, leave: Array,
-    send: Array, seen: Array, slope: Any, record: Array, channels: int, rows: Array, row: int,
-) -> None:  # fmt: skip
+def _start_sum(t: int, base: int, moved: Any, kernel: Kernel, rows: Array, row: int) -> None:
     """Base sum of an endpoint into a row: the stored one, or computed here where none fits."""
     if base >= 0:
-        for c in range(channels):
-            rows[row, c] = record[t, BASE + base, c]
+        for c in range(kernel.width[HIDDEN_WIDTH]):
+            rows[row, c] = kernel.record[t, BASE + base, c]
     else:
-        _base(t, moved, weighted, facts, nodes, arrive, leave, send, seen, slope, record, channels, rows,
-              row)  # fmt: skip
+        _base(t, moved, kernel, rows, row)
 
 
 @compiled(forceinline=True, fastmath=FAST)
 def _drop_partner(
-    t: int, o: int, was_2: Any, leave_1: Any, moved: Any, sent: Any, seen: Array, slope: Any,
-    record: Array, channels: int, rows: Array, row: int,
-) -> None:  # fmt: skip
+    t: int, o: int, was_2: Any, leave_1: Any, moved: Any, sent: Any, kernel: Kernel, rows: Array, row: int
+) -> None:
     """Take the partner's term out of a base sum, which holds it as any other neighbour's; `sent` is its b."""
     if was_2 != 0.0:
-        move, coefficient = sent * leave_1 * moved, was_2 * sent
-        for c in range(channels):
-            rows[row, c] -= coefficient * leaky(seen[o, c] + move * record[t, MESSAGE, c], slope)
+        move, coefficient, seen = sent * leave_1 * moved, was_2 * sent, kernel.seen
+        for c in range(kernel.width[HIDDEN_WIDTH]):
+            before = seen[o, c] + move * kernel.record[t, MESSAGE, c]
+            rows[row, c] -= coefficient * leaky(before, kernel.seen_slope)
 
 
 @compiled(forceinline=True, fastmath=FAST)
-def _second_layer(result: int, hidden: int, matrices: Array, root: bool, start: Array, rows: Array) -> int:
-    """First step of the second layer, from the scaled sums and the endpoints' hidden values; where it is."""
+def _second_layer(result: int, hidden: int, width: int, matrices: Array, root: bool, rows: Array) -> int:
+    """The second layer's ``pre``, from the scaled sums and the endpoints' hidden values; where it is."""
     target = HIDDEN + SPARE - result
-    for c in range(start.size):
-        rows[target, c] = start[c]
-        rows[target + 1, c] = start[c]
-    apply_matrix(matrices, 0, hidden, start.size, rows, SUMS, target)
+    for c in range(width):
+        rows[target, c] = 0.0
+        rows[target + 1, c] = 0.0
+    apply_matrix(matrices, 0, hidden, width, rows, SUMS, target)
     if root:
-        apply_matrix(matrices, 1, hidden, start.size, rows, result, target)
+        apply_matrix(matrices, 1, hidden, width, rows, result, target)
     return target
 
 
 @compiled(fastmath=FAST)
 def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -> None:
     """The pairs of one thread; see :func:`toggle_pairs`. The suffixes are those of `long` and `short`."""
-    (kind, depth, weighted, facts, nodes, arrive, leave, send, seen, seen_slope,
-     record, rooted, shift, slope, width, steps, middle, matrices, affine, root, start) = kernel  # fmt: skip
+    (kind, depth, weighted, facts, nodes, _, _, _, seen, _, _, _, _, _,
+     width, steps, middle, matrices, affine, root) = kernel  # fmt: skip
     order, ends, swapped, cuts, insert, base_of, weights = pairs
-    hidden, last, number = width[1], width[2], seen.dtype.type
-    rows = np.zeros((NUM_ROWS, width[3]), seen.dtype)
+    hidden, last, number = width[HIDDEN_WIDTH], width[OUT_WIDTH], seen.dtype.type
+    rows = np.zeros((NUM_ROWS, width[WIDEST]), seen.dtype)
     mark, marked = marks[thread], -1
     for item in range(cuts[thread], cuts[thread + 1]):
         long, short, pair, side = ends[0, item], ends[1, item], order[item], int(swapped[item])
@@ -274,33 +262,26 @@ def _work(thread: int, marks: Array, kernel: Kernel, pairs: Pairs, out: Array) -
         a_l, a_s = number(receive(kind, degree_l)), number(receive(kind, degree_s))
         b_l, b_s = (a_l, a_s) if kind == GCN else (number(1.0), number(1.0))
         send_l, send_s = facts[long].send, facts[short].send
-        _own_hidden(long, short, a_l, now1_l * b_s - was1_l * send_s, facts[long].loop_1 * b_l, record,
-                    rooted, shift, slope, rows, HIDDEN)  # fmt: skip
-        _own_hidden(short, long, a_s, now1_s * b_l - was1_s * send_l, facts[short].loop_1 * b_s, record,
-                    rooted, shift, slope, rows, HIDDEN + 1)  # fmt: skip
+        to_l, to_s = now1_l * b_s - was1_l * send_s, now1_s * b_l - was1_s * send_l
+        _own_hidden(long, short, a_l, to_l, facts[long].loop_1 * b_l, kernel, rows, HIDDEN)
+        _own_hidden(short, long, a_s, to_s, facts[short].loop_1 * b_s, kernel, rows, HIDDEN + 1)
         result = apply_steps(steps, 0, middle, matrices, affine, rows, HIDDEN, SPARE) if middle else HIDDEN
         if depth == 2:
             moved_l, moved_s = b_l - send_l, b_s - send_s
-            _start_sum(long, base_l, moved_l, weighted, facts, nodes, arrive, leave, send, seen,
-                       seen_slope, record, hidden, rows, SUMS)  # fmt: skip
-            _start_sum(short, base_s, moved_s, weighted, facts, nodes, arrive, leave, send, seen,
-                       seen_slope, record, hidden, rows, SUMS + 1)  # fmt: skip
+            _start_sum(long, base_l, moved_l, kernel, rows, SUMS)
+            _start_sum(short, base_s, moved_s, kernel, rows, SUMS + 1)
             if kind == GCN:
-                _common_neighbours(long, short, moved_l, moved_s, weighted, facts, nodes, arrive, leave,
-                                   send, mark, seen, seen_slope, record, hidden, rows)  # fmt: skip
-            _drop_partner(long, short, was2_l, was1_s, moved_l, send_s, seen, seen_slope, record, hidden,
-                          rows, SUMS)  # fmt: skip
-            _drop_partner(short, long, was2_s, was1_l, moved_s, send_l, seen, seen_slope, record, hidden,
-                          rows, SUMS + 1)  # fmt: skip
+                _common_neighbours(long, short, moved_l, moved_s, kernel, mark, rows)
+            _drop_partner(long, short, was2_l, was1_s, moved_l, send_s, kernel, rows, SUMS)
+            _drop_partner(short, long, was2_s, was1_l, moved_s, send_l, kernel, rows, SUMS + 1)
             from_s, own_l = now2_l * b_s, facts[long].loop_2 * b_l
             from_l, own_s = now2_s * b_l, facts[short].loop_2 * b_s
             for c in range(hidden):
                 h_l, h_s = rows[result, c], rows[result + 1, c]
                 rows[SUMS, c] = a_l * (rows[SUMS, c] + from_s * h_s + own_l * h_l)
                 rows[SUMS + 1, c] = a_s * (rows[SUMS + 1, c] + from_l * h_l + own_s * h_s)
-            result = _second_layer(result, hidden, matrices, root, start, rows)
-            if middle < steps.shape[0]:
-                result = apply_steps(steps, middle, steps.shape[0], matrices, affine, rows, result, SUMS)
+            result = _second_layer(result, hidden, width[LAST_WIDTH], matrices, root, rows)
+            result = apply_steps(steps, middle, steps.shape[0], matrices, affine, rows, result, SUMS)
         for c in range(last):
             out[side, pair, c] = rows[result, c]
             out[other, pair, c] = rows[result + 1, c]
@@ -313,24 +294,6 @@ def toggle_pairs(kernel: Kernel, pairs: Pairs, marks: Array, out: Array) -> None
         _work(thread, marks, kernel, pairs, out)
 
 
-@compiled()
-def without_base(nodes: Array, base: Array, has_base: Array, index: int) -> Array:
-    """Nodes of pairs [2, L] that need base sum `index` and have none yet, once each."""
-    out = np.empty(nodes.size, np.int32)
-    count = 0
-    for side in range(2):
-        for pair in range(nodes.shape[1]):
-            node = nodes[side, pair]
-            if base[side, pair] == index and not has_base[index, node]:
-                has_base[index, node] = True
-                out[count] = node
-                count += 1
-    # They have one once it is computed: until then the caller may be interrupted.
-    for item in range(count):
-        has_base[index, out[item]] = False
-    return out[:count].copy()
-
-
 class CompiledToggle:
     """One or two layers on one graph, and their toggles by the kernel; `insert_weight`: of inserted edges."""
 
@@ -338,9 +301,8 @@ class CompiledToggle:
         self.graph, kind = graph, caches[0].layer.kind
         self.weighted = (
             not graph.undirected
-            or graph.arc_weights() is not None
             or insert_weight != 1.0
-            or any(cache.arc_factor is not None for cache in caches)
+            or any(cache.arc_weight is not None for cache in caches)
         )
         self.weights = PairWeights(caches, graph, insert_weight) if self.weighted else None
         self.kernel = self._kernel(caches)
@@ -350,53 +312,42 @@ class CompiledToggle:
         self.marks = np.full((max(1, torch.get_num_threads()), MARKS), -1, dtype=np.int32)
 
     @staticmethod
-    def applies(layers: Sequence[Layer], features: Tensor) -> bool:
-        """Whether the kernel is exact: one or two layers of one kind, updates given step by step, CPU."""
+    def applies(layers: Sequence[Layer]) -> bool:
+        """Whether the kernel is exact: one or two layers of one kind, updates given step by step."""
         first, last = layers[0], layers[-1]
         if any(layer.steps is None or layer.kind != first.kind for layer in layers) or len(layers) > 2:
             return False
-        if features.device.type != "cpu" or features.dtype not in (torch.float32, torch.float64):
-            return False
-        return len(layers) == 1 or (
-            last.message_weight is not None
-            and (last.root is None or last.root_weight is not None)
-            and first.self_loop_fill == last.self_loop_fill
-            # A neighbour's hidden value is computed anew for gcn, where there is no room for an MLP.
-            and (first.kind != "gcn" or len(first.steps or ()) == 1)
-        )
+        # A neighbour's hidden value is computed anew for gcn, where there is no room for an MLP.
+        room = first.kind != "gcn" or len(first.steps or ()) == 1
+        return len(layers) == 1 or (room and first.self_loop_fill == last.self_loop_fill)
 
     def _kernel(self, caches: Sequence[LayerCache]) -> Kernel:
         first, last = caches[0], caches[-1]
         kind, depth = first.layer.kind, len(caches)
         assert first.layer.steps is not None
         assert last.layer.steps is not None
-        head = first.layer.steps[0]
+        head, packed = first.layer.steps[0], PackedSteps()
         assert isinstance(head, Elementwise)
-        packed = PackedSteps()
-        start = head.shift[:0]
-        tail: tuple[Step, ...] = ()
         if depth == 2:
-            second = last.layer.steps[0]
-            assert last.layer.message_weight is not None
-            assert isinstance(second, Elementwise)
-            start, tail = second.shift, (*second.activation(), *last.layer.steps[1:])
-            packed.matrix(last.layer.message_weight * second.scale[:, None])
+            packed.matrix(last.layer.weight)
             if last.layer.root_weight is not None:
-                packed.matrix(last.layer.root_weight * second.scale[:, None])
+                packed.matrix(last.layer.root_weight)
         middle = packed.steps(first.layer.steps[1:])
-        packed.steps(tail)
+        if depth == 2:
+            packed.steps(last.layer.steps)
         # Neighbours' hidden values move for gcn alone: there they are stored before the activation.
         moving = kind == "gcn"
         seen = torch.addcmul(head.shift, first.pre, head.scale) if moving else first.layer.update(first.pre)
-        widths = [first.pre.size(1), seen.size(1), last.layer.update(last.pre[:0]).size(1)]
-        widest = packed.widest(widths)
+        out = last.layer.update(last.pre[:0]).size(1)
+        widths = [first.pre.size(1), last.pre.size(1), seen.size(1), out]
+        widest, steps, matrices, affine = packed.packed(widths, seen.dtype)
         number = first.pre.numpy().dtype.type
         starts, nodes, arrive, leave = self._rows(number)
         self.lengths = np.diff(starts).astype(np.int32)  # [N]
         facts = np.empty(self.graph.num_nodes, facts_type(np.dtype(number)))
         facts["start"], facts["length"], facts["degree"] = starts[:-1], self.lengths, first.degree.numpy()
         facts["send"] = sender_factor(kind, first.degree, seen.dtype).numpy()
-        facts["loop_1"], facts["loop_2"] = first.looped().numpy(), last.looped().numpy()
+        facts["loop_1"], facts["loop_2"] = first.loop.numpy(), last.loop.numpy()
         return Kernel(
             KINDS[kind],
             depth,
@@ -408,17 +359,16 @@ class CompiledToggle:
             send=np.ascontiguousarray(facts["send"]),
             seen=as_array(seen),
             seen_slope=number(head.slope if moving else 1.0),
-            record=self._record(first, depth, head.scale, max(widths[:2])),
+            record=self._record(first, depth, head.scale, max(first.pre.size(1), seen.size(1))),
             rooted=first.root is not None,
             shift=as_array(head.shift),
             slope=number(head.slope),
             width=np.array([*widths, widest], dtype=np.int64),
-            steps=np.array(packed.table, dtype=np.int64).reshape(-1, 4),
+            steps=steps,
             middle=middle,
-            matrices=packed.padded_matrices(widest, seen.dtype),
-            affine=packed.padded_affine(widest, seen.dtype),
+            matrices=matrices,
+            affine=affine,
             root=depth == 2 and last.layer.root_weight is not None,
-            start=as_array(start.to(seen.dtype)),
         )
 
     def _record(self, first: LayerCache, depth: int, scale: Tensor, channels: int) -> Array:
@@ -456,7 +406,7 @@ class CompiledToggle:
         if self.kernel.kind != GCN:
             base = np.zeros_like(base)  # nothing moves, so one base sum fits all changes
         block = self._sorted(nodes, inserted, base, weights)
-        out = np.empty((2, pairs.size(1), int(self.kernel.width[2])), self.kernel.seen.dtype)
+        out = np.empty((2, pairs.size(1), int(self.kernel.width[OUT_WIDTH])), self.kernel.seen.dtype)
         with numba_threads(self.marks.shape[0]):
             if self.kernel.depth == 2:
                 self._need_bases(nodes, base)
@@ -477,7 +427,8 @@ class CompiledToggle:
     def _need_bases(self, nodes: Array, base: Array) -> None:
         """Compute the base sums of nodes that no earlier block needed."""
         for index, change in enumerate(self.changes):
-            chosen = without_base(nodes, base, self.has_base, index)
+            chosen = np.unique(nodes[(base == index) & ~self.has_base[index][nodes]])
             if chosen.size:
                 base_sums(self.kernel, chosen, index, change)
+                # Not before: the caller may be interrupted.
                 self.has_base[index, chosen] = True

@@ -1,23 +1,45 @@
 """The method for any message-passing module: the model itself, run on small subgraphs around the pairs.
 
-After L rounds a node's embedding depends on its L-hop neighbourhood alone, so the pairs' neighbourhoods give
-exactly what the whole graph gives, if the degrees in them are right. Two savings, pairs that share their rim
-(:mod:`linkcal.toggle._subgraphs`) and messages left out, are not right for every model: the engine verifies.
+After L rounds a node's embedding depends on its L-hop neighbourhood alone. So the subgraph of a pair (u, v)
+holds every node within L hops of u or v and every arc into these nodes. Of the rim, the nodes at distance L,
+only input and number of arcs matter; arcs from outside come from dummy nodes, the j-th outside neighbour of a
+node being dummy j. There are two forms, and the engine verifies which is right for a model:
+
+- whole: every pair has its own copy of all its nodes, hops ignore direction, and arcs that leave the set end
+  in dummies, so that out-degrees are right too;
+- shared: rim nodes, which a toggle does not change, and the arcs into them stand in a batch once for all
+  pairs. Several times as fast, but out-degrees are wrong, and hops follow arcs backwards only.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numba import prange
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 from torch_geometric.nn import MessagePassing
 
+from linkcal._core.compiled import compiled
+from linkcal._core.threads import numba_threads
+from linkcal.data.graph import neighbour_rows
 from linkcal.exceptions import UnsupportedModelError
+from linkcal.toggle._graph import ToggleGraph, search_around
 from linkcal.toggle._naive import encode
-from linkcal.toggle._subgraphs import FAR, SubgraphBatch, Subgraphs
 
+Array = Any  # NumPy arrays
+IntArray = NDArray[np.int64]
+
+#: Bounds on the nodes in one batch where the caller sets none.
+_FEW, _MANY = 1 << 14, 1 << 18
+#: Arcs of a batch may be this many times its nodes: an arc carries two indices and one message.
+ARCS_PER_NODE = 16
+#: Rows of what becomes of each pair's edge, bool [2, P].
+REMOVED, INSERTED = 0, 1
 #: Modules that mix all nodes of the graph.
 _GLOBAL = (
     pyg.GraphNorm, pyg.PairNorm, pyg.InstanceNorm, pyg.GraphSizeNorm, pyg.MeanSubtractionNorm,
@@ -43,91 +65,30 @@ def refuse_global(model: nn.Module) -> None:
             )
 
 
-class Messages:
-    """The rounds of message passing in one ``encode``: recorded on the whole graph, shortened on subgraphs.
+class Rounds:
+    """Counts how often PyG's ``MessagePassing`` modules of an evaluation view pass messages; its hooks stay.
 
-    The c-th of L rounds (from 1) needs to reach only nodes within L - c hops of the endpoints: a hook drops
-    the other arcs and what the round reads per arc. Parallel rounds count one after the other, which keeps
-    too many arcs for some, never too few. `model` is an evaluation view that nobody else uses: the hooks
-    stay.
+    Parallel rounds count one after the other, which makes subgraphs larger than needed, never too small.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        #: Modules in the order of their rounds, and the names of what they read per arc; None where unknown.
-        self.rounds: list[tuple[nn.Module, frozenset[str] | None]] = []
-        self.passed: list[nn.Module] = []
-        self._num_nodes: int | None = None
-        self._distance: Tensor | None = None
+        self.passed = 0
         for module in model.modules():
             if isinstance(module, MessagePassing):
                 module.register_propagate_forward_pre_hook(self)
 
-    def record(self, num_nodes: int) -> None:
-        """Record the rounds of the next ``encode``, on the whole graph."""
-        self.rounds, self.passed, self._num_nodes, self._distance = [], [], num_nodes, None
-
-    def shorten(self, distance: Tensor | None) -> None:
-        """Shorten the rounds of the next ``encode``, on nodes at distances [M]; None leaves them whole."""
-        self.passed, self._num_nodes, self._distance = [], None, distance
-
-    def fit(self) -> bool:
-        """Whether the last ``encode`` passed the recorded rounds."""
-        return self.passed == [module for module, _ in self.rounds]
-
-    def __call__(self, module: MessagePassing, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """The hook: arguments of a round without the arcs that do not count; None leaves them as they are."""
-        edge_index, size, values = arguments
-        self.passed.append(module)
-        if self._num_nodes is not None:
-            self.rounds.append((module, _per_arc(edge_index, values, self._num_nodes)))
-        left = len(self.rounds) - len(self.passed)
-        if self._distance is None or left < 0:
-            return None
-        expected, names = self.rounds[len(self.passed) - 1]
-        if module is not expected or names is None or type(edge_index) is not Tensor:
-            return None
-        per_arc = {name: values[name] for name in names if values.get(name) is not None}
-        if any(_num_rows(value) != edge_index.size(1) for value in per_arc.values()):
-            return None
-        receiver = edge_index[1 if module.flow == "source_to_target" else 0]
-        # Distances are int8, and a larger number would wrap.
-        kept = (self._distance[receiver] <= min(left, FAR)).nonzero().flatten()
-        if not kept.numel():
-            return None  # a layer that never had to do without any message may not be able to
-        fewer = {name: value.index_select(0, kept) for name, value in per_arc.items()}
-        return edge_index.index_select(1, kept), size, {**values, **fewer}
-
-
-def _per_arc(edge_index: Any, values: dict[str, Any], num_nodes: int) -> frozenset[str] | None:
-    """Names of a round's arguments that have a row per arc; None where that cannot be told."""
-    if type(edge_index) is not Tensor or edge_index.dim() != 2 or edge_index.size(1) == num_nodes:
-        return None
-    number = edge_index.size(1)
-    names = {name for name, value in values.items() if _num_rows(value) == number}
-    nested = (value for value in values.values() if isinstance(value, tuple | list | dict))
-    if "x" in names or any(_holds(value, number) for value in nested):
-        return None
-    return frozenset(names)
-
-
-def _num_rows(value: Any) -> int:
-    return value.size(0) if isinstance(value, Tensor) and value.dim() else -1
-
-
-def _holds(value: Any, number: int) -> bool:
-    """Whether a tensor with so many rows is inside."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
-    return _num_rows(value) == number or any(_holds(part, number) for part in parts)
+    def __call__(self, *_: Any) -> None:
+        """The hook."""
+        self.passed += 1
 
 
 class KHop:
-    """A model (an evaluation view) run on subgraphs; `counted`: as many hops as recorded rounds."""
+    """A model (an evaluation view) run on subgraphs; with `rounds`, it may pass no more than the hops."""
 
     def __init__(
-        self, model: nn.Module, x: Tensor, subgraphs: Subgraphs, messages: Messages, *, counted: bool
+        self, model: nn.Module, x: Tensor, subgraphs: Subgraphs, rounds: Rounds | None = None
     ) -> None:
-        self.model, self.x, self.subgraphs = model, x, subgraphs
-        self.messages, self.counted = messages, counted
+        self.model, self.x, self.subgraphs, self.rounds = model, x, subgraphs, rounds
 
     def endpoints(self, pairs: Tensor, insert: Tensor, *, toggle: bool = True) -> tuple[Tensor, Tensor]:
         """Node embeddings [L, d] of both endpoints; UnsupportedModelError if ``encode`` does not fit."""
@@ -153,30 +114,278 @@ class KHop:
         return torch.cat(sources), torch.cat(targets)
 
     def _embedded(self, batch: SubgraphBatch) -> Tensor:
-        x = self.x.index_select(0, batch.nodes)
-        if self.subgraphs.shared:
-            self.messages.shorten(batch.distance)
-            z = encode(self.model, x, batch.edge_index)
-            if self.messages.fit():
-                return z
+        before, hops = 0 if self.rounds is None else self.rounds.passed, self.subgraphs.num_hops
+        z = encode(self.model, self.x.index_select(0, batch.nodes), batch.edge_index)
         # Layers chosen by the data may pass other rounds here than on the whole graph.
-        self.messages.shorten(None)
-        z = encode(self.model, x, batch.edge_index)
-        if self.counted and len(self.messages.passed) > self.subgraphs.num_hops:
+        if self.rounds is not None and self.rounds.passed - before > hops:
             raise UnsupportedModelError(
-                f"model.encode must pass messages {self.subgraphs.num_hops} times, as on the whole graph, "
-                f"got {len(self.messages.passed)} times on a subgraph; pass num_hops or use method='naive'"
+                f"model.encode must pass messages {hops} times, as on the whole graph, got "
+                f"{self.rounds.passed - before} times on a subgraph; pass num_hops or use method='naive'"
             )
         return z
 
 
 def check_pairs_of_rims(subgraphs: Subgraphs, pairs: Tensor, number: int) -> Tensor:
-    """At most `number` pairs with the largest rims on which sharing and leaving out show; perhaps none.
+    """At most `number` pairs with the largest rims on which sharing shows; perhaps none.
 
-    They do not show on a pair without a rim, or on a directed graph without an arc that leaves the subgraph.
+    It does not show on a pair without a rim, or on a directed graph without an arc that leaves the subgraph.
     """
     _, _, rims, away = subgraphs.sizes(pairs)
     if not subgraphs.graph.undirected:
         rims = rims * (away > 0)
     order = torch.from_numpy((-rims).argsort(kind="stable")[:number].copy()).to(pairs.device)
     return pairs[:, order[torch.from_numpy(rims).to(pairs.device)[order] > 0]]
+
+
+def batch_nodes(graph: ToggleGraph) -> int:
+    """Bound on the nodes of a batch where the caller gives none: the larger, the more pairs share a rim."""
+    by_arcs = 2 * graph.senders.numel() // ARCS_PER_NODE
+    return min(max(graph.num_nodes, by_arcs, _FEW), _MANY)
+
+
+class SubgraphBatch(NamedTuple):
+    """Disjoint subgraphs of P consecutive pairs: dummies, then the rim, then each pair's own nodes."""
+
+    num_dummies: int
+    nodes: Tensor  # [M], int64: the graph's node behind each subgraph node
+    edge_index: Tensor  # [2, A], int64
+    source: Tensor  # [P], int64: subgraph nodes of the first endpoints
+    target: Tensor  # [P], int64
+
+
+class _Rows(NamedTuple):
+    """Compressed rows of a graph; counts are multiplicities."""
+
+    starts: IntArray  # [N + 1]: the rows that a search follows
+    neighbours: IntArray
+    indptr: IntArray  # [N + 1]
+    senders: IntArray  # [E]
+    in_count: IntArray  # [E]
+    out_indptr: IntArray  # [N + 1]
+    receivers: IntArray  # [E]
+    out_count: IntArray  # [E]
+    loops: IntArray  # [N]
+    arcs_into: IntArray  # [N], with loops
+
+
+class Subgraphs:
+    """Subgraphs within L = `num_hops` of pairs of one graph, with a shared rim or whole.
+
+    `max_batch_nodes` bounds the nodes of a batch (and, times 16, its arcs), dummies left out; one pair may
+    exceed it, and `least_pairs` share a batch whatever their sizes.
+    """
+
+    def __init__(
+        self, graph: ToggleGraph, num_hops: int, max_batch_nodes: int, *, shared: bool, least_pairs: int = 1
+    ) -> None:
+        self.graph, self.num_hops, self.shared = graph, num_hops, shared
+        self.max_batch_nodes, self.least_pairs = max_batch_nodes, least_pairs
+        loops = graph.self_loops.cpu().numpy()
+        into, away = _compressed_rows(graph), _compressed_rows(graph.transposed)
+        around = into[:2]
+        if not (shared or graph.undirected):
+            around = neighbour_rows(torch.stack([graph.senders, graph.receivers]), graph.num_nodes)
+        arcs_into = graph.in_degree(weighted=False).cpu().numpy() + loops
+        self._rows = _Rows(*around, *into, *away, loops, arcs_into)
+        # One row per thread: local numbers (-1: outside), and the nodes in their order.
+        self._slots, self._balls = np.full(
+            (2, max(1, torch.get_num_threads()), graph.num_nodes), -1, dtype=np.int64
+        )
+        # Of each node: the batch whose rim it was last in, and its place there; of each place, its node.
+        self._rim_batch, self._rim_place, self._rim = np.full((3, graph.num_nodes), -1, dtype=np.int64)
+        self._batch = 0
+
+    def batches(self, pairs: Tensor, insert: Tensor, *, toggle: bool = True) -> Iterator[SubgraphBatch]:
+        """Subgraphs with each pair's target link inserted or removed, or as given if not `toggle`."""
+        ends = np.ascontiguousarray(pairs.cpu().numpy())
+        toggled = torch.stack([~insert, insert]).cpu().numpy() & toggle
+        added = 2 if self.graph.undirected else 1
+        extra = added * toggled[INSERTED] - toggled[REMOVED] * _own_arcs(self.graph, pairs)
+        sizes, upto = np.empty_like(ends), np.empty(self.num_hops + 1, dtype=np.int64)
+        bounds = self.least_pairs, self.max_batch_nodes, ARCS_PER_NODE * self.max_batch_nodes
+        start = 0
+        while start < extra.size:
+            self._batch += 1
+            stop, rim_size, dummies = _plan_batch(
+                start, ends, extra, self.shared, self._rows, self._slots[0], self._balls[0], upto, bounds,
+                sizes, self._batch, self._rim_batch, self._rim_place, self._rim,
+            )  # fmt: skip
+            part = slice(start, stop)
+            changes = toggled[:, part]
+            yield self._extract(ends[:, part], changes, sizes[:, part], self._rim[:rim_size], dummies)
+            start = stop
+
+    def sizes(self, pairs: Tensor) -> IntArray:
+        """Of each pair: own nodes, arcs into them, rim nodes, and out-neighbours left outside, [4, P]."""
+        out = np.empty((4, pairs.size(1)), dtype=np.int64)
+        rows, slot, ball = self._rows, self._slots[0], self._balls[0]
+        upto = np.empty(self.num_hops + 1, dtype=np.int64)
+        for pair, ends in enumerate(pairs.T.tolist()):
+            search_around(*ends, rows.starts, rows.neighbours, slot, ball, upto)
+            own = ball[: upto[-2 if self.shared else -1]]
+            away = [rows.receivers[rows.out_indptr[end] : rows.out_indptr[end + 1]] for end in ends]
+            outside = (slot[np.concatenate(away)] < 0).sum()
+            out[:, pair] = own.size, rows.arcs_into[own].sum(), upto[-1] - own.size, outside
+            slot[ball[: upto[-1]]] = -1
+        return out
+
+    def _extract(
+        self, ends: IntArray, toggled: Array, sizes: IntArray, rim: IntArray, dummies: int
+    ) -> SubgraphBatch:
+        node_start = dummies + rim.size + np.cumsum(sizes[0]) - sizes[0]
+        arc_start = np.cumsum(sizes[1]) - sizes[1]
+        # Dummies stand for the first source: any input that the model accepts will do.
+        nodes = np.full(dummies + rim.size + sizes[0].sum(), ends[0, 0])
+        nodes[dummies : dummies + rim.size] = rim
+        arcs = np.empty((2, sizes[1].sum()), dtype=np.int64)
+        with numba_threads(self._slots.shape[0]):
+            _fill(
+                ends, toggled, self.graph.undirected, self.num_hops, self.shared, self._rows, self._slots,
+                self._balls, node_start, arc_start, dummies, self._rim_place, nodes, arcs,
+            )  # fmt: skip
+        edge_index = np.concatenate([arcs, self._arcs_into_rim(rim, dummies)], axis=1)
+        parts = (nodes, edge_index, node_start, node_start + 1)
+        device = self.graph.indptr.device
+        return SubgraphBatch(dummies, *(torch.from_numpy(part).to(device) for part in parts))
+
+    def _arcs_into_rim(self, rim: IntArray, dummies: int) -> IntArray:
+        """Arcs into the rim, [2, A]: from dummy j for the j-th in-neighbour, and self-loops."""
+        rows = self._rows
+        length = rows.indptr[rim + 1] - rows.indptr[rim]
+        place = np.repeat(np.arange(rim.size), length)
+        dummy = np.arange(place.size) - np.repeat(np.cumsum(length) - length, length)
+        count = rows.in_count[rows.indptr[rim][place] + dummy]
+        arcs = np.repeat([dummy, dummies + place], count, axis=1)
+        own = np.repeat(dummies + np.arange(rim.size), rows.loops[rim])
+        return np.concatenate([arcs, [own, own]], axis=1)
+
+
+def _compressed_rows(graph: ToggleGraph) -> tuple[IntArray, IntArray, IntArray]:
+    """Row starts [N + 1], in-neighbours [E] and their multiplicities [E], for compiled code."""
+    multiplicity = torch.ones_like(graph.senders) if graph.multiplicity is None else graph.multiplicity
+    return graph.indptr.cpu().numpy(), graph.senders.cpu().numpy(), multiplicity.cpu().numpy()
+
+
+def _own_arcs(graph: ToggleGraph, pairs: Tensor) -> IntArray:
+    """How many arcs of the graph a toggle of each pair removes, [L]."""
+    number = torch.zeros(pairs.size(1), dtype=torch.int64, device=pairs.device)
+    for source, target in (pairs, pairs.flip(0))[: 2 if graph.undirected else 1]:
+        found, position = graph.find(source, target)
+        repeated = graph.multiplicity
+        number += found if repeated is None else torch.where(found, repeated[position], 0)
+    own: IntArray = number.cpu().numpy()
+    return own
+
+
+@compiled()
+def _plan_batch(
+    start: int, ends: Array, extra: Array, shared: bool, rows: _Rows, slot: Array, ball: Array, upto: Array,
+    bounds: tuple[int, int, int], sizes: Array, batch: int, rim_batch: Array, rim_place: Array, rim: Array,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Add pairs from `start` on while the batch stays within its bounds, and collect their rim.
+
+    Writes each pair's own nodes and arcs into them after the toggle to `sizes`; returns where the batch
+    stops, the rim's size, and the number of dummies.
+    """
+    (starts, neighbours, indptr, senders, _, out_indptr, receivers, out_count, _, arcs_into) = rows
+    least_pairs, most_nodes, most_arcs = bounds
+    nodes, arcs, rim_size, dummies = 0, 0, 0, 0
+    for pair in range(start, ends.shape[1]):
+        search_around(ends[0, pair], ends[1, pair], starts, neighbours, slot, ball, upto)
+        inside, size = upto[-2] if shared else upto[-1], upto[-1]
+        own_arcs, most_outside = extra[pair], 0
+        for node in ball[:inside]:
+            own_arcs += arcs_into[node]
+            if not shared:
+                away, come = 0, 0
+                for sender in senders[indptr[node] : indptr[node + 1]]:
+                    come += slot[sender] < 0
+                for position in range(out_indptr[node], out_indptr[node + 1]):
+                    if slot[receivers[position]] < 0:
+                        own_arcs += out_count[position]
+                        away += 1
+                most_outside = max(most_outside, come, away)
+        for node in ball[:size]:
+            slot[node] = -1
+        new_nodes, new_arcs = inside, own_arcs
+        for node in ball[inside:size]:
+            if rim_batch[node] != batch:
+                new_nodes += 1
+                new_arcs += arcs_into[node]
+        if pair >= start + least_pairs and (nodes + new_nodes > most_nodes or arcs + new_arcs > most_arcs):
+            return pair, rim_size, dummies
+        nodes += new_nodes
+        arcs += new_arcs
+        dummies = max(dummies, most_outside)
+        sizes[0, pair], sizes[1, pair] = inside, own_arcs
+        for node in ball[inside:size]:
+            if rim_batch[node] != batch:
+                rim_batch[node], rim_place[node], rim[rim_size] = batch, rim_size, node
+                rim_size += 1
+                dummies = max(dummies, indptr[node + 1] - indptr[node])
+    return ends.shape[1], rim_size, dummies
+
+
+@compiled(parallel=True)
+def _fill(
+    ends: Array, toggled: Array, undirected: bool, hops: int, shared: bool, rows: _Rows, slots: Array,
+    balls: Array, node_start: Array, arc_start: Array, dummies: int, rim_place: Array, nodes: Array,
+    arcs: Array,
+) -> None:  # fmt: skip
+    """Write the own nodes of each pair and all arcs into them, each pair toggled."""
+    threads = slots.shape[0]
+    for thread in prange(threads):
+        slot, ball, upto = slots[thread], balls[thread], np.empty(hops + 1, np.int64)
+        for pair in range(thread, ends.shape[1], threads):
+            u, v = ends[0, pair], ends[1, pair]
+            search_around(u, v, rows.starts, rows.neighbours, slot, ball, upto)
+            inside = upto[-2] if shared else upto[-1]
+            first, column = node_start[pair], arc_start[pair]
+            nodes[first : first + inside] = ball[:inside]
+            for item in range(inside):
+                column = _write_arcs(
+                    item, u, v, toggled[REMOVED, pair], undirected, shared, inside, rows, slot, ball, first,
+                    dummies, rim_place, arcs, column,
+                )  # fmt: skip
+            if toggled[INSERTED, pair]:
+                arcs[0, column], arcs[1, column] = first, first + 1
+                if undirected:
+                    arcs[0, column + 1], arcs[1, column + 1] = first + 1, first
+            for node in ball[: upto[-1]]:
+                slot[node] = -1
+
+
+@compiled()
+def _write_arcs(
+    item: int, u: int, v: int, removed: bool, undirected: bool, shared: bool, inside: int, rows: _Rows,
+    slot: Array, ball: Array, first: int, dummies: int, rim_place: Array, arcs: Array, column: int,
+) -> int:  # fmt: skip
+    """Arcs into one own node and, in whole subgraphs, from it to the outside; returns the next column."""
+    (_, _, indptr, senders, in_count, out_indptr, receivers, out_count, loops, _) = rows
+    node, dummy = ball[item], 0
+    for position in range(indptr[node], indptr[node + 1]):
+        other = senders[position]
+        own = (other == u and node == v) or (undirected and other == v and node == u)
+        if own and removed:
+            continue
+        if 0 <= slot[other] < inside:
+            sender = first + slot[other]
+        elif shared:
+            sender = dummies + rim_place[other]
+        else:
+            sender = dummy
+            dummy += 1
+        for _ in range(in_count[position]):
+            arcs[0, column], arcs[1, column] = sender, first + item
+            column += 1
+    dummy = 0
+    for position in range(out_indptr[node], out_indptr[node + 1]):
+        if not shared and slot[receivers[position]] < 0:
+            for _ in range(out_count[position]):
+                arcs[0, column], arcs[1, column] = first + item, dummy
+                column += 1
+            dummy += 1
+    for _ in range(loops[node]):
+        arcs[0, column], arcs[1, column] = first + item, first + item
+        column += 1
+    return column

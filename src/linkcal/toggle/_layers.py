@@ -5,8 +5,8 @@ A layer computes, for every node i with in-neighbours N(i),
     pre_i = a(d_i) * (sum_{j in N(i)} q_ij xi_ij b(d_j) m(x_j) + q_ii xi_ii b(d_i) m(x_i)) + r(x_i)
     h_i   = f(pre_i)
 
-with row-wise maps ``m`` (message), ``r`` (root), ``f`` (update), edge weights or multiplicities ``q`` and an
-in-degree ``d``: the sum of ``q``, for mean the number of arcs.
+with linear maps ``m`` (message) and ``r`` (root), a row-wise ``f`` (update), edge weights or multiplicities
+``q`` and an in-degree ``d``: the sum of ``q``, for mean the number of arcs.
 
     kind   a(d)          b(d)          layers
     gcn    d ** -1/2     d ** -1/2     GCNConv (Kipf & Welling, arXiv 1609.02907, eq. 2)
@@ -25,14 +25,14 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numba import prange
-from torch import Tensor
+from scipy.sparse import csr_array
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+from torch_geometric import nn as pyg
 
 from linkcal._core.compiled import compiled
-from linkcal._core.threads import numba_threads
 from linkcal.models.peg import arc_distance
 from linkcal.toggle._graph import ToggleGraph
-from linkcal.toggle._steps import Step
 
 Array = Any  # NumPy arrays; those of floats have one dtype, for which Numba compiles the code
 Kind = Literal["gcn", "mean", "sum"]
@@ -43,18 +43,38 @@ GCN, MEAN, SUM = 0, 1, 2
 KINDS = {"gcn": GCN, "mean": MEAN, "sum": SUM}
 
 
+#: Kinds of step: ``leaky(scale * x + shift)``, or a matrix.
+STEP, MATRIX = 0, 1
+# Lets the channel loops vectorise; reorders nothing, so results do not depend on threads or blocks.
+FAST = {"contract", "nsz"}
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """A step ``leaky(scale * value + shift)`` per channel, ``leaky(x) = max(x, slope * x)``.
+
+    Covers bias, batch norm in evaluation mode, identity (slope 1), ReLU (slope 0) and leaky ReLU.
+    """
+
+    scale: Tensor
+    shift: Tensor
+    slope: float
+
+
+#: A step of an update; a matrix [k', k] stands for ``value @ matrix.T``.
+Step = Elementwise | Tensor
+
+
 @dataclass(frozen=True)
 class Layer:
     """One layer in the form above; None where it has no such part."""
 
     kind: Kind
-    message: RowMap  # m, row-wise, [n, c] -> [n, k]
+    weight: Tensor  # [k, c]: m(x) = x weight^T
     update: RowMap  # f, row-wise: whatever follows up to the next aggregation, [n, k] -> [n, c']
-    root: RowMap | None = None  # r, row-wise, [n, c] -> [n, k]
-    self_loop_fill: float | None = None  # weight of the self-loop added to each node without one
-    message_weight: Tensor | None = None  # [k, c]: matrix of m where it is linear without bias
+    steps: tuple[Step, ...] | None  # f for compiled code; the first step is elementwise
     root_weight: Tensor | None = None  # [k, c]: likewise of r
-    steps: tuple[Step, ...] | None = None  # f for compiled code; the first step is elementwise
+    self_loop_fill: float | None = None  # weight of the self-loop added to each node without one
     arc_factor: RowMap | None = None  # xi from the distances of the arcs' endpoints, [A] -> [A]
 
 
@@ -65,22 +85,13 @@ class LayerCache:
     layer: Layer
     degree: Tensor  # d with the self-loop, [N], float64, since a toggle subtracts a weight again
     self_loop: Tensor  # q_ii, [N]
+    loop: Tensor  # q_ii xi_ii, [N]
+    arc_weight: Tensor | None  # q_ij xi_ij in the order of the graph's `senders`, [E]; None where all are 1
     message: Tensor  # m(x_j), [N, k]
     aggregate: Tensor  # sum over N(i), without factor a and self-loop, [N, k]
     root: Tensor | None  # r(x_i), [N, k]
     pre: Tensor  # pre_i, [N, k]
     positions: Tensor | None = None  # [N, p], where the layer has an arc_factor
-    arc_factor: Tensor | None = None  # xi of each arc in the order of `senders`, [E]
-    loop_factor: Tensor | None = None  # xi of every self-loop, [1]
-
-    def looped(self) -> Tensor:
-        """Weight of every self-loop, ``q_ii xi_ii``, [N]."""
-        return self.self_loop if self.loop_factor is None else self.self_loop * self.loop_factor
-
-    def slim(self) -> LayerCache:
-        """Copy without the large arrays, for a kernel that has packed them."""
-        nothing = self.pre.new_empty(0, self.pre.size(1))
-        return replace(self, message=nothing, aggregate=nothing, root=None, pre=nothing)
 
     def factor_between(self, source: Tensor, target: Tensor) -> Tensor | None:
         """``xi`` of arcs source -> target, [A], whether or not they are in the graph; None if all are 1."""
@@ -88,14 +99,6 @@ class LayerCache:
             return None
         assert self.positions is not None
         return self.layer.arc_factor(arc_distance(self.positions, torch.stack([source, target])))
-
-    def arc_weights(self, graph: ToggleGraph) -> Tensor | None:
-        """``q_ij xi_ij`` of each arc of the graph, [E]; None where all are 1."""
-        given = graph.arc_weights()
-        if given is None:
-            return self.arc_factor
-        given = given.to(self.pre.dtype)
-        return given if self.arc_factor is None else given * self.arc_factor
 
 
 def receiver_factor(kind: Kind, degree: Tensor, dtype: torch.dtype) -> Tensor:
@@ -146,28 +149,28 @@ def forward_with_cache(
 
 
 def _layer_cache(layer: Layer, graph: ToggleGraph, h: Tensor, positions: Tensor | None) -> LayerCache:
-    message, root = layer.message(h), None if layer.root is None else layer.root(h)
+    message = F.linear(h, layer.weight)
+    root = None if layer.root_weight is None else F.linear(h, layer.root_weight)
     self_loop = _self_loop_weight(layer, graph, message.dtype)
     counted = layer.kind == "mean"
     degree = graph.in_degree(weighted=not counted).double()
     degree += (graph.self_loops if counted else self_loop).double()
-    arc_factor = loop_factor = None
+    loop, arc_weight = self_loop, graph.arc_weights()
+    if arc_weight is not None:
+        arc_weight = arc_weight.to(message.dtype)
     if layer.arc_factor is not None:
         assert positions is not None
         distance = arc_distance(positions, torch.stack([graph.senders, graph.receivers]))
-        arc_factor, loop_factor = layer.arc_factor(distance), layer.arc_factor(distance.new_zeros(1))
-    cache = LayerCache(
-        layer, degree, self_loop, message, message, root, message, positions, arc_factor, loop_factor
-    )
-    sent = message
-    if layer.kind == "gcn":  # else the factor is 1
-        sent = message * sender_factor(layer.kind, degree, message.dtype)[:, None]
-    aggregate = sum_over_senders(graph, sent, cache.arc_weights(graph))
-    pre = (sent * cache.looped()[:, None]).add_(aggregate)
+        factor = layer.arc_factor(distance)
+        arc_weight = factor if arc_weight is None else arc_weight * factor
+        loop = self_loop * layer.arc_factor(distance.new_zeros(1))
+    sent = message * sender_factor(layer.kind, degree, message.dtype)[:, None]
+    aggregate = sum_over_senders(graph, sent, arc_weight)
+    pre = (sent * loop[:, None]).add_(aggregate)
     pre *= receiver_factor(layer.kind, degree, message.dtype)[:, None]
     if root is not None:
         pre += root
-    return replace(cache, aggregate=aggregate, pre=pre)
+    return LayerCache(layer, degree, self_loop, loop, arc_weight, message, aggregate, root, pre, positions)
 
 
 def _self_loop_weight(layer: Layer, graph: ToggleGraph, dtype: torch.dtype) -> Tensor:
@@ -182,30 +185,13 @@ def _self_loop_weight(layer: Layer, graph: ToggleGraph, dtype: torch.dtype) -> T
 
 def sum_over_senders(graph: ToggleGraph, values: Tensor, weights: Tensor | None = None) -> Tensor:
     """``sum_{j in N(i)} weight_ij values_j`` for every node, [N, k]; without `weights` [E] all are 1."""
-    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
+    if values.device.type != "cpu":
         sent = values[graph.senders] if weights is None else values[graph.senders] * weights[:, None]
         return torch.zeros_like(values).index_add_(0, graph.receivers, sent)
-    out = torch.empty_like(values, memory_format=torch.contiguous_format)
-    weights = values.new_empty(0) if weights is None else weights
-    with numba_threads(torch.get_num_threads()):
-        _sum_rows(*(as_array(part) for part in (graph.indptr, graph.senders, weights, values)), out.numpy())
-    return out
-
-
-@compiled(parallel=True)
-def _sum_rows(starts: Array, columns: Array, weights: Array, values: Array, out: Array) -> None:
-    """``out[i] = sum_j weights_ij values[j]`` over the entries j of each row i; no weights are ones."""
-    for i in prange(starts.size - 1):
-        for c in range(out.shape[1]):
-            out[i, c] = 0.0
-        for position in range(starts[i], starts[i + 1]):
-            j = columns[position]
-            if weights.size:
-                for c in range(out.shape[1]):
-                    out[i, c] += weights[position] * values[j, c]
-            else:
-                for c in range(out.shape[1]):
-                    out[i, c] += values[j, c]
+    size = (graph.num_nodes, graph.num_nodes)
+    factors = values.new_ones(graph.senders.numel()) if weights is None else weights
+    rows = csr_array(tuple(as_array(part) for part in (factors, graph.senders, graph.indptr)), size)
+    return torch.from_numpy(rows @ as_array(values))
 
 
 def as_array(values: Tensor) -> Array:
@@ -245,12 +231,14 @@ class PairWeights:
     """Weights of the arcs between the nodes of pairs, and these nodes' degrees, in every layer."""
 
     def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float) -> None:
-        self.caches = [cache.slim() for cache in caches]
+        nothing = caches[0].pre.new_empty(0)  # instead of the large arrays, which the kernel has packed
+        bare: dict[str, Any] = {"message": nothing, "aggregate": nothing, "root": None, "pre": nothing}
+        self.caches = [replace(cache, **bare) for cache in caches]
         self.graph, self.insert_weight = graph, insert_weight
         one = torch.ones(graph.senders.numel(), dtype=caches[0].pre.dtype)
-        given = [cache.arc_weights(graph) for cache in caches]
+        given = [one if cache.arc_weight is None else cache.arc_weight for cache in caches]
         #: Weight of each arc by layer; one more, 0, for arcs that are not there.
-        self.arc_weight = [torch.cat([one if w is None else w, one.new_zeros(1)]).detach() for w in given]
+        self.arc_weight = [torch.cat([weight, one.new_zeros(1)]).detach() for weight in given]
 
     def of(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
         """Weights [L, layers, 2, 3] (node; arc into it before and after, its degree after), float64.
@@ -276,3 +264,178 @@ class PairWeights:
                     degree = degree_after(cache, self.graph, target, change, count)
                 weights[:, layer, side] = torch.stack([was, now, degree], dim=1).detach()
         return weights, changes
+
+
+# A layer's update step by step: read from modules, packed into arrays, run by compiled code.
+
+
+class AddBias(nn.Module):
+    """What remains of a linear map whose matrix was applied before the sum over neighbours."""
+
+    def __init__(self, bias: Tensor | None) -> None:
+        super().__init__()
+        self.bias = bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rows [n, k] plus the bias."""
+        return x if self.bias is None else x + self.bias
+
+
+def bias_step(bias: Tensor | None, weight: Tensor) -> tuple[Step, ...]:
+    """The bias as an elementwise step on the rows that `weight` [k, c] made."""
+    shift = weight.new_zeros(weight.size(0)) if bias is None else bias
+    return (Elementwise(torch.ones_like(shift), shift.detach(), slope=1.0),)
+
+
+def mlp_steps(mlp: nn.Module, first: Any) -> tuple[Step, ...] | None:
+    """A GIN's MLP step by step, its first matrix left out; None where it cannot be written so."""
+    steps: tuple[Step, ...] | None = bias_step(first.bias, first.weight)
+    modules: list[nn.Module]
+    if isinstance(mlp, pyg.MLP):
+        modules, last = [], len(mlp.lins) - 1
+        for index, linear in enumerate(mlp.lins):
+            modules.append(linear)
+            if index < last or not mlp.plain_last:
+                activation = [] if mlp.act is None else [mlp.act]
+                norm = [mlp.norms[index]]
+                modules += activation + norm if mlp.act_first else norm + activation
+    else:
+        modules = list(mlp) if isinstance(mlp, nn.Sequential) else [mlp]
+    for module in modules[1:]:
+        steps = followed_by_step(steps, module)
+    return steps
+
+
+def followed_by_step(before: tuple[Step, ...] | None, module: nn.Module) -> tuple[Step, ...] | None:
+    """The steps with one more module; None where compiled code has no form for it."""
+    if before is None or isinstance(module, nn.Identity | nn.Dropout):
+        return before
+    if isinstance(module, nn.Linear | pyg.Linear):
+        return (*before, module.weight.detach(), *bias_step(module.bias, module.weight))
+    last = before[-1]
+    assert isinstance(last, Elementwise)
+    affine = _affine(module)
+    if affine is not None:
+        scale, shift = affine
+        if last.slope == 1.0:
+            return (*before[:-1], Elementwise(last.scale * scale, last.shift * scale + shift, 1.0))
+        return (*before, Elementwise(scale, shift, 1.0))
+    slope = 0.0 if isinstance(module, nn.ReLU) else getattr(module, "negative_slope", None)
+    if not isinstance(module, nn.ReLU | nn.LeakyReLU) or slope is None or not 0.0 <= slope <= 1.0:
+        return None
+    if last.slope == 1.0:
+        return (*before[:-1], replace(last, slope=float(slope)))
+    return (*before, Elementwise(torch.ones_like(last.scale), torch.zeros_like(last.shift), float(slope)))
+
+
+def _affine(module: nn.Module) -> tuple[Tensor, Tensor] | None:
+    """Scale and shift of a batch norm in evaluation mode; None for other modules."""
+    norm = module.module if isinstance(module, pyg.BatchNorm) else module
+    if not isinstance(norm, nn.BatchNorm1d) or norm.running_var is None or norm.running_mean is None:
+        return None
+    scale = (norm.running_var + norm.eps).rsqrt()
+    if not norm.affine:
+        return scale, -norm.running_mean * scale
+    scale = scale * norm.weight.detach()
+    return scale, norm.bias.detach() - norm.running_mean * scale
+
+
+class PackedSteps:
+    """Matrices and steps in the form that :func:`apply_steps` reads."""
+
+    def __init__(self) -> None:
+        self.matrices: list[Tensor] = []
+        self.affine: list[Elementwise] = []
+        self.table: list[tuple[int, int, int, int]] = []
+
+    def matrix(self, weight: Tensor) -> int:
+        """Store a matrix [k', k] of ``value @ weight.T``; its number."""
+        self.matrices.append(weight.detach().T)
+        return len(self.matrices) - 1
+
+    def steps(self, steps: Sequence[Step]) -> int:
+        """Store the steps; how many there are in all by now."""
+        for step in steps:
+            if isinstance(step, Elementwise):
+                width = step.scale.numel()
+                self.table.append((STEP, len(self.affine), width, width))
+                self.affine.append(step)
+            else:
+                self.table.append((MATRIX, self.matrix(step), step.size(1), step.size(0)))
+        return len(self.table)
+
+    def packed(self, widths: Sequence[int], dtype: torch.dtype) -> tuple[int, Array, Array, Array]:
+        """The widest row W of all; steps [n, 4]; matrices [M, W, W], zeros around; affine maps [n', 3, W]."""
+        widest = max(*widths, *(size for matrix in self.matrices for size in matrix.shape), 1)
+        matrices = torch.zeros(len(self.matrices), widest, widest, dtype=dtype)
+        for place, matrix in zip(matrices, self.matrices, strict=True):
+            place[: matrix.size(0), : matrix.size(1)] = matrix
+        affine = torch.zeros(len(self.affine), 3, widest, dtype=dtype)
+        for place, step in zip(affine, self.affine, strict=True):
+            width = step.scale.numel()
+            place[0, :width], place[1, :width], place[2, :width] = step.scale, step.shift, step.slope
+        table = np.array(self.table, dtype=np.int64).reshape(-1, 4)
+        return widest, table, matrices.numpy(), affine.detach().numpy()
+
+
+# Compiled maps of two rows of a workspace `rows` [R, K]; row numbers, since Numba counts references to views.
+
+
+@compiled(forceinline=True)
+def leaky(value: Any, slope: Any) -> Any:
+    """``max(value, slope * value)``: ReLU for slope 0, the identity for slope 1."""
+    low = value * slope
+    return value if value > low else low
+
+
+@compiled(forceinline=True, fastmath=FAST)
+def apply_matrix(
+    matrices: Array, number: int, depth: int, width: int, rows: Array, source: int, target: int
+) -> None:
+    """Rows target, target + 1 += rows source, source + 1 times ``matrices[number, :depth, :width]``."""
+    # Eight terms at a time, so that targets are read less often; loop counters as indices, to vectorise.
+    other, goal = source + 1, target + 1
+    whole = depth - depth % 8
+    for c in range(0, whole, 8):
+        a0, a1, a2, a3 = rows[source, c], rows[source, c + 1], rows[source, c + 2], rows[source, c + 3]
+        a4, a5, a6, a7 = rows[source, c + 4], rows[source, c + 5], rows[source, c + 6], rows[source, c + 7]
+        b0, b1, b2, b3 = rows[other, c], rows[other, c + 1], rows[other, c + 2], rows[other, c + 3]
+        b4, b5, b6, b7 = rows[other, c + 4], rows[other, c + 5], rows[other, c + 6], rows[other, c + 7]
+        for o in range(width):
+            w0, w1 = matrices[number, c, o], matrices[number, c + 1, o]
+            w2, w3 = matrices[number, c + 2, o], matrices[number, c + 3, o]
+            w4, w5 = matrices[number, c + 4, o], matrices[number, c + 5, o]
+            w6, w7 = matrices[number, c + 6, o], matrices[number, c + 7, o]
+            low, high = (a0 * w0 + a1 * w1) + (a2 * w2 + a3 * w3), (a4 * w4 + a5 * w5) + (a6 * w6 + a7 * w7)
+            rows[target, o] += low + high
+            low, high = (b0 * w0 + b1 * w1) + (b2 * w2 + b3 * w3), (b4 * w4 + b5 * w5) + (b6 * w6 + b7 * w7)
+            rows[goal, o] += low + high
+    for c in range(whole, depth):
+        for o in range(width):
+            rows[target, o] += rows[source, c] * matrices[number, c, o]
+            rows[goal, o] += rows[other, c] * matrices[number, c, o]
+
+
+@compiled(fastmath=FAST)
+def apply_steps(
+    steps: Array, first: int, stop: int, matrices: Array, affine: Array, rows: Array, source: int, spare: int
+) -> int:
+    """Run ``steps[first:stop]`` on rows source, source + 1, with two spare rows; where the result is.
+
+    A step is (kind, number in `matrices` or `affine`, width in, width out).
+    """
+    for step in range(first, stop):
+        kind, number, depth, width = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
+        if kind == MATRIX:
+            for c in range(width):
+                rows[spare, c] = 0.0
+                rows[spare + 1, c] = 0.0
+            apply_matrix(matrices, number, depth, width, rows, source, spare)
+            source, spare = spare, source
+        else:
+            slope = affine[number, 2, 0]
+            for side in range(2):
+                for c in range(width):
+                    value = affine[number, 0, c] * rows[source + side, c] + affine[number, 1, c]
+                    rows[source + side, c] = leaky(value, slope)
+    return source

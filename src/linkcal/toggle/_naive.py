@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -14,45 +16,34 @@ def encode(model: nn.Module, x: Tensor, edge_index: Tensor, edge_weight: Tensor 
 
 
 def toggle_edge_index(
-    edge_index: Tensor, source: int, target: int, *, insert: bool, undirected: bool
-) -> Tensor:
-    """New edge list [2, E'] with the edge inserted (last) or removed, in both directions if `undirected`."""
-    if insert:
-        arcs = [[source, target], [target, source]] if undirected else [[source, target]]
-        return torch.cat([edge_index, edge_index.new_tensor(arcs).T], dim=1)
-    return edge_index[:, _others(edge_index, source, target, undirected=undirected)]
-
-
-def _others(edge_index: Tensor, source: int, target: int, *, undirected: bool) -> Tensor:
-    """Which arcs are not the pair's own, [E], bool."""
-    own = (edge_index[0] == source) & (edge_index[1] == target)
-    if undirected:
-        own |= (edge_index[0] == target) & (edge_index[1] == source)
-    return ~own
-
-
-def naive_endpoints(
-    model: nn.Module,
-    x: Tensor,
     edge_index: Tensor,
-    pairs: Tensor,
-    insert: Tensor,
+    source: int,
+    target: int,
     *,
+    insert: bool,
     undirected: bool,
     edge_weight: Tensor | None = None,
     insert_weight: float = 1.0,
+) -> tuple[Tensor, Tensor | None]:
+    """New edge list [2, E'] and weights, the edge inserted (last) or removed, both ways if `undirected`."""
+    if insert:
+        arcs = [[source, target], [target, source]] if undirected else [[source, target]]
+        if edge_weight is not None:
+            edge_weight = torch.cat([edge_weight, edge_weight.new_full((len(arcs),), insert_weight)])
+        return torch.cat([edge_index, edge_index.new_tensor(arcs).T], dim=1), edge_weight
+    own = (edge_index[0] == source) & (edge_index[1] == target)
+    if undirected:
+        own |= (edge_index[0] == target) & (edge_index[1] == source)
+    return edge_index[:, ~own], None if edge_weight is None else edge_weight[~own]
+
+
+def naive_endpoints(
+    model: nn.Module, x: Tensor, edge_index: Tensor, pairs: Tensor, insert: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """Node embeddings [L, d] of both endpoints after each pair's edge is inserted, or removed."""
+    """Node embeddings [L, d] of both endpoints after :func:`toggle_edge_index`, with its `options`."""
     sources, targets = [], []
     for (source, target), inserted in zip(pairs.T.tolist(), insert.tolist(), strict=True):
-        toggled = toggle_edge_index(edge_index, source, target, insert=inserted, undirected=undirected)
-        weight = edge_weight
-        if weight is not None and inserted:
-            added = weight.new_full((toggled.size(1) - weight.numel(),), insert_weight)
-            weight = torch.cat([weight, added])
-        elif weight is not None:
-            weight = weight[_others(edge_index, source, target, undirected=undirected)]
-        z = encode(model, x, toggled, weight)
+        z = encode(model, x, *toggle_edge_index(edge_index, source, target, insert=inserted, **options))
         sources.append(z[source])
         targets.append(z[target])
     return torch.stack(sources), torch.stack(targets)

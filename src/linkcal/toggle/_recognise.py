@@ -8,12 +8,12 @@ have the exact type: a subclass, a hook, or a method replaced on the instance ma
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 from torch.nn.modules import module as torch_module
 from torch_geometric import nn as pyg
 from torch_geometric.nn import GCNConv, GINConv, GraphConv, MessagePassing, SAGEConv
@@ -21,8 +21,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN, GIN, PEG, SAGE, VGAE, PEGConv
-from linkcal.toggle._layers import Kind, Layer
-from linkcal.toggle._steps import AddBias, bias_step, followed_by_step, mlp_steps
+from linkcal.toggle._layers import AddBias, Kind, Layer, RowMap, bias_step, followed_by_step, mlp_steps
 
 #: Modules that treat every row alone in evaluation mode.
 _ROW_WISE = (
@@ -30,7 +29,6 @@ _ROW_WISE = (
     nn.Tanh, nn.Sigmoid, nn.Softplus, nn.LayerNorm, nn.BatchNorm1d, pyg.BatchNorm, pyg.MLP, nn.Sequential,
     nn.ModuleList, pyg.Linear, pyg.LayerNorm, AddBias,
 )  # fmt: skip
-_RELU = (nn.ReLU(),)
 _AGGREGATIONS: dict[type, Kind] = {pyg.SumAggregation: "sum", pyg.MeanAggregation: "mean"}
 
 
@@ -61,10 +59,8 @@ def recognise(model: nn.Module, *, weighted: bool = False) -> Recognised:
     except UnsupportedModelError:  # a TypeError, too
         raise
     except (AttributeError, IndexError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UnsupportedModelError(
-            f"its layers cannot be read ({type(error).__name__}: {reason})"
-        ) from error
+        name, reason = type(error).__name__, str(error).partition("\n")[0]
+        raise UnsupportedModelError(f"its layers cannot be read ({name}: {reason})") from error
 
 
 def _require_plain(model: nn.Module) -> None:
@@ -84,12 +80,12 @@ def _recognise(model: Any) -> Recognised:
     if kind in (GCN, SAGE, GIN):
         return Recognised(_basic_gnn_layers(model.gnn), model.node_features)
     if kind is VGAE:
-        convs = [*model.convs, model.conv_mu]
-        last = len(convs) - 1
-        layers = tuple(_followed_by(_conv_layer(c), _RELU if i < last else ()) for i, c in enumerate(convs))
-        return Recognised(layers, model.node_features)
+        return Recognised(_relu_between([*model.convs, model.conv_mu]), model.node_features)
     if kind is PEG:
-        return _recognise_peg(model)
+        if any(type(conv) is not PEGConv for conv in model.convs):
+            raise UnsupportedModelError("a layer is not PEG's own")
+        both = model.features_and_positions
+        return Recognised(_relu_between(model.convs), lambda x: both(x)[0], lambda x: both(x)[1])
     if isinstance(model, pyg.GAE) and kind.encode is pyg.GAE.encode:
         return Recognised(_basic_gnn_layers(model.encoder), lambda x: x)
     raise UnsupportedModelError(f"{kind.__name__}.encode is not known to linkcal")
@@ -110,21 +106,9 @@ def _with_weights(model: Any) -> Recognised:
     return replace(known, layers=tuple(layers))
 
 
-def _recognise_peg(model: PEG) -> Recognised:
-    layers: list[Layer] = []
-    for conv in model.convs:
-        if not isinstance(conv, PEGConv) or type(conv) is not PEGConv or _aggregation(conv) != "sum":
-            raise UnsupportedModelError(f"the layer {type(conv).__name__} is not PEG's own")
-        _require_row_wise(conv.phi)
-        layer = replace(
-            _linear_layer("gcn", conv.lin, conv.bias), self_loop_fill=1.0, arc_factor=conv.arc_factor
-        )
-        layers.append(_followed_by(layer, _RELU if len(layers) < len(model.convs) - 1 else ()))
-    return Recognised(
-        tuple(layers),
-        lambda x: model.features_and_positions(x)[0],
-        lambda x: model.features_and_positions(x)[1],
-    )
+def _relu_between(convs: Sequence[Any]) -> tuple[Layer, ...]:
+    layers = [_conv_layer(conv) for conv in convs]
+    return (*(_followed_by(layer, (nn.ReLU(),)) for layer in layers[:-1]), layers[-1])
 
 
 def _basic_gnn_layers(gnn: Any) -> tuple[Layer, ...]:
@@ -152,52 +136,38 @@ def _conv_layer(conv: Any) -> Layer:
     kind = type(conv)
     if not isinstance(conv, MessagePassing) or conv.flow != "source_to_target":
         raise UnsupportedModelError(f"the layer {kind.__name__} does not pass messages from source to target")
-    aggregation = _aggregation(conv)
+    aggregation = _AGGREGATIONS.get(type(conv.aggr_module))
     if kind is GCNConv and aggregation == "sum":
         # PyG's `improved=True` (weight 2) has no effect without edge weights.
         fill = 1.0 if conv.normalize and conv.add_self_loops else None
         layer = _linear_layer("gcn" if conv.normalize else "sum", conv.lin, conv.bias)
         return replace(layer, self_loop_fill=fill)
-    if kind is SAGEConv and aggregation is not None:
-        layer = _linear_layer(aggregation, conv.lin_l, conv.lin_l.bias, biased=True)
-        if conv.root_weight:
-            layer = _with_root(layer, conv.lin_r)
-        if conv.project:
-            _require_linear(conv.lin, biased=True)
-            message = _compose(lambda x: conv.lin(x).relu(), layer.message)
-            layer = replace(layer, message=message, message_weight=None)
-        if conv.normalize:
-            update = _compose(layer.update, lambda x: F.normalize(x, p=2.0, dim=-1))
-            layer = replace(layer, update=update, steps=None)
-        return layer
+    if kind is SAGEConv and aggregation is not None and not (conv.project or conv.normalize):
+        root = conv.lin_r if conv.root_weight else None
+        return _linear_layer(aggregation, conv.lin_l, conv.lin_l.bias, root)
     if kind is GraphConv and aggregation is not None:
-        layer = _linear_layer(aggregation, conv.lin_rel, conv.lin_rel.bias, biased=True)
-        return _with_root(layer, conv.lin_root)
+        return _linear_layer(aggregation, conv.lin_rel, conv.lin_rel.bias, conv.lin_root)
     if kind is GINConv and aggregation == "sum":
         return _gin_layer(conv)
+    if kind is PEGConv and aggregation == "sum":
+        _require_row_wise(conv.phi)
+        layer = _linear_layer("gcn", conv.lin, conv.bias)
+        return replace(layer, self_loop_fill=1.0, arc_factor=conv.arc_factor)
     raise UnsupportedModelError(f"the layer {kind.__name__}(aggr={conv.aggr!r}) has no closed form")
 
 
-def _aggregation(conv: Any) -> Kind | None:
-    """How a PyG layer sums up its messages, if in a known way."""
-    return _AGGREGATIONS.get(type(conv.aggr_module))
-
-
-def _linear_layer(kind: Kind, linear: Any, bias: Tensor | None, *, biased: bool = False) -> Layer:
-    """A layer that sends ``x W`` and adds a bias to the sum."""
-    _require_linear(linear, biased=biased)
+def _linear_layer(kind: Kind, linear: Any, bias: Tensor | None, root: Any = None) -> Layer:
+    """A layer that sends ``x W`` and adds a bias, and the node's own linear map, to the sum."""
+    _require_linear(linear, bias)
+    if root is not None:
+        _require_linear(root)
     return Layer(
-        kind=kind,
-        message=lambda x: F.linear(x, linear.weight),
-        update=AddBias(bias),
-        message_weight=linear.weight,
-        steps=bias_step(bias, linear.weight),
+        kind,
+        linear.weight,
+        AddBias(bias),
+        bias_step(bias, linear.weight),
+        root_weight=None if root is None else root.weight,
     )
-
-
-def _with_root(layer: Layer, linear: Any) -> Layer:
-    _require_linear(linear)
-    return replace(layer, root=linear, root_weight=linear.weight)
 
 
 def _gin_layer(conv: GINConv) -> Layer:
@@ -212,43 +182,29 @@ def _gin_layer(conv: GINConv) -> Layer:
         first, mlp = mlp, AddBias(mlp.bias)
     else:
         raise UnsupportedModelError(f"GINConv around {type(mlp).__name__} is not known to be row-wise")
-    _require_linear(first, biased=True)
-    factor = 1.0 + float(conv.eps)
-    layer = _linear_layer("sum", first, None, biased=True)
-    return replace(
-        layer,
-        update=mlp,
-        root=lambda x: factor * layer.message(x),
-        root_weight=factor * first.weight,
-        steps=mlp_steps(mlp, first),
-    )
-
-
-def _compose(*maps: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    def composed(x: Tensor) -> Tensor:
-        for each in maps:
-            x = each(x)
-        return x
-
-    return composed
+    layer = _linear_layer("sum", first, first.bias)
+    root_weight = (1.0 + float(conv.eps)) * first.weight
+    return replace(layer, update=mlp, root_weight=root_weight, steps=mlp_steps(mlp, first))
 
 
 def _followed_by(layer: Layer, modules: tuple[Any, ...]) -> Layer:
     """The layer with row-wise modules (norm, activation, linear map) appended to its update."""
     for module in modules:
         _require_row_wise(module)
-        layer = replace(
-            layer,
-            update=_compose(layer.update, module),
-            steps=followed_by_step(layer.steps, module),
-        )
+        update = partial(_one_after_the_other, layer.update, module)
+        layer = replace(layer, update=update, steps=followed_by_step(layer.steps, module))
     return layer
 
 
-def _require_linear(module: Any, *, biased: bool = False) -> None:
+def _one_after_the_other(first: RowMap, second: RowMap, x: Tensor) -> Tensor:
+    return second(first(x))
+
+
+def _require_linear(module: Any, bias: Tensor | None = None) -> None:
+    """Refuse what is not a linear map without a bias, or with `bias`."""
     if type(module) not in (nn.Linear, pyg.Linear):
         raise UnsupportedModelError(f"{type(module).__name__} stands where a linear map is expected")
-    if not biased and module.bias is not None:
+    if module.bias is not None and module.bias is not bias:
         raise UnsupportedModelError("a linear map has a bias where PyG's has none")
 
 

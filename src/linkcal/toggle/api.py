@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from linkcal._core.validation import (
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import DecodeReturns, PairPredictor, as_link_predictor, unwrap_link_predictor
 from linkcal.toggle._engine import METHODS, Method, PairwiseToggle, ToggleEngine
-from linkcal.toggle.result import OutputArrays, ToggledEmbeddings
+from linkcal.toggle.result import ToggledEmbeddings
 
 __all__ = ["BLOCK_SIZE", "METHODS", "iter_toggled", "toggle_edges", "toggle_engine", "toggle_in_blocks"]
 
@@ -39,15 +39,14 @@ def toggle_edges(
     num_hops: int | None = None,
     max_batch_nodes: int | None = None,
     block_size: int = BLOCK_SIZE,
-    out: Mapping[str, Any] | None = None,
     edge_weight: Tensor | None = None,
     insert_weight: float = 1.0,
 ) -> ToggledEmbeddings:
     """Link embeddings and logits of each pair with the target link absent and present, exactly.
 
     Use it for leave-one-out scores of training edges, or for the features of In-n-Out calibration. Each pair
-    is toggled alone. The model runs in evaluation mode without gradients; its own mode and hooks are not
-    touched, and several threads may toggle one model.
+    is toggled alone, in evaluation mode without gradients; the model's own mode and hooks are not touched,
+    and several threads may toggle one model.
 
     Parameters
     ----------
@@ -79,9 +78,6 @@ def toggle_edges(
     block_size : int
         Pairs toggled at once; changes results only by the rounding of the model's own ``decode`` (and of
         PEG's function of the distances).
-    out : mapping of str to array or Tensor, optional
-        Arrays, memory maps or CPU tensors to write into, all five: ``absent``, ``present`` [L, d],
-        ``logit_absent``, ``logit_present`` [L], ``in_graph`` [L] bool. The result holds views of them.
     edge_weight, insert_weight : Tensor [E] and float, >= 0, optional
         Weights for an ``encode`` with an argument `edge_weight` (not for ``"khop"``), and the weight of an
         inserted edge, in both directions if `undirected`.
@@ -115,19 +111,11 @@ def toggle_edges(
     >>> toggled.absent.shape, toggled.in_graph.tolist(), toggled.method
     (torch.Size([2, 16]), [True, False], 'kernel')
     """
-    engine = toggle_engine(
-        model,
-        x,
-        edge_index,
-        undirected=undirected,
-        method=method,
-        decode_returns=decode_returns,
-        num_hops=num_hops,
-        max_batch_nodes=max_batch_nodes,
-        edge_weight=edge_weight,
-        insert_weight=insert_weight,
-    )
-    return toggle_in_blocks(engine, edge_label_index, block_size=block_size, out=out)
+    options: dict[str, Any] = {"undirected": undirected, "method": method, "decode_returns": decode_returns}
+    options |= {"num_hops": num_hops, "max_batch_nodes": max_batch_nodes}
+    options |= {"edge_weight": edge_weight, "insert_weight": insert_weight}
+    engine = toggle_engine(model, x, edge_index, **options)
+    return toggle_in_blocks(engine, edge_label_index, block_size=block_size)
 
 
 def iter_toggled(
@@ -146,17 +134,13 @@ def iter_toggled(
 
     Parameters
     ----------
-    model, x, edge_index, edge_label_index, **options
-        As in :func:`toggle_edges`, without `out`; errors too.
-    block_size : int
-        Pairs per block.
+    model, x, edge_index, edge_label_index, block_size, **options
+        As in :func:`toggle_edges`; errors too.
 
     Yields
     ------
-    rows : slice
-        The columns of `edge_label_index` that the block holds, in order.
-    toggled : ToggledEmbeddings
-        Without pairs there is one empty block.
+    rows, toggled : slice and ToggledEmbeddings
+        Columns of `edge_label_index`, in order, and their block. Without pairs there is one empty block.
 
     Examples
     --------
@@ -179,22 +163,21 @@ def toggle_engine(
     undirected: bool = True,
     method: Method = "auto",
     decode_returns: DecodeReturns | None = None,
-    num_hops: int | None = None,
-    max_batch_nodes: int | None = None,
     edge_weight: Tensor | None = None,
     insert_weight: float = 1.0,
+    **bounds: int | None,
 ) -> ToggleEngine | PairwiseToggle:
     """An object that toggles any pairs, call after call, from any thread: the work per graph, done once.
 
     Its method ``toggle`` takes checked pairs [2, L] (:func:`toggle_in_blocks` checks them). Arguments as in
-    :func:`toggle_edges`.
+    :func:`toggle_edges`; `bounds` are `num_hops` and `max_batch_nodes`.
     """
     check_choice(method, "method", METHODS)
     predictor = as_link_predictor(model, decode_returns)
     _check_x(x)
     edge_index = check_edge_index(edge_index, x.size(0))
     _check_weights(predictor, edge_weight, insert_weight, edge_index)
-    for name, value in (("num_hops", num_hops), ("max_batch_nodes", max_batch_nodes)):
+    for name, value in bounds.items():
         if value is not None:
             check_positive_int(value, name)
     if isinstance(predictor, PairPredictor):
@@ -205,37 +188,24 @@ def toggle_engine(
             )
         return PairwiseToggle(predictor, x, edge_index, undirected=undirected)
     return ToggleEngine(
-        predictor,
-        x,
-        edge_index,
-        undirected=undirected,
-        method=method,
-        num_hops=num_hops,
-        max_batch_nodes=max_batch_nodes,
-        edge_weight=edge_weight,
-        insert_weight=float(insert_weight),
+        predictor, x, edge_index, edge_weight, insert_weight, undirected=undirected, method=method, **bounds
     )
 
 
 def toggle_in_blocks(
-    engine: ToggleEngine | PairwiseToggle,
-    pairs: Tensor,
-    *,
-    block_size: int = BLOCK_SIZE,
-    out: Mapping[str, Any] | None = None,
+    engine: ToggleEngine | PairwiseToggle, pairs: Tensor, *, block_size: int = BLOCK_SIZE
 ) -> ToggledEmbeddings:
-    """Toggle pairs [2, L] by a prepared engine and put the blocks together, into `out` if given."""
-    blocks = _blocks(engine, pairs, block_size)
-    number = len(pairs[0])
-    target = None if out is None else OutputArrays(out, number)
-    for rows, toggled in blocks:
-        if target is None:
-            if len(toggled) == number:
-                return toggled
-            target = OutputArrays.like(toggled, number)
-        target.write(rows, toggled)
-    assert target is not None  # there is always a block, if an empty one
-    return target.result(toggled.method)
+    """Toggle pairs [2, L] by a prepared engine and put the blocks together."""
+    number, whole = len(pairs[0]), None
+    for rows, toggled in _blocks(engine, pairs, block_size):
+        if len(toggled) == number:
+            return toggled
+        if whole is None:
+            whole = toggled.map(lambda part: part.new_empty(number, *part.shape[1:]))
+        for place, part in zip(whole.tensors(), toggled.tensors(), strict=True):
+            place[rows] = part
+    assert whole is not None  # there is always a block, if an empty one
+    return whole
 
 
 def _blocks(
@@ -250,25 +220,23 @@ def _blocks(
 
 def _check_x(x: Tensor) -> None:
     if not isinstance(x, Tensor) or x.ndim not in (1, 2):
-        shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-        raise InputError(f"x must be a tensor of shape [N, F] or [N], got {shape}")
-    # The sum is finite only if all values are, and costs a tenth of looking at each.
-    finite = not x.dtype.is_floating_point or bool(x.sum().isfinite())
-    if not finite and not bool(torch.isfinite(x).all()):
+        came = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise InputError(f"x must be a tensor of shape [N, F] or [N], got {came}")
+    if x.dtype.is_floating_point and not bool(torch.isfinite(x).all()):
         raise InputError(f"x must be finite, {int((~torch.isfinite(x)).sum())} values are not")
 
 
 def _check_weights(
     predictor: nn.Module, edge_weight: Tensor | None, insert_weight: float, edge_index: Tensor
 ) -> None:
-    """Check `edge_weight` and `insert_weight`, and that the model's ``encode`` takes weights."""
+    """Check the weights, and that the model's ``encode`` takes some."""
     if edge_weight is None:
         if insert_weight != 1.0:
             raise InputError(f"insert_weight must be 1.0 without edge_weight, got {insert_weight!r}")
         return
     expected = [edge_index.size(1)]
-    if not isinstance(edge_weight, Tensor) or list(edge_weight.shape) != expected:
-        came = list(edge_weight.shape) if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
+    came = list(edge_weight.shape) if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
+    if came != expected:
         raise InputError(f"edge_weight must be a tensor of shape {expected}, got {came}")
     if not edge_weight.dtype.is_floating_point:
         raise InputError(f"edge_weight must hold floats, got {edge_weight.dtype}")
@@ -277,9 +245,8 @@ def _check_weights(
         raise InputError(f"edge_weight must be finite and >= 0, got {float(edge_weight[wrong][0])}")
     check_positive_float(insert_weight, "insert_weight", zero=True)
     inner: Any = unwrap_link_predictor(predictor)
-    takes = (
-        () if isinstance(predictor, PairPredictor) else inspect.signature(inner.encode).parameters.values()
-    )
+    of_pairs = isinstance(predictor, PairPredictor)
+    takes = () if of_pairs else inspect.signature(inner.encode).parameters.values()
     if not any(p.name == "edge_weight" or p.kind is p.VAR_KEYWORD for p in takes):
         raise UnsupportedModelError(
             f"model.encode must take edge_weight to use it, {type(inner).__name__}'s does not"

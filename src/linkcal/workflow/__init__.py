@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from linkcal._core.files import file_record, to_json
+from linkcal.report._page import ARTIFACT_FOLDER
 from linkcal.workflow._run import (
-    ARTIFACT_FOLDER,
     RunOutcome,
     check_output_folder,
     environment,
-    file_record,
     run_experiment,
-    to_json,
     write_outputs,
 )
 from linkcal.workflow._settings import PresetFile, RunConfig, preset_options, read_preset, write_preset

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import os
 import platform
-import shutil
 import subprocess
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -21,68 +17,39 @@ from typing import Any
 import numba
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedKFold
 
-from linkcal._core.files import folder_written_whole, require_writable, written_whole
-from linkcal._core.maths import FloatArray, bernoulli_nll, sigmoid
-from linkcal._core.random import numpy_stream
+from linkcal._core.files import require_writable
+from linkcal._core.maths import FloatArray, sigmoid
 from linkcal._core.threads import blas_threads
 from linkcal._core.validation import check_device
 from linkcal._scoring import gather_evidence
 from linkcal.artifact import Artifact, check_artifact_folder, save_artifact
-from linkcal.calibrators import Calibrator
+from linkcal.calibrators import Calibrator, registry
 from linkcal.data import Graph, LinkSplit, NodeIds
-from linkcal.exceptions import InputError, LinkcalWarning, RareClassWarning
-from linkcal.features import LinkScores
-from linkcal.metrics import evaluate_links
-from linkcal.plots import reliability_figure
-from linkcal.report import write_report
+from linkcal.exceptions import InputError
+from linkcal.features import LinkScores, link_segments
+from linkcal.metrics import evaluate_links, group_calibration, model_value
+from linkcal.report._page import ARTIFACT_FOLDER, holds_run, write_results
 from linkcal.workflow import _steps as steps
 from linkcal.workflow._settings import RunConfig
 from linkcal.workflow._steps import Progress, Step, TargetRate, TrainedModel
 
-#: Calibrators that compete to be the default; the two with networks are slow to fit and seldom win.
-CANDIDATES = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq", "in-n-out-plus")
+#: The same map with and without the model: what their difference shows.
+WITH_MODEL, WITHOUT_MODEL = "in-n-out-plus", "structure-only"
+# Label vectors drawn for the bound of each calibrator's largest deviation by group.
+_GROUP_RESAMPLES = 200
 
 
 def select_calibrator(
     fitted: Mapping[str, Calibrator], scores: LinkScores, validation: LinkScores | None, *, seed: int
 ) -> str:
-    """Name of the calibrator with the smallest held-out negative log-likelihood; ties go to the first.
-
-    Measured on `validation`, links that nothing was fitted on, or else by stratified 5-fold cross-validation
-    on the calibration links `scores`. Without any of ``CANDIDATES``, the first calibrator.
-    """
-    candidates = [name for name in fitted if name in CANDIDATES] or list(fitted)[:1]
-    _, y = scores.to_arrays()
-    rarest = int(np.bincount(y, minlength=2).min())
-    if validation is None and rarest < 2:
-        text = f"calibration links must hold at least 2 of each class to choose a calibrator by, got {rarest}"
-        warnings.warn(f"{text}: {candidates[0]} is taken", RareClassWarning, stacklevel=2)
-        return candidates[0]
-
-    state = int(numpy_stream(seed, "selection").integers(2**31))
-    folds = StratifiedKFold(min(5, max(rarest, 2)), shuffle=True, random_state=state)
-
-    def loss(name: str) -> float:
-        calibrator = fitted[name]
-        if validation is not None:
-            return _loss(calibrator, *validation.to_arrays(calibrator.link_features))
-        X, total = scores.to_matrix(calibrator.link_features), 0.0
-        for train, held_out in folds.split(y, y):
-            with warnings.catch_warnings():
-                # The fit on all links gave the same warnings.
-                warnings.simplefilter("ignore", LinkcalWarning)
-                part = calibrator.refitted(X[train], y[train])
-            total += _loss(part, X[held_out], y[held_out]) * len(held_out)
-        return total / len(y)
-
-    return min(candidates, key=loss)
+    """As :func:`linkcal.calibrators.registry.select_calibrator`, on scored links."""
+    links, held_out = partial(_arrays, scores), None if validation is None else partial(_arrays, validation)
+    return registry.select_calibrator(fitted, links, held_out, seed=seed)
 
 
-def _loss(calibrator: Calibrator, X: FloatArray, y: NDArray[np.int64]) -> float:
-    return float(bernoulli_nll(calibrator.decision_function(X), y.astype(np.float64)).mean())
+def _arrays(scores: LinkScores, calibrator: Calibrator) -> tuple[Any, Any]:
+    return scores.to_arrays(calibrator.link_features)
 
 
 @dataclass(frozen=True)
@@ -176,8 +143,13 @@ def run_experiment(
             probability[name], logit = _calibrated(calibrator, test, rate)
             measured = steps.measure_links(label, probability[name], logit, truth, rate=rate)
             results[name] = {**measured, "seconds_fit": seconds_fit[name]}
+        weight = None if rate is None else rate.weight(label)
+        beside = _model_value(label, probability, weight)
+        if rate is None:
+            beside["worst_segment"] = _add_groups(results, label, probability, test)
         info = _info(config, trained.split, selected, rate)
         metrics = {**info, "seed": config.seed, "counts": trained.split.counts(), "results": results}
+        metrics |= beside
         if truth is not None and rate is None:
             metrics["oracle"] = evaluate_links(label, truth)
     lap("evaluate")
@@ -187,7 +159,6 @@ def run_experiment(
     evidence = gather_evidence(split, config.fit_on, seed=config.seed, spare_test=True)
     known = node_ids, split.held_out_edges(), evidence
     artifact = Artifact(model, split.graph.to("cpu"), fitted, info, *known)
-    weight = None if rate is None else rate.weight(label)
     return RunOutcome(
         config, metrics, artifact, trained, test.toggled.method, label, weight, probability, seconds,
         str(place),
@@ -207,6 +178,31 @@ def _calibrated(
     return sigmoid(logit), logit
 
 
+def _model_value(
+    label: FloatArray, probability: Mapping[str, FloatArray], weight: FloatArray | None
+) -> dict[str, Any]:
+    """What the model adds to structure, where both calibrators were fitted."""
+    if not {WITH_MODEL, WITHOUT_MODEL} <= probability.keys() or len(label) < 2:
+        return {}
+    value = model_value(label, probability[WITH_MODEL], probability[WITHOUT_MODEL], sample_weight=weight)
+    return {"model_value": {**asdict(value), "sentence": str(value)}}
+
+
+def _add_groups(
+    results: dict[str, dict[str, Any]],
+    label: FloatArray,
+    probability: Mapping[str, FloatArray],
+    scores: LinkScores,
+) -> dict[str, str]:
+    """Add the largest deviation by group and its bound to each calibrator's results; its segment's name."""
+    segments, worst = link_segments(scores), {}
+    for name, p in probability.items():
+        found = group_calibration(label, p, segments, n_resamples=_GROUP_RESAMPLES)
+        results[name] |= {"group_z": float(abs(found.z[found.worst])), "group_bound": found.bound}
+        worst[name] = found.segment[found.worst]
+    return worst
+
+
 def _info(config: RunConfig, split: LinkSplit, selected: str, rate: TargetRate | None) -> dict[str, Any]:
     """What metrics and artifact both record of a run."""
     for_rate = {} if rate is None else {"base_rate": rate.rate, "base_rate_origin": rate.origin}
@@ -218,10 +214,6 @@ def _info(config: RunConfig, split: LinkSplit, selected: str, rate: TargetRate |
         "selected": selected,
     }
 
-
-#: Sub-folder of a run that holds the fitted artifact.
-ARTIFACT_FOLDER = "artifact"
-_METRICS = "metrics.json"
 
 _PACKAGES = (
     "linkcal", "torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "numba", "pandas", "pyarrow",
@@ -237,7 +229,7 @@ def check_output_folder(folder: str | os.PathLike[str], *, new: bool = False) ->
     out = Path(folder)
     require_writable(out, "out")
     check_artifact_folder(out / ARTIFACT_FOLDER)
-    if not _holds_run(out):
+    if not holds_run(out):
         return
     if new:
         raise InputError(
@@ -249,16 +241,6 @@ def check_output_folder(folder: str | os.PathLike[str], *, new: bool = False) ->
             "out must not be a mount point or the current folder where it holds a run, which is replaced as "
             f"a whole, got {out}: choose a folder in it"
         )
-
-
-def _holds_run(out: Path) -> bool:
-    return (out / _METRICS).exists() or (out / ARTIFACT_FOLDER).exists()
-
-
-def file_record(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Path and SHA-256 of an input file, so that a run can be repeated on the same bytes."""
-    with Path(path).open("rb") as file:
-        return {"path": str(Path(path).resolve()), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def write_outputs(
@@ -282,49 +264,16 @@ def write_outputs(
     dict of str to Path
     """
     check_output_folder(folder)
-    out = Path(folder)
-    names = {"artifact": ARTIFACT_FOLDER, "figure": "reliability.png", "config": "config.json"}
-    names |= {"report": "report.html", "metrics": _METRICS}
-    if _holds_run(out):
-        with folder_written_whole(out) as staging:
-            _write_run(outcome, {what: staging / name for what, name in names.items()}, source)
-            _keep_others(out, staging, set(names.values()))
-    else:
-        out.mkdir(parents=True, exist_ok=True)
-        _write_run(outcome, {what: out / name for what, name in names.items()}, source)
-    return {what: out / name for what, name in names.items()}
-
-
-def _write_run(outcome: RunOutcome, paths: Mapping[str, Path], source: dict[str, Any] | None) -> None:
-    save_artifact(outcome.artifact, paths["artifact"])
     title = f"{outcome.config.model} on {outcome.config.dataset}"
-    shown, weight = (outcome.test_label, outcome.test_probability), outcome.test_weight
-    reliability_figure(*shown, paths["figure"], title=title, sample_weight=weight)
-    config = {"input": source or {}, **_config_record(outcome)}
-    _write_json(config, paths["config"])
-    title, figure = f"Calibrated link probabilities: {title}", paths["figure"]
-    write_report(paths["report"], title=title, metrics=outcome.metrics, config=config, figure_png=figure)
-    _write_json(outcome.metrics, paths["metrics"])
-
-
-def _keep_others(old: Path, new: Path, own: set[str]) -> None:
-    """Take the user's own files of a run's folder along, as further names of the same files if possible."""
-
-    def link(source: str, target: str) -> None:
-        try:
-            os.link(source, target)
-        except OSError:  # the disk knows no links
-            shutil.copy2(source, target)
-
-    for path in old.iterdir():
-        if path.name in own:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.copytree(path, new / path.name, symlinks=True, copy_function=link)
-        elif path.is_symlink():
-            (new / path.name).symlink_to(path.readlink())
-        else:
-            link(str(path), str(new / path.name))
+    return write_results(
+        folder,
+        lambda path: save_artifact(outcome.artifact, path),
+        (outcome.test_label, outcome.test_probability, outcome.test_weight),
+        title=title,
+        heading=f"Calibrated link probabilities: {title}",
+        metrics=outcome.metrics,
+        config={"input": source or {}, **_config_record(outcome)},
+    )
 
 
 def _config_record(outcome: RunOutcome) -> dict[str, Any]:
@@ -372,23 +321,3 @@ def _git_commit() -> str | None:
         return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def to_json(values: Any) -> str:
-    """JSON text of JSON values; NaN and infinity, which JSON does not have, become null."""
-    return json.dumps(_without_nan(values), indent=2, allow_nan=False)
-
-
-def _without_nan(values: Any) -> Any:
-    if isinstance(values, dict):
-        return {key: _without_nan(value) for key, value in values.items()}
-    if isinstance(values, list | tuple):
-        return [_without_nan(value) for value in values]
-    if isinstance(values, float) and not math.isfinite(values):
-        return None
-    return values
-
-
-def _write_json(values: Any, path: Path) -> None:
-    with written_whole(path) as temporary:
-        temporary.write_text(to_json(values) + "\n", encoding="utf-8")
