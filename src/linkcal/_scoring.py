@@ -31,6 +31,7 @@ from linkcal.features._scores import scored_state
 from linkcal.models import unwrap_link_predictor
 from linkcal.models._view import evaluation_view
 from linkcal.models.adapter import encode_graph
+from linkcal.models.base import GraphModel, replaced_below
 
 #: Pairs that a fit scores in both orders, to see whether the decoder has a direction.
 _TURNED = 64
@@ -56,6 +57,7 @@ def score_fit_links(
     part = split.part(calibration_part(fit_on))
     scorer = LinkScorer(model, split.graph, features=features, symmetrise=symmetrise)
     scores = scorer.score(part, target_link=scored_state(fit_on))
+    _refuse_inherited_declaration(unwrap_link_predictor(model), scores.logit)
     if not (split.graph.ordered_pairs or symmetrise):
         _refuse_directed_decoder(scorer, part.edge_label_index, scores)
     rest: dict[str, Any] = {"features": features, "symmetrise": symmetrise}
@@ -63,6 +65,19 @@ def score_fit_links(
     validation = None if on_val else score_links(model, split.graph, split.val, **rest)
     base = calibration_links(model, split, "train-loo", **rest) if fit_on == "stacked" else None
     return FitLinks(scores, validation, base)
+
+
+def _refuse_inherited_declaration(model: nn.Module, logit: Tensor) -> None:
+    """Refuse what looks like probabilities of a method that the declaring class did not write."""
+    cls, methods = type(model), ("decode", "head")
+    if not isinstance(model, GraphModel) or not logit.numel() or "decode_returns" in vars(model):
+        return
+    replaced = replaced_below(cls, "decode_returns", methods) or any(name in vars(model) for name in methods)
+    if replaced and bool(((logit >= 0) & (logit <= 1)).all()):
+        raise InputError(
+            f"{cls.__name__} must declare decode_returns ('logits' or 'probabilities') beside its own decode "
+            "or head, got none and values in [0, 1] only: add decode_returns = ... to the class"
+        )
 
 
 def _refuse_directed_decoder(scorer: LinkScorer, pairs: Tensor, scores: LinkScores) -> None:

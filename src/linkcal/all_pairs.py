@@ -20,6 +20,7 @@ from linkcal.data.negatives import in_sorted
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.features import LinkScores
 from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
+from linkcal.models._view import evaluation_view
 from linkcal.models.adapter import is_pyg_autoencoder
 from linkcal.predictor import CalibratedLinkPredictor
 
@@ -40,6 +41,8 @@ _PORTION = 1 << 14
 ALL_MISSING = "all missing pairs"
 SOURCE_TARGET = "all missing pairs of a source and a target node"
 AT_DISTANCE_2 = "missing pairs at distance 2"
+#: Pairs on which a product form is compared with the model's own logits.
+_NUM_VERIFIED = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,7 @@ def most_probable_pairs(
     else:
         weight, bias = _product_form(predictor)
         z = predictor.node_embeddings()
+        _verify_product_form(predictor, z, weight, bias)
         pairs, logit = top_products(
             z, graph, wanted, weight=weight, bias=bias, chunk_size=chunk_size, known=known
         )
@@ -193,6 +197,22 @@ def _product_form(predictor: CalibratedLinkPredictor) -> tuple[Tensor, float]:
         "model must score a pair by a weighted inner product of its node embeddings (see "
         f"LinkPredictor.product_form) or embed pairs itself, got {type(model).__name__}"
     )
+
+
+def _verify_product_form(predictor: CalibratedLinkPredictor, z: Tensor, weight: Tensor, bias: float) -> None:
+    """Compare the form with ``decode``, which a hook, a parametrisation or an instance may have changed."""
+    model, n = evaluation_view(predictor.predictor), z.size(0)
+    u = torch.arange(n, device=z.device).repeat(-(-_NUM_VERIFIED // n))[:_NUM_VERIFIED]
+    v = (u * 31 + torch.arange(u.numel(), device=z.device) + 1) % n
+    with torch.no_grad():
+        decoded = model.decode(z, torch.stack([u, v])).double()  # type: ignore[operator]
+    ends = z[u].double() * z[v].double() * weight.double().to(z.device)
+    tolerance = 1e3 * torch.finfo(z.dtype).eps * (ends.abs().sum(dim=1) + abs(bias) + 1e-30)
+    if bool(((ends.sum(dim=1) + bias - decoded).abs() > tolerance).any()):
+        raise UnsupportedModelError(
+            "model must decode a pair as its product_form says, got other logits from decode: override "
+            f"product_form of {type(unwrap_link_predictor(predictor.predictor)).__name__} to return None"
+        )
 
 
 def _top_two_hop_pairs(

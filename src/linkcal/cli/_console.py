@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +26,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from linkcal.data import PairChunk
@@ -214,8 +220,57 @@ def as_base_rate(text: str | None) -> Any:
         return text
 
 
+INTERRUPTED = 130
+
+
+class Commands(TyperGroup):
+    """Commands that Ctrl-C ends with one line and exit code 130, as a shell reports it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _report_interrupt(str(ctx.info_name))
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def end_after_interrupt(name: str, seconds: float = 1.5) -> None:
+    """End the process, also in the middle of a long computation, some time after the first Ctrl-C.
+
+    Python tells the main thread only when a call into torch returns. What is being written is removed by the
+    next call (``_core.files``).
+    """
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while reader.recv(1)[0] != signal.SIGINT:
+            pass
+        time.sleep(seconds)
+        _report_interrupt(name)
+        os._exit(INTERRUPTED)
+
+    threading.Thread(target=watch, daemon=True).start()
+    _sockets.append(writer)  # else it would be closed
+
+
+_sockets: list[socket.socket] = []
+_reported = threading.Lock()
+
+
+def _report_interrupt(name: str) -> None:
+    """Print the line, once a process."""
+    if _reported.acquire(blocking=False):
+        os.write(2, f"{name}: interrupted\n".encode())
+
+
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
-    """Run a command line and return its exit code: 0, 1 for a user error (one line), 2 for wrong usage."""
+    """Run a command line and return its exit code.
+
+    0, 1 for a user error (one line), 2 for wrong usage, 130 after Ctrl-C.
+    """
     with warnings.catch_warnings():
         warnings.showwarning = _warnings_as_lines()
         try:

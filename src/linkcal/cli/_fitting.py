@@ -113,6 +113,7 @@ def fit(
     negatives_per_positive: NegativesPerPositive = 1.0,
     negatives: Negatives = "uniform",
     base_rate: RunBaseRate = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a finished run in the folder.")] = False,
     json: Json = False,
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
@@ -126,7 +127,7 @@ def fit(
         model=model, seed=seed, epochs=epochs, batch_size=batch_size,
         negatives_per_positive=negatives_per_positive, negatives=negatives,
     )  # fmt: skip
-    check_output_folder(out)
+    check_output_folder(out, new=not force)
     text: dict[str, Any] = {
         "delimiter": delimiter,
         "header": not no_header,

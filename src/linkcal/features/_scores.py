@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from linkcal._core.columns import STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS
+from linkcal._core.threads import fork_safe_lock
 from linkcal._core.validation import (
     check_choice,
     check_flag,
@@ -199,7 +199,7 @@ class LinkScorer:
         self._engine = toggle_engine(
             model, graph.node_input, graph.edge_index, undirected=not graph.directed, **toggle_options
         )
-        self._lock = threading.Lock()  # the engine writes into a workspace of its own
+        self._lock = fork_safe_lock()  # the engine writes into a workspace of its own
 
     def score(self, pairs: LinkPairs | Tensor, *, target_link: TargetLink = "absent") -> LinkScores:
         """Score links; see :func:`score_links`."""

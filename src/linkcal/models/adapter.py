@@ -149,7 +149,11 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
             f"model must have {' and '.join(_METHODS.values())}, got {name} without {' and '.join(missing)}"
         )
     returns = _declared_returns(model, decode_returns)
-    is_ready = isinstance(model, (GraphModel, AdaptedLinkPredictor))
+    if isinstance(model, PairPredictor) and returns != "logits":
+        raise InputError(f"head of {name} must return logits, got decode_returns = {returns!r}")
+    is_ready = isinstance(model, AdaptedLinkPredictor) or (
+        isinstance(model, GraphModel) and returns == "logits"
+    )
     return model if is_ready else AdaptedLinkPredictor(model, returns)
 
 

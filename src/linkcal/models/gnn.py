@@ -110,6 +110,8 @@ class SAGE(GNN):
     torch.Size([2])
     """
 
+    decode_returns = "logits"  # beside its own head
+
     def _build(self) -> None:
         self.gnn = self._stack(models.GraphSAGE, aggr="mean")
         self.lin = nn.Linear(self.out_channels, 1)
