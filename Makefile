@@ -47,3 +47,11 @@ clean:
 .PHONY: bench
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run.py $(BENCH)
+
+# Random inputs: make fuzz N=200000 SEED=0; another seed tries others. What is wrong is printed as small as it gets.
+N ?= 200000
+SEED ?= 0
+.PHONY: fuzz
+fuzz: $(VENV)/.dev
+	OMP_NUM_THREADS=1 LINKCAL_FUZZ=$(N) LINKCAL_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz \
+		--numprocesses auto --dist worksteal $(PYTEST_ARGS)

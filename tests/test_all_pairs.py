@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from linkcal import all_pairs as products
 from linkcal.all_pairs import Best, most_probable_pairs, top_products
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, simulate_graph, split_links
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
-from linkcal.models import GCN, TrainingConfig, make_model, train_link_predictor
+from linkcal.models import GCN, PEG, SAGE, TrainingConfig, make_model, train_link_predictor
 
 
 def brute_force(z, graph, k, weight=None):
@@ -338,6 +339,90 @@ def test_other_decoders_and_unfitted_predictors_are_refused(split):
         most_probable_pairs(clp, 3)
     with pytest.raises(UnsupportedModelError, match=r"weighted inner product.*got Scaled"):
         most_probable_pairs(clp.fit(split), 3)
+
+
+class Doubled:
+    def head(self, h):
+        return 2 * super().head(h)
+
+
+class SharpSAGE(Doubled, SAGE):
+    pass
+
+
+class ShiftedPEG(PEG):
+    decode_returns = "logits"
+
+    def decode(self, z, edge_label_index):
+        return super().decode(z, edge_label_index) - z[edge_label_index[0], 0] * z[edge_label_index[1], 0]
+
+
+class OwnForm(SAGE):
+    def head(self, h):
+        return 3 * super().head(h)
+
+    def product_form(self):
+        return 3 * self.lin.weight[0], 3 * self.lin.bias[0]
+
+
+def ranked_or_refused(model, split):
+    model = model.eval()
+    prepared = replace(split, graph=model.prepare(split.graph))
+    clp = CalibratedLinkPredictor(model, Platt()).fit(prepared)
+    return clp, lambda: most_probable_pairs(clp, 3)
+
+
+@pytest.mark.parametrize("cls", [SharpSAGE, ShiftedPEG])
+def test_a_subclass_does_not_inherit_the_form_of_a_decoder_it_replaced(split, cls):
+    torch.manual_seed(0)
+    model = cls(12)
+    assert model.product_form() is None
+    with pytest.raises(UnsupportedModelError, match=f"weighted inner product.*got {cls.__name__}"):
+        ranked_or_refused(model, split)[1]()
+
+
+def test_a_form_of_its_own_is_used(split):
+    torch.manual_seed(0)
+    clp, rank = ranked_or_refused(OwnForm(12), split)
+    ranked = rank()
+    found = clp.score(ranked.edge_label_index).logit.double()
+    torch.testing.assert_close(ranked.logit, found, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("what", ["hook", "instance", "class"])
+def test_a_form_that_the_model_does_not_follow_is_refused(split, what, monkeypatch):
+    """A hook of the last layer, a method of the instance, and a class changed after it was made."""
+    torch.manual_seed(0)
+    model = SAGE(12)
+    if what == "hook":
+        model.lin.register_forward_hook(lambda _module, _inputs, out: out**3)
+    elif what == "instance":
+        model.head = lambda h: model.lin(h).squeeze(-1) ** 3
+    else:
+        monkeypatch.setattr(SAGE, "head", lambda self, h: self.lin(h).squeeze(-1) ** 3)
+    with pytest.raises(UnsupportedModelError, match="decode a pair as its product_form says"):
+        ranked_or_refused(model, split)[1]()
+
+
+def test_probabilities_of_a_subclass_are_declared(split):
+    class Sigmoid(SAGE):
+        def head(self, h):
+            return super().head(h).sigmoid()
+
+    class Declared(Sigmoid):
+        decode_returns = "probabilities"
+
+    torch.manual_seed(0)
+    model, given = Sigmoid(12), split.test.edge_label_index
+    with pytest.raises(InputError, match="Sigmoid must declare decode_returns"):
+        CalibratedLinkPredictor(model, Platt()).fit(split)
+    declared, logits = Declared(12), SAGE(12)
+    for other in (declared, logits):
+        other.load_state_dict(model.state_dict())
+    found, expected = (
+        CalibratedLinkPredictor(m, Platt()).fit(split).score(given) for m in (declared, logits)
+    )
+    torch.testing.assert_close(found.logit, expected.logit, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{"k": 0}, {"k": 1, "chunk_size": 0}])

@@ -95,3 +95,32 @@ def test_a_read_only_package_without_a_home_still_works(package):
 
 def test_without_compilation_it_is_plain_python(package):
     assert result(start(package, NUMBA_DISABLE_JIT="1")) == "2"
+
+
+PLAIN = """
+import torch
+from linkcal import CalibratedLinkPredictor, StructuralCalibrator
+from linkcal.data import sample_negatives, simulate_graph, split_links
+from linkcal.models import make_model
+
+split = split_links(simulate_graph(40, num_edges=90, num_features=5, seed=0), seed=0)
+pairs = split.test.edge_label_index[:, :3]
+for name, options in [("gcn", {}), ("sage", {"num_layers": 3}), ("gin", {}), ("seal", {})]:
+    clp = CalibratedLinkPredictor(make_model(name, 5, seed=0, **options), StructuralCalibrator()).fit(split)
+    found = clp.score(pairs)
+    print(found.toggled.method, *(f"{p:.6f}" for p in found.logit.tolist()))
+"""
+
+
+def test_without_compilation_the_same_numbers(tmp_path):
+    """NUMBA_DISABLE_JIT=1: compiled code runs as plain Python, which is also how coverage sees it."""
+    printed = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", PLAIN], env={**os.environ, "NUMBA_DISABLE_JIT": off},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for off in ("0", "1")
+    ]  # fmt: skip
+    numbers = [[float(n) for line in text.splitlines() for n in line.split()[1:]] for text in printed]
+    assert numbers[0] == pytest.approx(numbers[1], abs=2e-6)
+    assert [line.split()[0] for line in printed[0].splitlines()] == ["kernel", "kernel", "kernel", "pairwise"]

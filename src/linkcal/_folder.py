@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from linkcal._core.files import read_description, read_saved, refusing, sha256
+from linkcal._core.files import folder_written_whole, read_description, read_saved, refusing, sha256
 from linkcal.calibrators import Calibrator, calibrator_name, make_calibrator
 from linkcal.exceptions import ArtifactError, InputError
 
@@ -51,9 +49,7 @@ def signed_folder(folder: str | os.PathLike[str], kind: str, version_: int, **he
     """Yield an empty folder to fill; it replaces `folder` as a whole, or not at all."""
     target = Path(folder)
     check_artifact_folder(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
+    with folder_written_whole(target) as staging:
         yield staging
         manifest = {
             "format": kind,
@@ -65,31 +61,12 @@ def signed_folder(folder: str | os.PathLike[str], kind: str, version_: int, **he
         }
         unsigned = (json.dumps(manifest, indent=2) + "\n").encode()
         (staging / MANIFEST).write_bytes(_signed(unsigned, _UNSIGNED, sha256(unsigned)))
-        staging.chmod(0o755)
-        _replace_folder(staging, target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _signed(head: bytes, old: str, new: str) -> bytes:
     """The manifest with another SHA-256 of its own, which is its last value."""
     before, _, after = head.rpartition(old.encode())
     return before + new.encode() + after
-
-
-def _replace_folder(new: Path, target: Path) -> None:
-    """Put `new` in the place of `target`; the old content stays until the new one is in place."""
-    if not target.exists():
-        new.rename(target)
-        return
-    old = new.with_name(new.name + "-old")
-    target.rename(old)
-    try:
-        new.rename(target)
-    except OSError:
-        old.rename(target)
-        raise
-    shutil.rmtree(old)
 
 
 def folder_format(folder: str | os.PathLike[str]) -> str | None:

@@ -16,6 +16,7 @@ from linkcal._core.validation import check_base_rate, check_fraction, check_posi
 from linkcal.calibrators import Calibrator
 from linkcal.calibrators.networks import links_beside
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, sample_negatives
+from linkcal.data.graph import GRAPH_TENSORS
 from linkcal.exceptions import InputError, ShortageError, UnsupportedModelError
 from linkcal.features import (
     COLUMN_NAMES,
@@ -29,6 +30,8 @@ from linkcal.features import (
 from linkcal.features._scores import scored_state
 from linkcal.models import unwrap_link_predictor
 from linkcal.models._view import evaluation_view
+from linkcal.models.adapter import encode_graph
+from linkcal.models.base import GraphModel, replaced_below
 
 #: Pairs that a fit scores in both orders, to see whether the decoder has a direction.
 _TURNED = 64
@@ -54,13 +57,27 @@ def score_fit_links(
     part = split.part(calibration_part(fit_on))
     scorer = LinkScorer(model, split.graph, features=features, symmetrise=symmetrise)
     scores = scorer.score(part, target_link=scored_state(fit_on))
-    if not (split.graph.directed or symmetrise):
+    _refuse_inherited_declaration(unwrap_link_predictor(model), scores.logit)
+    if not (split.graph.ordered_pairs or symmetrise):
         _refuse_directed_decoder(scorer, part.edge_label_index, scores)
     rest: dict[str, Any] = {"features": features, "symmetrise": symmetrise}
     on_val = calibration_part(fit_on) == "val"
     validation = None if on_val else score_links(model, split.graph, split.val, **rest)
     base = calibration_links(model, split, "train-loo", **rest) if fit_on == "stacked" else None
     return FitLinks(scores, validation, base)
+
+
+def _refuse_inherited_declaration(model: nn.Module, logit: Tensor) -> None:
+    """Refuse what looks like probabilities of a method that the declaring class did not write."""
+    cls, methods = type(model), ("decode", "head")
+    if not isinstance(model, GraphModel) or not logit.numel() or "decode_returns" in vars(model):
+        return
+    replaced = replaced_below(cls, "decode_returns", methods) or any(name in vars(model) for name in methods)
+    if replaced and bool(((logit >= 0) & (logit <= 1)).all()):
+        raise InputError(
+            f"{cls.__name__} must declare decode_returns ('logits' or 'probabilities') beside its own decode "
+            "or head, got none and values in [0, 1] only: add decode_returns = ... to the class"
+        )
 
 
 def _refuse_directed_decoder(scorer: LinkScorer, pairs: Tensor, scores: LinkScores) -> None:
@@ -112,8 +129,7 @@ def encode_nodes(model: nn.Module, graph: Graph) -> Tensor:
         name = type(unwrap_link_predictor(model)).__name__
         raise UnsupportedModelError(f"model must embed nodes (encode), got {name}, which embeds pairs")
     with torch.no_grad():
-        z: Tensor = evaluation_view(model).encode(graph.node_input, graph.edge_index)  # type: ignore[operator]
-    return z
+        return encode_graph(evaluation_view(model), graph)
 
 
 #: Share of links among the query pairs, or how to estimate it.
@@ -175,9 +191,7 @@ def gather_evidence(
     parts = [split.train, split.val] + ([split.test] if spare_test else [])
     # Degrees and common neighbours of all edges that may be read, as for the split's own negatives.
     links = [part.edge_label_index[:, part.edge_label == 1] for part in parts]
-    known = Graph.from_edges(
-        torch.cat([split.graph.pairs, *links], dim=1), split.graph.num_nodes, directed=split.graph.directed
-    )
+    known = split.graph.with_edges(torch.cat([split.graph.pairs, *links], dim=1))
     generator = numpy_stream((split.seed or 0) if seed is None else seed, "null pairs")
     taken = torch.cat([part.edge_label_index for part in parts], dim=1)
     rest: dict[str, Any] = {"generator": generator, "kind": split.negatives or "uniform", "exclude": taken}
@@ -235,8 +249,7 @@ def _all_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _graph_tensors(graph: Graph) -> dict[str, Tensor]:
-    parts = {name: getattr(graph, name) for name in ("edge_index", "x", "attributes")}
-    return {name: part for name, part in parts.items() if part is not None}
+    return {name: part for name in GRAPH_TENSORS if (part := getattr(graph, name)) is not None}
 
 
 def _versions(tensors: dict[str, Tensor]) -> tuple[tuple[Any, ...], ...] | None:

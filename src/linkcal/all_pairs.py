@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from linkcal._core.validation import check_edge_index, check_finite, check_positive_int, to_float64
+from linkcal._core.validation import check_finite, check_positive_int, to_float64
 from linkcal._scoring import BaseRate, known_pair_keys
 from linkcal.data import Graph
 from linkcal.data.graph import neighbour_rows
@@ -20,10 +20,11 @@ from linkcal.data.negatives import in_sorted
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.features import LinkScores
 from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
+from linkcal.models._view import evaluation_view
 from linkcal.models.adapter import is_pyg_autoencoder
 from linkcal.predictor import CalibratedLinkPredictor
 
-__all__ = ["ALL_MISSING", "AT_DISTANCE_2", "RankedPairs", "most_probable_pairs"]
+__all__ = ["ALL_MISSING", "AT_DISTANCE_2", "SOURCE_TARGET", "RankedPairs", "most_probable_pairs"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -38,7 +39,10 @@ _PORTION = 1 << 14
 
 #: What a ranking chooses from: every missing pair, or those with a common neighbour.
 ALL_MISSING = "all missing pairs"
+SOURCE_TARGET = "all missing pairs of a source and a target node"
 AT_DISTANCE_2 = "missing pairs at distance 2"
+#: Pairs on which a product form is compared with the model's own logits.
+_NUM_VERIFIED = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class RankedPairs:
     Parameters
     ----------
     edge_label_index : Tensor [2, n], int64
-        Smaller index first in an undirected graph.
+        Smaller index first in an undirected graph, source node first in a bipartite one.
     logit : Tensor [n], float64
         Uncalibrated scores, falling unless reranked, ties by (u, v). Inner products are summed in float64, so
         they differ from the model's own logits by rounding.
@@ -57,7 +61,7 @@ class RankedPairs:
         For which the probabilities hold. Among ALL pairs links are far rarer than among the calibration
         links: use ``base_rate="density"``.
     candidates : str
-        What was ranked: ``"all missing pairs"`` or ``"missing pairs at distance 2"``.
+        What was ranked: ``ALL_MISSING``, ``SOURCE_TARGET`` (in a bipartite graph) or ``AT_DISTANCE_2``.
     reranked : int
         How many of the highest-scoring pairs were re-ordered by calibrated probability.
     """
@@ -133,9 +137,15 @@ def most_probable_pairs(
     scorer, graph = predictor.scorer(), predictor.graph_
     device = graph.edge_index.device
     if exclude is not None:
-        exclude = check_edge_index(exclude, graph.num_nodes, "exclude")
+        exclude = graph.check_pairs(exclude, "exclude")
     known = known_pair_keys(graph, predictor.held_out_, exclude)
     two_hop = isinstance(predictor.predictor, PairPredictor)
+    if two_hop and graph.node_type is not None:
+        raise UnsupportedModelError(
+            "model must embed nodes to rank pairs of a bipartite graph, got "
+            f"{type(predictor.model).__name__}, which ranks pairs with a common neighbour: a source and a "
+            "target node never have one; score pairs of your choice"
+        )
     if two_hop:
         pairs, logit = _top_two_hop_pairs(
             graph, lambda part: scorer.score(part.to(device)).logit, wanted, chunk_size, known
@@ -143,6 +153,7 @@ def most_probable_pairs(
     else:
         weight, bias = _product_form(predictor)
         z = predictor.node_embeddings()
+        _verify_product_form(predictor, z, weight, bias)
         pairs, logit = top_products(
             z, graph, wanted, weight=weight, bias=bias, chunk_size=chunk_size, known=known
         )
@@ -160,7 +171,7 @@ def most_probable_pairs(
         logit=logit[order],
         probability=torch.cat(probability)[order],
         negatives_per_positive=odds,
-        candidates=AT_DISTANCE_2 if two_hop else ALL_MISSING,
+        candidates=AT_DISTANCE_2 if two_hop else ALL_MISSING if graph.node_type is None else SOURCE_TARGET,
         base_rate=rate,
         reranked=0 if rerank is None else logit.numel(),
     )
@@ -186,6 +197,22 @@ def _product_form(predictor: CalibratedLinkPredictor) -> tuple[Tensor, float]:
         "model must score a pair by a weighted inner product of its node embeddings (see "
         f"LinkPredictor.product_form) or embed pairs itself, got {type(model).__name__}"
     )
+
+
+def _verify_product_form(predictor: CalibratedLinkPredictor, z: Tensor, weight: Tensor, bias: float) -> None:
+    """Compare the form with ``decode``, which a hook, a parametrisation or an instance may have changed."""
+    model, n = evaluation_view(predictor.predictor), z.size(0)
+    u = torch.arange(n, device=z.device).repeat(-(-_NUM_VERIFIED // n))[:_NUM_VERIFIED]
+    v = (u * 31 + torch.arange(u.numel(), device=z.device) + 1) % n
+    with torch.no_grad():
+        decoded = model.decode(z, torch.stack([u, v])).double()  # type: ignore[operator]
+    ends = z[u].double() * z[v].double() * weight.double().to(z.device)
+    tolerance = 1e3 * torch.finfo(z.dtype).eps * (ends.abs().sum(dim=1) + abs(bias) + 1e-30)
+    if bool(((ends.sum(dim=1) + bias - decoded).abs() > tolerance).any()):
+        raise UnsupportedModelError(
+            "model must decode a pair as its product_form says, got other logits from decode: override "
+            f"product_form of {type(unwrap_link_predictor(predictor.predictor)).__name__} to return None"
+        )
 
 
 def _top_two_hop_pairs(
@@ -293,12 +320,14 @@ def top_products(
     if not math.isfinite(largest + abs(bias)):
         raise InputError("z must have inner products below 1.8e308, got lengths that multiply to more")
     order = np.argsort(-lengths[0] * lengths[1], kind="stable")
-    a, b, a_length, b_length = (values[order] for values in (left, right, *lengths))
-    taken = _in_order(known_pair_keys(graph) if known is None else known, order, graph)
+    kind = None if graph.node_type is None else graph.node_type.cpu().numpy()[order]
+    rows, cols = (order, order) if kind is None else (order[kind == 0], order[kind == 1])
+    a, a_length, b, b_length = left[rows], lengths[0][rows], right[cols], lengths[1][cols]
+    taken = _in_order(known_pair_keys(graph) if known is None else known, rows, cols, graph)
     margin = _ROUNDING * largest + _BIAS_ROUNDING * abs(bias)
     best = Best(k, margin)
-    for row, col in _tiles(n, chunk_size):
-        if not graph.directed and col.stop <= row.start + 1:
+    for row, col in _tiles(rows.size, cols.size, chunk_size):
+        if not graph.ordered_pairs and col.stop <= row.start + 1:
             continue
         bound = max(best.bound - bias, _LOWEST)
         if a_length[row].max() * b_length[col].max() < bound - margin:
@@ -306,9 +335,10 @@ def top_products(
         scores = a[row] @ b[col].T
         _mask(scores, row, col, taken, graph)
         u, v = np.nonzero(scores >= bound)
-        keys = _keys(order[u + row.start], order[v + col.start], graph)
+        keys = _keys(rows[u + row.start], cols[v + col.start], graph)
         best.offer(_scores_alone(left, right, keys, n) + bias, keys)
-    return best.pairs(n)
+    pairs, score = best.pairs(n)
+    return graph.source_first(pairs), score
 
 
 def _check_inputs(z: Tensor, graph: Graph, weight: Tensor | None, bias: float) -> None:
@@ -323,13 +353,13 @@ def _check_inputs(z: Tensor, graph: Graph, weight: Tensor | None, bias: float) -
         raise InputError(f"weight must have shape [{z.size(1)}] or [1], got {list(weight.shape)}")
 
 
-def _tiles(num_nodes: int, chunk_size: int) -> Iterator[tuple[slice, slice]]:
+def _tiles(num_rows: int, num_cols: int, chunk_size: int) -> Iterator[tuple[slice, slice]]:
     """Blocks that cover all pairs, as square as may be, of at most `chunk_size` pairs."""
-    height = min(num_nodes, max(1, math.isqrt(chunk_size)))
-    width = min(num_nodes, chunk_size // height)
-    for row in range(0, num_nodes, height):
-        for col in range(0, num_nodes, width):
-            yield slice(row, min(row + height, num_nodes)), slice(col, min(col + width, num_nodes))
+    height = min(num_rows, max(1, math.isqrt(chunk_size)))
+    width = min(num_cols, chunk_size // height)
+    for row in range(0, num_rows, height):
+        for col in range(0, num_cols, width):
+            yield slice(row, min(row + height, num_rows)), slice(col, min(col + width, num_cols))
 
 
 def _keys(u: IntArray, v: IntArray, graph: Graph) -> IntArray:
@@ -339,11 +369,14 @@ def _keys(u: IntArray, v: IntArray, graph: Graph) -> IntArray:
     return u * graph.num_nodes + v
 
 
-def _in_order(keys: IntArray, order: IntArray, graph: Graph) -> IntArray:
-    """Sorted keys of the same pairs when the nodes are numbered by their place in `order`."""
-    place = np.empty_like(order)
-    place[order] = np.arange(order.size)
-    return np.sort(_keys(place[keys // graph.num_nodes], place[keys % graph.num_nodes], graph))
+def _in_order(keys: IntArray, rows: IntArray, cols: IntArray, graph: Graph) -> IntArray:
+    """Sorted keys of the same pairs when nodes are numbered by their place in `rows`, and in `cols`."""
+    first, second = np.zeros((2, graph.num_nodes), dtype=np.int64)
+    first[rows], second[cols] = np.arange(rows.size), np.arange(cols.size)
+    u, v = graph.source_first(torch.from_numpy(np.stack(np.divmod(keys, graph.num_nodes)))).numpy()
+    if graph.node_type is not None:
+        return np.sort(first[u] * graph.num_nodes + second[v])
+    return np.sort(_keys(first[u], second[v], graph))
 
 
 def _mask(scores: FloatArray, row: slice, col: slice, taken: IntArray, graph: Graph) -> None:
@@ -353,7 +386,7 @@ def _mask(scores: FloatArray, row: slice, col: slice, taken: IntArray, graph: Gr
     u, v = np.divmod(taken[first:last], n)
     inside = (v >= col.start) & (v < col.stop)
     scores[u[inside] - row.start, v[inside] - col.start] = -np.inf
-    if col.start < row.stop and (row.start < col.stop or not graph.directed):
+    if graph.node_type is None and col.start < row.stop and (row.start < col.stop or not graph.directed):
         u, v = np.arange(row.start, row.stop)[:, None], np.arange(col.start, col.stop)
         scores[(u == v) if graph.directed else (u >= v)] = -np.inf
 

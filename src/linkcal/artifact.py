@@ -3,11 +3,12 @@
 Weights and arrays are safetensors files, the rest is JSON; nothing is unpickled::
 
     artifact.json            format, versions, description of graph and fit, SHA-256 of every file
-    graph.safetensors        message-passing edges, node features, held-out edges
+    graph.safetensors        message-passing edges and their weights, node features and types, held-out edges
     evidence.safetensors     calibration links and null pairs, for decisions and intervals
     calibrators.json         class, hyper-parameters and scalars of every calibrator
     calibrators.safetensors  their arrays
-    nodes.parquet            the user's node ids, where they are not 0 .. N-1
+    nodes.parquet            the user's node ids, where they are not 0 .. N-1; those of source nodes alone
+    target-nodes.parquet     and of target nodes, in a bipartite graph
     model.json               how to build the model, if it is one of linkcal's own
     model.safetensors        its weights
 """
@@ -15,23 +16,34 @@ Weights and arrays are safetensors files, the rest is JSON; nothing is unpickled
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from linkcal import _folder
 from linkcal._core.files import read_saved, refusing
-from linkcal._core.validation import check_edge_index, check_positive_int
+from linkcal._core.validation import (
+    check_choice,
+    check_edge_index,
+    check_flag,
+    check_fraction,
+    check_no_self_pairs,
+    check_positive_float,
+    check_positive_int,
+)
 from linkcal._folder import check_artifact_folder
 from linkcal._scoring import Evidence, Fingerprint, plain_state
 from linkcal.calibrators import Calibrator
-from linkcal.data import Graph, LinkPairs, NodeIds
+from linkcal.data import BipartiteIds, Graph, LinkPairs, NodeIds
+from linkcal.data.graph import GRAPH_TENSORS
 from linkcal.exceptions import ArtifactError, InputError
+from linkcal.features._scores import FIT_ON
 from linkcal.models import GraphModel, load_model, save_model
 
 __all__ = [
@@ -48,6 +60,7 @@ ARTIFACT_FORMAT_VERSION = 4
 
 _FORMAT = "linkcal-artifact"
 _NODES, _EVIDENCE, _MODEL = "nodes.parquet", "evidence.safetensors", "model.json"
+_TARGET_NODES = "target-nodes.parquet"
 _REQUIRED = {"graph.safetensors", *_folder.CALIBRATOR_FILES, "model.safetensors"}
 _GRAPH_KEYS = ("num_nodes", "directed", "name", "features_from_edges")
 _INFO_KEYS = ("fit_on", "selected", "negatives_per_positive")
@@ -66,7 +79,7 @@ class Artifact:
         Fitted, by name.
     info : dict
         JSON values: ``fit_on``, ``selected``, ``negatives_per_positive`` and whatever the writer added.
-    node_ids : NodeIds, optional
+    node_ids : NodeIds or BipartiteIds, optional
     held_out : Tensor [2, H], optional
         Known edges that are not in the message-passing graph: the split's validation and test links.
     evidence : Evidence, optional
@@ -76,7 +89,7 @@ class Artifact:
     graph: Graph
     calibrators: dict[str, Calibrator]
     info: dict[str, Any] = field(default_factory=dict)
-    node_ids: NodeIds | None = None
+    node_ids: NodeIds | BipartiteIds | None = None
     held_out: Tensor | None = None
     evidence: Evidence | None = None
 
@@ -106,15 +119,18 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
         save_model(artifact.model, folder)
     else:
         _write_tensors(folder / "model.safetensors", plain_state(artifact.model))
-    graph = {name: getattr(artifact.graph, name) for name in ("edge_index", "x", "attributes")}
+    graph = {name: getattr(artifact.graph, name) for name in GRAPH_TENSORS}
     _write_tensors(folder / "graph.safetensors", {**graph, "held_out": artifact.held_out})
     _folder.write_calibrators(artifact.calibrators, folder)
     if artifact.evidence is not None:
         links, null_pairs = artifact.evidence.calibration, artifact.evidence.null_pairs
         pairs = {"calibration_pairs": links.edge_label_index, "calibration_label": links.edge_label}
         _write_tensors(folder / _EVIDENCE, {**pairs, "null_pairs": null_pairs})
-    if artifact.node_ids is not None:
-        artifact.node_ids.save(folder / _NODES)
+    ids = artifact.node_ids
+    if ids is not None:
+        (ids.source if isinstance(ids, BipartiteIds) else ids).save(folder / _NODES)
+    if isinstance(ids, BipartiteIds):
+        ids.target.save(folder / _TARGET_NODES)
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor | None]) -> None:
@@ -145,7 +161,7 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
         If a file is missing, truncated, altered or of another version, or the weights do not fit `model`.
     """
     objects = {"graph": (), "info": _INFO_KEYS, "fingerprint": ()}
-    files = _REQUIRED, {_MODEL, _NODES, _EVIDENCE}
+    files = _REQUIRED, {_MODEL, _NODES, _TARGET_NODES, _EVIDENCE}
     source, head = _folder.read_manifest(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, objects, *files)
     names = head["files"]
     graph, held_out = _read_graph(source, head["graph"])
@@ -154,6 +170,11 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
             f"{source} must be loaded with the model that it was saved with (none of linkcal's own), got None"
         )
     model = load_model(source) if model is None else _with_weights(model, source / "model.safetensors")
+    calibrators = _folder.read_calibrators(source)
+    node_ids = _read_ids(source, names)
+    with refusing(source, "hold parts that belong together"):
+        _check_fits(model, graph, node_ids)
+        _check_info(head["info"], calibrators)
     found = Fingerprint(model, graph)
     if head["fingerprint"] != {"weights": found.weights, "graph": found.graph}:
         raise ArtifactError(
@@ -162,25 +183,86 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     return Artifact(
         model=model,
         graph=graph,
-        calibrators=_folder.read_calibrators(source),
+        calibrators=calibrators,
         info=head["info"],
-        node_ids=NodeIds.load(source / _NODES) if _NODES in names else None,
+        node_ids=node_ids,
         held_out=held_out,
         evidence=_read_evidence(source / _EVIDENCE, graph.num_nodes) if _EVIDENCE in names else None,
     )
 
 
+def _read_ids(source: Path, names: Container[str]) -> NodeIds | BipartiteIds | None:
+    if _NODES not in names:
+        return None
+    ids = NodeIds.load(source / _NODES)
+    return BipartiteIds(ids, NodeIds.load(source / _TARGET_NODES)) if _TARGET_NODES in names else ids
+
+
 def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tensor | None]:
-    """Message-passing graph and held-out edges [2, H], where they were saved."""
+    """Message-passing graph and held-out edges [2, H], where they were saved; checked as a user's own."""
     with refusing(source / "graph.safetensors", f"hold a graph as {_folder.MANIFEST} describes it"):
+        if set(description) != set(_GRAPH_KEYS) or not isinstance(description["name"], str):
+            raise InputError(f"graph must have {', '.join(_GRAPH_KEYS)}, got {sorted(description)}")
+        for flag in ("directed", "features_from_edges"):
+            check_flag(description[flag], flag)
         tensors = load_tensors(read_saved(source / "graph.safetensors"))
-        features = {name: tensors.get(name) for name in ("x", "attributes")}
-        graph = Graph(tensors["edge_index"], **features, **description)
-        check_edge_index(graph.edge_index, check_positive_int(graph.num_nodes, "num_nodes"))
-        for name, rows in features.items():
-            if rows is not None and rows.size(0) != graph.num_nodes:
-                raise InputError(f"{name} must have {graph.num_nodes} rows, got {rows.size(0)}")
-    return graph, tensors.get("held_out")
+        num_nodes, directed = description["num_nodes"], description["directed"]
+        edges = _pairs_of(tensors, "edge_index", check_positive_int(num_nodes, "num_nodes"))
+        simple = Graph.from_edges(edges, num_nodes, directed=directed)
+        if simple.num_duplicates or simple.edge_index.size(1) != edges.size(1):
+            raise InputError(
+                "edge_index must hold each edge once, in an undirected graph in both directions, got "
+                f"{edges.size(1)} columns for {simple.edge_index.size(1)} of a simple graph"
+            )
+        parts = {name: tensors.get(name) for name in GRAPH_TENSORS if name != "edge_index"}
+        types, weight = parts["node_type"], parts["edge_weight"]
+        if types is not None and list(types.shape) != [num_nodes]:
+            raise InputError(f"node_type must have shape [{num_nodes}], got {list(types.shape)}")
+        if weight is not None and list(weight.shape) != [edges.size(1)]:
+            raise InputError(f"edge_weight must have shape [{edges.size(1)}], got {list(weight.shape)}")
+        for name in ("x", "attributes"):
+            rows = parts[name]
+            if rows is not None and (not rows.is_floating_point() or rows.ndim != 2):
+                raise InputError(f"{name} must be a float tensor [N, F], got {rows.dtype} {list(rows.shape)}")
+            if rows is not None and rows.size(0) != num_nodes:
+                raise InputError(f"{name} must have {num_nodes} rows, got {rows.size(0)}")
+            if rows is not None and not bool(rows.isfinite().all()):
+                raise InputError(f"{name} must be finite, got NaN or infinite values")
+        held_out = _pairs_of(tensors, "held_out", num_nodes) if "held_out" in tensors else None
+        return Graph(edges, **parts, **description), held_out
+
+
+def _pairs_of(tensors: Mapping[str, Tensor], name: str, num_nodes: int) -> Tensor:
+    """Pairs [2, L] of different nodes, int64 as they were written."""
+    if tensors[name].dtype != torch.int64:
+        raise InputError(f"{name} must hold int64, got {tensors[name].dtype}")
+    return check_no_self_pairs(check_edge_index(tensors[name], num_nodes, name), name)
+
+
+def _check_info(info: dict[str, Any], calibrators: Mapping[str, Calibrator]) -> None:
+    """Refuse a description of the fit that a fit cannot have written."""
+    check_choice(info["fit_on"], "fit_on", FIT_ON)
+    check_choice(info["selected"], "selected", calibrators)
+    check_positive_float(info["negatives_per_positive"], "negatives_per_positive", maximum=1e12)
+    if info.get("base_rate") is not None:
+        check_fraction(info["base_rate"], "base_rate")
+    check_flag(info.get("symmetrise", False), "symmetrise")
+    for name in ("negatives", "base_rate_origin", "dataset", "model"):
+        if not isinstance(info.get(name), str | None):
+            raise InputError(f"{name} must be a text, got {type(info[name]).__name__}")
+
+
+def _check_fits(model: nn.Module, graph: Graph, node_ids: NodeIds | BipartiteIds | None) -> None:
+    """Refuse parts that do not belong together, before arrays of their sizes are made."""
+    if node_ids is not None and len(node_ids) != graph.num_nodes:
+        raise InputError(f"node ids must be as many as nodes, {graph.num_nodes}, got {len(node_ids)}")
+    if not isinstance(model, GraphModel):
+        return
+    if graph.x is None and model.num_nodes != graph.num_nodes:
+        raise InputError(f"model must have num_nodes = {graph.num_nodes} without x, got {model.num_nodes}")
+    weight = next(model.parameters(), graph.x)
+    if graph.x is not None and weight is not None and graph.x.dtype != weight.dtype:
+        raise InputError(f"x must have the dtype of the weights, {weight.dtype}, got {graph.x.dtype}")
 
 
 def _with_weights(model: nn.Module, path: Path) -> nn.Module:
@@ -200,6 +282,10 @@ def _with_weights(model: nn.Module, path: Path) -> nn.Module:
 def _read_evidence(path: Path, num_nodes: int) -> Evidence:
     with refusing(path, "hold calibration links and null pairs"):
         tensors = load_tensors(read_saved(path))
-        pairs = check_edge_index(tensors["calibration_pairs"], num_nodes, "calibration_pairs")
-        links = LinkPairs(pairs, tensors["calibration_label"])
-        return Evidence(links, check_edge_index(tensors["null_pairs"], num_nodes, "null_pairs"))
+        pairs, label = _pairs_of(tensors, "calibration_pairs", num_nodes), tensors["calibration_label"]
+        if label.dtype != torch.float32:
+            raise InputError(f"calibration_label must hold float32, got {label.dtype}")
+        links = LinkPairs(pairs, label)
+        if not (links.num_positives and links.num_negatives):
+            raise InputError(f"calibration_label must hold both classes, got {len(links)} of one")
+        return Evidence(links, _pairs_of(tensors, "null_pairs", num_nodes))

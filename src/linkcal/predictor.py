@@ -18,7 +18,6 @@ from linkcal._core.maths import FloatArray
 from linkcal._core.validation import (
     check_binary_labels,
     check_choice,
-    check_edge_index,
     check_flag,
     check_fraction,
     check_positive_int,
@@ -26,7 +25,7 @@ from linkcal._core.validation import (
 from linkcal._scoring import BaseRate, Evidence, Fingerprint
 from linkcal.artifact import Artifact, load_artifact, save_artifact
 from linkcal.calibrators import Calibrator, base_rate_offset, calibrator_name
-from linkcal.data import Graph, LinkPairs, LinkSplit, NodeIds, pair_keys
+from linkcal.data import BipartiteIds, Graph, LinkPairs, LinkSplit, NodeIds, pair_keys
 from linkcal.data.negatives import in_sorted
 from linkcal.decisions._intervals import calibrated_interval, ranking_scores
 from linkcal.decisions._thresholds import weights_at_base_rate
@@ -34,6 +33,7 @@ from linkcal.exceptions import InputError, NotFittedError
 from linkcal.features import FitOn, LinkScorer, LinkScores
 from linkcal.features._scores import scored_state
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
+from linkcal.models.adapter import warn_of_missing_weights
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor", "SelectedLinks"]
 
@@ -79,12 +79,13 @@ class CalibratedLinkPredictor(nn.Module):
         What ``model.decode`` returns, which must be declared here or by the model's attribute of that name.
     symmetrise : bool
         In an undirected graph, average the logits of (u, v) and (v, u); else ``fit`` refuses unequal ones.
+        Not used on a bipartite graph, whose pairs always have their source node first.
 
     Attributes
     ----------
     calibrator_, graph_ : Calibrator, Graph
         The fitted clone, and the message-passing graph.
-    node_ids_ : NodeIds or None
+    node_ids_ : NodeIds, BipartiteIds or None
         The user's names of the nodes, if they were loaded.
     held_out_ : Tensor [2, H] or None
         Known edges outside the message-passing graph: validation links; after loading a run also test links.
@@ -107,7 +108,7 @@ class CalibratedLinkPredictor(nn.Module):
 
     calibrator_: Calibrator
     graph_: Graph
-    node_ids_: NodeIds | None
+    node_ids_: NodeIds | BipartiteIds | None
     held_out_: Tensor | None
     evidence_: Evidence | None
     info_: dict[str, Any]
@@ -147,8 +148,7 @@ class CalibratedLinkPredictor(nn.Module):
         unchanged = graph is not None and self._fingerprint.difference(self.predictor, graph) is None
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if graph is not None:
-            x, attributes = (None if part is None else fn(part) for part in (graph.x, graph.attributes))
-            self.graph_ = replace(graph, edge_index=fn(graph.edge_index), x=x, attributes=attributes)
+            self.graph_ = graph.moved(fn)
         if unchanged:
             self._fingerprint = Fingerprint(self.predictor, self.graph_)
         return self
@@ -181,10 +181,11 @@ class CalibratedLinkPredictor(nn.Module):
         if base_rate is not None:
             rate = _scoring.resolved_base_rate(base_rate, split.graph, split.negatives)
             stated = {"base_rate": rate, "base_rate_origin": _scoring.base_rate_origin(base_rate)}
+        warn_of_missing_weights(self.predictor, split.graph)
         place = next(self.predictor.parameters(), split.graph.edge_index).device
         split = replace(split, **{part: getattr(split, part).to(place) for part in ("graph", "train", "val")})
         evidence = _scoring.gather_evidence(split, fit_on, num_null=num_null)
-        features, averaged = self.calibrator.link_features, self.symmetrise and not split.graph.directed
+        features, averaged = self.calibrator.link_features, self.symmetrise and not split.graph.ordered_pairs
         links = _scoring.score_fit_links(
             self.predictor, split, fit_on, features=features, symmetrise=averaged
         )
@@ -233,7 +234,7 @@ class CalibratedLinkPredictor(nn.Module):
         """Scorer for pairs in chunks, with the calibrator's features; the model must not change meanwhile."""
         self._require_unchanged()
         features = self.calibrator_.link_features if features is None else features
-        averaged = self.symmetrise and not self.graph_.directed
+        averaged = self.symmetrise and not self.graph_.ordered_pairs
         return LinkScorer(self.predictor, self.graph_, features=features, symmetrise=averaged)
 
     def score(self, edge_label_index: Tensor) -> LinkScores:
@@ -427,7 +428,7 @@ class CalibratedLinkPredictor(nn.Module):
         if not isinstance(links, LinkPairs):
             if labels is None:
                 raise InputError("labels must be given with a tensor of pairs, got None")
-            pairs = check_edge_index(links, self.graph_.num_nodes, "links")
+            pairs = self.graph_.check_pairs(links, "links")
             label = check_binary_labels(labels, pairs.size(1), "labels")
             links = LinkPairs(pairs, torch.as_tensor(label, dtype=torch.float32))
         elif labels is not None:
@@ -496,7 +497,7 @@ class CalibratedLinkPredictor(nn.Module):
 
     def _placed(self, pairs: Tensor, name: str = "edge_label_index") -> Tensor:
         self._require_fitted()
-        return check_edge_index(pairs, self.graph_.num_nodes, name).to(self._device)
+        return self.graph_.check_pairs(pairs, name).to(self._device)
 
     def _rate(self, base_rate: BaseRate | None) -> float:
         return self.base_rate if base_rate is None else self.resolve_base_rate(base_rate)

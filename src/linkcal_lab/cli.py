@@ -15,6 +15,7 @@ from rich.table import Table
 
 from linkcal.cli._console import (
     BatchSize,
+    Commands,
     DataRoot,
     Dataset,
     Device,
@@ -544,6 +545,7 @@ def figures(
 
 app = typer.Typer(
     name="linkcal-lab",
+    cls=Commands,
     help="Runs, sweeps, searches, tables and figures: the experiments of the paper.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

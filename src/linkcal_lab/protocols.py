@@ -85,6 +85,12 @@ _LAST_EPOCH = _frozen({model: _frozen({"keep_best": False}) for model in MODELS}
 # candidates, since it gives none.
 _PAPER_NET = _frozen({"max_iter": 5000, "learning_rate": 1e-4, "weight_decay": 5e-8, "early_stopping": False})
 
+# The textbook estimators: bins and ends of one class say 0 and 1.
+_TEXTBOOK_BINS = {
+    "histogram": _frozen({"n_bins": 16, "smooth": False}),
+    "isotonic": _frozen({"smooth": False}),
+}
+
 _DEFAULT = Protocol(
     "default",
     "calibrators fitted on validation links, one metric for all",
@@ -104,9 +110,7 @@ _PAPER = Protocol(
     # published one (docs/protocols.md).
     normalise_features=True,
     training=_LAST_EPOCH,
-    calibrators=_frozen(
-        {"histogram": _frozen({"n_bins": 16}), "embedding-mlp": _PAPER_NET, "in-n-out": _PAPER_NET}
-    ),
+    calibrators=_frozen({**_TEXTBOOK_BINS, "embedding-mlp": _PAPER_NET, "in-n-out": _PAPER_NET}),
 )
 
 _RELEASED_NET = {
@@ -128,7 +132,7 @@ _RELEASED = Protocol(
     split_exceptions=_CHAMELEON,
     normalise_features=True,
     training=_frozen({**_LAST_EPOCH, "vgae": _frozen({"lr": 0.01, "keep_best": False})}),
-    calibrators=_frozen({"histogram": _frozen({"n_bins": 16}), "in-n-out": _frozen(_RELEASED_NET)}),
+    calibrators=_frozen({**_TEXTBOOK_BINS, "in-n-out": _frozen(_RELEASED_NET)}),
     headline_exceptions=_frozen({"in-n-out": "ece_top_label"}),
 )
 

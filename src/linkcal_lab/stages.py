@@ -243,7 +243,7 @@ def draw_calibration_negatives(split: LinkSplit, part: str, seed: int, calibrati
     others = [split.part(name) for name in PARTS if name != part]
     negatives = [pairs.edge_label_index[:, pairs.edge_label == 0] for pairs in others]
     # Degrees and common neighbours are those of the full graph, as in the split itself.
-    full = Graph.from_edges(torch.cat(positives, dim=1), split.graph.num_nodes, directed=split.graph.directed)
+    full = split.graph.with_edges(torch.cat(positives, dim=1))
     stream = numpy_stream(seed, f"calibration-negatives-{part}-{calibration_seed}")
     return sample_negatives(
         full,

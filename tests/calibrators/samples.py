@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from linkcal.calibrators import CALIBRATORS, Calibrator, InNOut, StructuralCalibrator, make_calibrator
+from linkcal.calibrators import (
+    CALIBRATORS,
+    Calibrator,
+    Histogram,
+    InNOut,
+    Isotonic,
+    StructuralCalibrator,
+    make_calibrator,
+)
 
 NET_NAMES = ("embedding-mlp", "in-n-out")
 FEATURE_NAMES = (*NET_NAMES, "in-n-out-plus", "structure-only")
@@ -23,6 +31,8 @@ def fast(name: str) -> Calibrator:
 #: Every calibrator, and options that change what it computes.
 SETTINGS = {
     **{name: fast(name) for name in CALIBRATORS},
+    "histogram, textbook": Histogram(smooth=False),
+    "isotonic, textbook": Isotonic(smooth=False),
     "in-n-out, doubled": InNOut(scaling="multiply-doubled", **FAST_NET),
     "in-n-out-plus, logit": StructuralCalibrator(features="logit"),
 }

@@ -47,8 +47,8 @@ from linkcal.exceptions import (
 
 from .samples import FAST_NET, FEATURE_NAMES, NET_NAMES, SCORE_ONLY, SETTINGS, fast, groups, overconfident
 
-#: What scikit-learn's checks look at, these share with another network or structural calibrator.
-ALIKE = {"embedding-mlp", "in-n-out, doubled", "in-n-out-plus, logit", "structure-only"}
+#: What scikit-learn's checks look at, these share with another calibrator.
+ALIKE = {name for name in SETTINGS if "," in name} | {"embedding-mlp", "structure-only"}
 
 every = pytest.mark.parametrize("name", CALIBRATORS)
 any_setting = pytest.mark.parametrize("calibrator", SETTINGS.values(), ids=SETTINGS)

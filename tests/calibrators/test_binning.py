@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, gammaln, logit
 from sklearn.isotonic import IsotonicRegression
+from sklearn.metrics import log_loss
 
-from linkcal.calibrators import BBQ, Histogram, Isotonic
+from linkcal.calibrators import BBQ, Histogram, Isotonic, shift_base_rate
 from linkcal.calibrators.binning import quantile_edges
 
 from .samples import groups, overconfident
@@ -55,7 +56,7 @@ def test_case_18b_empty_bins_return_their_centre():
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
 def test_mean_probability_of_each_bin_is_its_share_of_links(strategy):
     X, y = overconfident()
-    fitted = Histogram(strategy=strategy).fit(X, y)
+    fitted = Histogram(strategy=strategy, smooth=False).fit(X, y)
     assert fitted.bin_weight_.sum() == 400
     assert fitted.bin_weight_ @ fitted.bin_probability_ == pytest.approx(y.sum(), rel=1e-12)
 
@@ -74,7 +75,7 @@ def test_agrees_with_netcal(netcal, n_bins):
     other = netcal.binning.HistogramBinning(n_bins)
     other.fit(p, y)
     grid = np.linspace(-8, 8, 400)
-    ours = Histogram(n_bins=n_bins).fit(X[:, :1], y).predict_proba(grid[:, None])[:, 1]
+    ours = Histogram(n_bins=n_bins, smooth=False).fit(X[:, :1], y).predict_proba(grid[:, None])[:, 1]
     np.testing.assert_allclose(ours, other.transform(expit(grid)), atol=1e-12)
 
 
@@ -149,8 +150,38 @@ def test_saturated_probabilities():
 
 def test_pools_adjacent_violators():
     X = [[-2.0], [-1.0], [0.0], [1.0], [2.0]]
-    p = Isotonic().fit(X, [0, 1, 0, 1, 1]).predict_proba(X)[:, 1]
+    p = Isotonic(smooth=False).fit(X, [0, 1, 0, 1, 1]).predict_proba(X)[:, 1]
     np.testing.assert_allclose(p, [0.0, 0.5, 0.5, 1.0, 1.0], atol=1e-15)
+    # One negative below and two positives above: (0 + 1/2) / 2 and (2 + 1/2) / 3.
+    p = Isotonic().fit(X, [0, 1, 0, 1, 1]).predict_proba(X)[:, 1]
+    np.testing.assert_allclose(p, [0.25, 0.5, 0.5, 5 / 6, 5 / 6], atol=1e-15)
+
+
+def test_a_smoothed_end_never_passes_the_next_step():
+    # One negative below a step of 1 in 10, one positive above a step of 9 in 10.
+    X, y = groups((-2.0, 1, 0), (-1.0, 10, 1), (1.0, 10, 9), (2.0, 1, 1))
+    p = Isotonic().fit(X, y).predict_proba([[-2.0], [-1.0], [1.0], [2.0]])[:, 1]
+    np.testing.assert_allclose(p, [0.1, 0.1, 0.9, 0.9], atol=1e-15)
+
+
+def test_smoothed_bins_by_hand():
+    X, y = groups((-4.0, 9, 0), (0.1, 4, 1), (4.0, 3, 3))
+    p = Histogram(n_bins=4).fit(X, y).predict_proba([[-4.0], [0.1], [4.0]])[:, 1]
+    np.testing.assert_allclose(p, [0.05, 0.25, 0.875], atol=1e-15)
+    p = Histogram(n_bins=4, smooth=False).fit(X, y).predict_proba([[-4.0], [0.1], [4.0]])[:, 1]
+    np.testing.assert_allclose(p, [0.0, 0.25, 1.0], atol=1e-15)
+
+
+@pytest.mark.parametrize("cls", [Histogram, Isotonic])
+def test_smoothing_lowers_the_likelihood_loss_of_new_links_and_lets_a_base_rate_move_them(cls):
+    X, y = overconfident(n=100, seed=0)
+    new, y_new = overconfident(n=20_000, seed=1)
+    textbook, smooth = (cls(smooth=flag).fit(X, y).predict_proba(new)[:, 1] for flag in (False, True))
+    assert ((textbook == 0.0) | (textbook == 1.0)).any()
+    assert ((smooth > 0.0) & (smooth < 1.0)).all()
+    assert log_loss(y_new, smooth) < log_loss(y_new, textbook) - 0.05
+    moved = shift_base_rate(smooth, from_rate=0.5, to_rate=0.01)
+    assert (moved < smooth).all()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -159,5 +190,5 @@ def test_equals_scikit_learn(weighted):
     weight = np.random.default_rng(0).integers(1, 5, len(y)).astype(float) if weighted else None
     other = IsotonicRegression(out_of_bounds="clip", y_min=0, y_max=1).fit(X[:, 0], y, sample_weight=weight)
     grid = np.linspace(-30, 30, 501)
-    ours = Isotonic().fit(X[:, :1], y, sample_weight=weight).predict_proba(grid[:, None])[:, 1]
+    ours = Isotonic(smooth=False).fit(X[:, :1], y, sample_weight=weight).predict_proba(grid[:, None])[:, 1]
     np.testing.assert_allclose(ours, other.predict(grid), atol=1e-14)

@@ -70,7 +70,7 @@ def test_select_works_without_a_model(cli, folder, scores, fails):
     answer = cli("select", folder, scores, "--fdr", 0.3)
     assert [row["source"] for row in answer.rows] == found["source"][found["selected"]].tolist()
     assert "Null scores: " in answer.message
-    fails("select", folder, scores, "--null", scores, parts=("--null and --calibrator must",))
+    fails("select", folder, scores, "--null", scores, parts=("--null, --calibrator, ",))
 
 
 def test_folders_are_not_mixed_up(cli, fails, folder, fitted, scores, write_pairs):

@@ -11,7 +11,7 @@ from torch_geometric import nn as pyg
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from linkcal.exceptions import InputError, UnsupportedModelError
-from linkcal.models import GCN
+from linkcal.models import GIN
 from linkcal.toggle import toggle_edges
 
 from .cases import Case, assert_equals_naive, build_case, features, seeded, toggle_cases
@@ -154,8 +154,8 @@ def test_refuses_wrong_weights(options, message):
 
 def test_refuses_models_that_take_no_weights():
     weight = torch.ones(CASE.edge_index.size(1))
-    with pytest.raises(UnsupportedModelError, match="encode must take edge_weight to use it, GCN's does not"):
-        toggle_edges(GCN(3, 4, 2), X, CASE.edge_index, CASE.pairs, edge_weight=weight)
+    with pytest.raises(UnsupportedModelError, match="encode must take edge_weight to use it, GIN's does not"):
+        toggle_edges(GIN(3, 4, 2), X, CASE.edge_index, CASE.pairs, edge_weight=weight)
     sage = seeded(lambda: pyg.GAE(pyg.GraphSAGE(3, 4, 2, 2)), 0)
     with pytest.raises(UnsupportedModelError, match="GraphSAGE does not read edge weights"):
         toggle_edges(sage, X, CASE.edge_index, CASE.pairs, edge_weight=weight, method="fast")

@@ -1,19 +1,31 @@
 """A whole run on a small simulated graph: contents, repeatability, one look at the test links."""
 
+import errno
+import itertools
 import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
 import warnings
+from dataclasses import replace
 from importlib.metadata import version
 
 import numpy as np
 import pytest
 import torch
 
+from linkcal._core.files import written_whole
+from linkcal.artifact import load_artifact
 from linkcal.calibrators import CALIBRATORS
 from linkcal.data import Graph, simulate_graph
 from linkcal.exceptions import (
     BaseRateWarning,
     EdgeFeaturesWarning,
     FewNegativesWarning,
+    InputError,
     RareClassWarning,
     ShortageError,
     SymmetricDecoderWarning,
@@ -21,9 +33,11 @@ from linkcal.exceptions import (
 from linkcal.features import calibration_links
 from linkcal.metrics import EVALUATION_KEYS
 from linkcal.predictor import CalibratedLinkPredictor
-from linkcal.workflow import RunConfig, run_experiment, to_json, write_outputs
+from linkcal.workflow import RunConfig, check_output_folder, run_experiment, to_json, write_outputs
 from linkcal.workflow._run import select_calibrator
 
+#: Of a process that replaces a run; more by the environment.
+KILLS = int(os.environ.get("LINKCAL_KILLS", "6"))
 FAST = ("uncalibrated", "temperature", "platt", "beta", "isotonic", "histogram", "bbq")
 
 
@@ -174,16 +188,123 @@ def test_outputs_on_disk(outcome, tmp_path):
     assert loaded.predict_proba(torch.tensor([[0], [1]])).shape == (1,)
 
 
-def test_failed_write_leaves_no_finished_run(outcome, tmp_path, monkeypatch):
-    write_outputs(outcome, tmp_path / "out")
+def whole(folder):
+    """Seed in metrics, settings and artifact of a finished run, which must agree."""
+    seed = json.loads((folder / "metrics.json").read_text())["seed"]
+    assert json.loads((folder / "config.json").read_text())["config"]["seed"] == seed
+    assert load_artifact(folder).info["number"] == seed
+    assert (folder / "reliability.png").read_bytes().endswith(b"IEND\xaeB`\x82")
+    assert (folder / "report.html").read_text().rstrip().endswith("</html>")
+    return seed
 
+
+def numbered(outcome, seed):
+    artifact = replace(outcome.artifact, info={**outcome.artifact.info, "number": seed})
+    metrics = {**outcome.metrics, "seed": seed}
+    return replace(outcome, artifact=artifact, metrics=metrics, config=replace(outcome.config, seed=seed))
+
+
+@pytest.fixture
+def quick(outcome, tmp_path, monkeypatch):
+    """A figure that was drawn before, and no look at the commit: writing takes a tenth of a second."""
+    drawn = write_outputs(outcome, tmp_path / "drawn")["figure"].read_bytes()
+    shutil.rmtree(tmp_path / "drawn")
+
+    def figure(*arguments, **options):
+        with written_whole(arguments[2]) as path:
+            path.write_bytes(drawn)
+
+    monkeypatch.setattr("linkcal.report._page.reliability_figure", figure)
+    monkeypatch.setattr("linkcal.workflow._run._git_commit", lambda: None)
+
+
+class FullDisk:
+    """Refuses the n-th new file, folder, name or link below a folder, as a full disk does."""
+
+    def __init__(self):
+        self.folder, self.left = None, -1
+        sys.addaudithook(self)
+
+    def __call__(self, event, arguments):
+        if self.folder is None or event not in ("open", "os.mkdir", "os.rename", "os.link"):
+            return
+        path, mode = arguments[:2]
+        writes = event != "open" or (isinstance(mode, str) and set(mode) & set("wxa+"))
+        if writes and not isinstance(path, int) and os.fsdecode(path).startswith(self.folder):
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.ENOSPC, "No space left on device", os.fsdecode(path))
+
+
+def test_a_full_disk_at_any_file_leaves_the_old_run_whole(outcome, tmp_path, quick):
+    disk, out = FullDisk(), tmp_path / "out"
+    write_outputs(numbered(outcome, 1), out)
+    (out / "mine.txt").write_text("kept")
+    refused = 0
+    while True:
+        disk.folder, disk.left = str(tmp_path), refused
+        try:
+            write_outputs(numbered(outcome, 2), out)
+            break
+        except (OSError, InputError) as error:
+            message = str(error)
+            refused += 1
+        finally:
+            disk.folder = None
+        assert "No space left on device" in message
+        assert whole(out) == 1
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert refused > 10  # files, folders and names, each in turn
+    assert whole(out) == 2
+    assert (out / "mine.txt").read_text() == "kept"
+
+
+def test_a_new_folder_looks_finished_only_when_it_is(outcome, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr("linkcal.workflow._run.write_report", fail)
+    monkeypatch.setattr("linkcal.report._page.write_report", fail)
     with pytest.raises(OSError, match="disk full"):
         write_outputs(outcome, tmp_path / "out")
     assert not (tmp_path / "out" / "metrics.json").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_kill_at_any_moment_leaves_a_whole_run(outcome, tmp_path, quick):
+    """A forked child replaces a run again and again until it is killed."""
+    out, draw, seeds = tmp_path / "out", random.Random(0), []
+    write_outputs(numbered(outcome, 0), out)
+    for kill in range(KILLS):
+        ready, done = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                for seed in itertools.count(100 * kill + 1):
+                    os.write(done, b".")
+                    write_outputs(numbered(outcome, seed), out)
+            finally:
+                os._exit(1)
+        os.read(ready, 1)
+        time.sleep(draw.uniform(0, 1.5))
+        os.kill(child, signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        os.close(ready), os.close(done)
+        seeds.append(whole(out))
+    assert len(set(seeds)) > 1
+    write_outputs(numbered(outcome, 0), out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]  # what the dead left is removed
+
+
+def test_a_folder_with_a_run_is_not_taken_for_new(outcome, tmp_path, monkeypatch):
+    check_output_folder(tmp_path / "out", new=True)
+    write_outputs(outcome, tmp_path / "out")
+    check_output_folder(tmp_path / "out")
+    with pytest.raises(InputError, match=r"out must be a folder without a run, got .*--force"):
+        check_output_folder(tmp_path / "out", new=True)
+    monkeypatch.chdir(tmp_path / "out")
+    with pytest.raises(InputError, match="out must not be a mount point or the current folder"):
+        check_output_folder(".")
 
 
 def test_json_has_no_nan():

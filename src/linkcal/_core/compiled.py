@@ -13,33 +13,58 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 from numba import njit
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _lock = threading.Lock()
+_process = os.getpid()
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator: compile at the first call, with :func:`numba.njit`'s options, and cache if possible."""
+    """Decorator: compile at the first call, with :func:`numba.njit`'s options, and cache if possible.
+
+    A function with ``parallel=True`` runs serially in a forked child, where Numba's threads do not exist:
+    its OpenMP layer would end the process, the others would wait for ever.
+    """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        if numba.config.DISABLE_JIT or (folder := _cache_folder()) is None:
-            return njit(**options)(function)
-        # Numba reads the setting when a function is declared; it is changed for that moment only.
-        with _lock:
-            before = numba.config.CACHE_DIR
-            numba.config.CACHE_DIR = str(folder)
-            try:
-                return njit(cache=True, **options)(function)
-            finally:
-                numba.config.CACHE_DIR = before
+        made = _declared(function, "", **options)
+        if numba.config.DISABLE_JIT or not options.get("parallel"):
+            return made
+        serial = _declared(function, "serial", **{**options, "parallel": False})
+
+        @wraps(function)
+        def call(*arguments: Any) -> Any:
+            return (made if os.getpid() == _process else serial)(*arguments)
+
+        return call
 
     return decorate
+
+
+def _declared(function: Callable[..., Any], part: str, **options: Any) -> Any:
+    """Numba's form of a function; `part` of the cache, which does not tell serial from parallel code."""
+    if numba.config.DISABLE_JIT or (folder := _cache_folder()) is None:
+        return njit(**options)(function)
+    # Numba reads the setting when a function is declared; it is changed for that moment only.
+    with _lock:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(folder / part)
+        try:
+            return njit(cache=True, **options)(function)
+        finally:
+            numba.config.CACHE_DIR = before
+
+
+def as_records(rows: Any) -> Any:
+    """A structured array whose fields are attributes, also where compilation is off (NUMBA_DISABLE_JIT)."""
+    return rows.view(np.recarray) if numba.config.DISABLE_JIT else rows
 
 
 @cache

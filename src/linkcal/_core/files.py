@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import math
 import os
+import platform
+import re
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -126,14 +131,90 @@ def require_writable(folder: str | os.PathLike[str], name: str) -> None:
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`, and rename it to `path` if the block succeeds."""
     target = Path(path)
-    # Writers such as matplotlib read the format from the suffix.
-    temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{target.suffix}")
+    remove_leftovers(target.parent)
+    temporary = _beside(target)
     temporary.touch(exist_ok=False)  # with the permissions of an ordinary file, unlike tempfile's
     try:
         yield temporary
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_written_whole(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a new folder beside `folder`, which takes its place in one step if the block succeeds.
+
+    Whatever ends the block or the process before that step leaves `folder` as it was.
+    """
+    target = Path(folder).resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(target.parent)
+    staging = _beside(target)
+    staging.mkdir()  # with the permissions of an ordinary folder, unlike tempfile's
+    try:
+        yield staging
+        if target.exists():
+            staging.chmod(target.stat().st_mode & 0o7777)
+            _exchange(staging, target)
+        else:
+            staging.rename(target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _beside(target: Path) -> Path:
+    """A hidden name that tells who writes; it ends as the target's, by which writers choose a format."""
+    return target.with_name(f".{target.stem}-{_host()}-{os.getpid()}-{secrets.token_hex(4)}{target.suffix}")
+
+
+@cache
+def _host() -> str:
+    """Name of the machine, or container, in which process numbers have a meaning."""
+    with suppress(OSError):
+        return sha256(f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}".encode())[:8]
+    return sha256(platform.node().encode())[:8]
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what processes of this machine that are dead by now were writing into a folder."""
+    for path in folder.glob(f".*-{_host()}-*"):
+        found = re.fullmatch(rf"\..*-{_host()}-(\d{{1,9}})-[0-9a-f]{{8}}(\..*)?", path.name)
+        if found and not _is_alive(int(found[1])):
+            with suppress(OSError):  # somebody else may have removed it meanwhile
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # alive, and another user's
+        return True
+    return True
+
+
+def _exchange(new: Path, target: Path) -> None:
+    """Swap two folders, by one call of the system where it has one; else the old one is away for a moment."""
+    libc: Any = ctypes.CDLL(None) if os.name == "posix" else None
+    ends = os.fsencode(new), os.fsencode(target)
+    if hasattr(libc, "renameat2") and libc.renameat2(_HERE, ends[0], _HERE, ends[1], _SWAP) == 0:
+        return
+    if hasattr(libc, "renamex_np") and libc.renamex_np(*ends, _SWAP) == 0:
+        return
+    old = _beside(target)
+    target.rename(old)
+    try:
+        new.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+    shutil.rmtree(old)
+
+
+#: AT_FDCWD of Linux; RENAME_EXCHANGE of Linux and RENAME_SWAP of macOS are the same number.
+_HERE, _SWAP = -100, 2
 
 
 def to_json(values: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linkcal._core.cells import from_cell, has_cells
 from linkcal._core.files import damage_named, one_line
 from linkcal._core.validation import is_missing, to_numpy
 from linkcal.exceptions import InputError, extra_needed
@@ -122,4 +123,8 @@ def _read(path: Path, name: str) -> dict[str, Any]:
             f"got {one_line(got)} in {path}"
         )
     columns = zip(*rows, strict=True) if rows else [()] * len(header)
-    return {key: list(values) for key, values in zip(header, columns, strict=True)}
+    ids = header[:2] if has_cells(header) else ()
+    return {
+        key: list(map(from_cell, values) if key in ids else values)
+        for key, values in zip(header, columns, strict=True)
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,12 +29,34 @@ class _Shared:
 
 
 _shared = _Shared()
+_process = os.getpid()
+#: Locks of objects that a child inherits; a thread that the child does not have may hold them.
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def fork_safe_lock() -> Any:
+    """A lock that is free in a forked child, whatever another thread of the parent was doing."""
+    lock = threading.Lock()
+    _locks.add(lock)
+    return lock
+
+
+def in_forked_child() -> bool:
+    """Whether this process was forked after linkcal was imported: OpenMP's and Numba's threads are gone."""
+    return os.getpid() != _process
+
+
+def _renew() -> None:
+    global _shared
+    _shared = _Shared()
+    for lock in list(_locks):
+        lock._at_fork_reinit()  # as the standard library does with its own
+    # torch would wait for ever for threads that the child does not have; its own data loaders do the same.
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-
-    def _renew() -> None:
-        global _shared
-        _shared = _Shared()
-
     os.register_at_fork(after_in_child=_renew)
 
 
@@ -66,8 +89,13 @@ def blas_threads(count: int) -> Iterator[None]:
 def numba_threads(count: int) -> Iterator[None]:
     """Run compiled parallel code with at most `count` threads for a block; one thread at a time may be in it.
 
-    torch and Numba may share an OpenMP runtime, so torch's thread count is restored as well as Numba's.
+    torch and Numba may share an OpenMP runtime, so torch's thread count is restored as well as Numba's. In a
+    forked child compiled code is serial (:mod:`linkcal._core.compiled`), and Numba's threads are not touched.
     """
+    if in_forked_child():
+        with _shared.kernels:
+            yield
+        return
     import numba  # slow to import, and not needed where only torch's threads are set
 
     with _shared.kernels:

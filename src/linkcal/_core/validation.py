@@ -84,7 +84,10 @@ def check_positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
 
 def _number(value: Any) -> float:
     """The value as float; NaN, which is outside every range, if it is not a real number."""
-    return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    try:
+        return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf if value > 0 else -math.inf
 
 
 def check_fraction(value: Any, name: str, *, zero: bool = False, one: bool = False) -> float:
@@ -170,6 +173,8 @@ def count_not_finite(count: int) -> str:
 def _as_float(values: Any, name: str) -> FloatArray:
     try:
         return np.asarray(to_numpy(values), dtype=np.float64)
+    except OverflowError as error:
+        raise InputError(f"{name} must hold numbers below 1.8e308, got a larger one") from error
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be numeric, got {type(values).__name__}") from error
 

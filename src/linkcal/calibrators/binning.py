@@ -10,7 +10,7 @@ from scipy.special import betaln, softmax
 from sklearn.isotonic import IsotonicRegression
 
 from linkcal._core.maths import clip_probability, sigmoid
-from linkcal._core.validation import check_choice, check_positive_int
+from linkcal._core.validation import check_choice, check_flag, check_positive_int
 from linkcal.calibrators.base import Calibrator, FloatArray, StateKind
 from linkcal.exceptions import InputError
 from linkcal.metrics.calibration import bin_index, uniform_edges
@@ -48,6 +48,10 @@ class Histogram(Calibrator):
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of about equal numbers of calibration links (equal scores stay together, so
         fewer bins may be used).
+    smooth : bool, default=True
+        Bins whose n links are of one class predict ``(k + 1/2) / (n + 1)`` with k = 0 or n positives, the
+        mean under Jeffreys' prior (Krichevsky, Trofimov, IEEE Trans. Information Theory 27, 1981). ``False``
+        is the textbook estimator, whose 0 and 1 no base rate can move.
 
     Attributes
     ----------
@@ -71,9 +75,16 @@ class Histogram(Calibrator):
     }
     _state: ClassVar[dict[str, StateKind]] = {"bin_edges_": 1, "bin_probability_": 1, "bin_weight_": 1}
 
-    def __init__(self, *, n_bins: int = 15, strategy: Literal["uniform", "quantile"] = "uniform") -> None:
+    def __init__(
+        self,
+        *,
+        n_bins: int = 15,
+        strategy: Literal["uniform", "quantile"] = "uniform",
+        smooth: bool = True,
+    ) -> None:
         self.n_bins = n_bins
         self.strategy = strategy
+        self.smooth = smooth
 
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         n_bins = check_positive_int(self.n_bins, "n_bins")
@@ -88,6 +99,9 @@ class Histogram(Calibrator):
         centre = 0.5 * (edges[:-1] + edges[1:])
         self.bin_edges_, self.bin_weight_ = edges, total
         self.bin_probability_ = np.divide(links, total, out=centre, where=total > 0.0)
+        if check_flag(self.smooth, "smooth"):
+            one_class = (total > 0.0) & ((links == 0.0) | (links == total))
+            self.bin_probability_[one_class] = (links[one_class] + 0.5) / (total[one_class] + 1.0)
 
     def _probability(self, X: FloatArray) -> FloatArray:
         return np.take(self.bin_probability_, bin_index(sigmoid(X[:, 0]), self.bin_edges_))
@@ -197,10 +211,15 @@ def _binning_sizes(n: float) -> range:
 class Isotonic(Calibrator):
     """Isotonic regression of the label on the logit: the best increasing map, linear between its knots.
 
-    Needs some hundreds of links. It makes ties (rank by the logit), and probabilities of exactly 0 and 1 at
-    the ends are usual. Outside the range of the calibration logits the end values continue. Columns 1.. of X
-    are ignored. Zadrozny, Elkan: Transforming Classifier Scores into Accurate Multiclass Probability
-    Estimates, KDD 2002.
+    Needs some hundreds of links. It makes ties: rank by the logit. Outside the range of the calibration
+    logits the end values continue. Columns 1.. of X are ignored. Zadrozny, Elkan: Transforming Classifier
+    Scores into Accurate Multiclass Probability Estimates, KDD 2002.
+
+    Parameters
+    ----------
+    smooth : bool, default=True
+        An outermost step of exactly 0 or 1 becomes ``(k + 1/2) / (n + 1)`` as in :class:`Histogram`, n being
+        the links of the step, but never passes the next step. ``False`` is the textbook estimator.
 
     Attributes
     ----------
@@ -210,19 +229,34 @@ class Isotonic(Calibrator):
     Examples
     --------
     >>> X, y = [[-1.0], [-1.0], [0.0], [1.0], [1.0]], [0, 1, 0, 1, 1]
-    >>> Isotonic().fit(X, y).predict_proba([[-5.0], [1.0]])[:, 1].round(6)
-    array([0.333333, 1.      ])
+    >>> Isotonic().fit(X, y).predict_proba([[-5.0], [1.0]])[:, 1].round(6)  # 1 / 3 and 2.5 / 3
+    array([0.333333, 0.833333])
     """
 
     name = "isotonic"
     description = "best increasing map of the logit"
     _state: ClassVar[dict[str, StateKind]] = {"logit_thresholds_": 1, "probability_thresholds_": 1}
 
+    def __init__(self, *, smooth: bool = True) -> None:
+        self.smooth = smooth
+
     def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         regression = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
         regression.fit(X[:, 0], y, sample_weight=weight)
         self.logit_thresholds_ = regression.X_thresholds_
         self.probability_thresholds_ = regression.y_thresholds_
+        if check_flag(self.smooth, "smooth"):
+            self._smooth_ends(X[:, 0], weight)
+
+    def _smooth_ends(self, s: FloatArray, weight: FloatArray) -> None:
+        knots, p = self.logit_thresholds_, self.probability_thresholds_
+        low, high = p == 0.0, p > 1.0 - 1e-12  # the mean of ones can round to less
+        if low.any():
+            n = weight[s <= knots[low].max()].sum()
+            p[low] = min(0.5 / (n + 1.0), p[~low].min())
+        if high.any():
+            n = weight[s >= knots[high].min()].sum()
+            p[high] = max((n + 0.5) / (n + 1.0), p[~high].max())
 
     def _probability(self, X: FloatArray) -> FloatArray:
         return np.asarray(np.interp(X[:, 0], self.logit_thresholds_, self.probability_thresholds_))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from linkcal import __version__
-from linkcal.cli._console import run_app
+from linkcal.cli._console import Commands, end_after_interrupt, run_app
 from linkcal.cli._fitting import fit, run
 from linkcal.cli._scores import apply, calibrate
 from linkcal.cli._scoring import score, select, top
@@ -51,6 +52,7 @@ def _described(what: _What) -> dict[str, str]:
 
 app = typer.Typer(
     name="linkcal",
+    cls=Commands,
     help="Calibrated probabilities for the links that a graph neural network predicts.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -89,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0, 1 for a user error, 2 for wrong usage.
+        0, 1 for a user error, 2 for wrong usage, 130 after Ctrl-C.
     """
+    if arguments is None and threading.current_thread() is threading.main_thread():
+        end_after_interrupt("linkcal")
     return run_app(app, "linkcal", arguments)

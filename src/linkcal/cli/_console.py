@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +26,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from linkcal.data import PairChunk
@@ -145,12 +151,25 @@ _PRESET = "Hyper-parameters: default, paper, or a FILE.json of `linkcal-lab sear
 Preset = Annotated[str | None, typer.Option(help=_PRESET)]
 _OUT = "Folder for the results; default: runs/, then a name from the settings."
 Out = Annotated[Path | None, typer.Option(help=_OUT)]
-OutFile = Annotated[Path | None, typer.Option(help="CSV file; default: stdout.")]
+OutFile = Annotated[Path | None, typer.Option(help="CSV or Parquet file; default: CSV to stdout.")]
 Json = Annotated[bool, typer.Option("--json", help="Print metrics.json to stdout instead of a table.")]
 Folder = Annotated[Path, typer.Argument(help="Folder of `linkcal run` or `linkcal fit`.", metavar="DIR")]
 Pairs = Annotated[Path, typer.Argument(help="Query pairs: .csv, .tsv, .parquet or .npz.", metavar="PAIRS")]
 Source = Annotated[str, typer.Option(help="Column with the first node of each pair.")]
 Target = Annotated[str, typer.Option(help="Column with the second node of each pair.")]
+_DELIMITER = "Character between columns of a text file, ' ' for blanks and tabs; default: by the header."
+Delimiter = Annotated[str | None, typer.Option(help=_DELIMITER)]
+_NO_HEADER = "The first row is data: columns are named 1, 2, ..., and the first two hold the nodes."
+NoHeader = Annotated[bool, typer.Option("--no-header", help=_NO_HEADER)]
+_COMMENT = (
+    "Start of lines to skip, '' for none; default: lines at the top that start with # or % and a blank."
+)
+Comment = Annotated[str | None, typer.Option(help=_COMMENT)]
+_RAW_IDS = (
+    "Read and write ids as they are. By default one that a spreadsheet would take for a formula (=, +, -, @, "
+    "tab or line break at its start) has an apostrophe before it in CSV output, which is removed on reading."
+)
+RawIds = Annotated[bool, typer.Option("--raw-ids", help=_RAW_IDS)]
 _CALIBRATOR = "Calibrator to use; default: the one that the run selected."
 CalibratorOption = Annotated[str | None, typer.Option(help=_CALIBRATOR)]
 ChunkSize = Annotated[int, typer.Option(help="Number of pairs held in memory at once.")]
@@ -201,8 +220,57 @@ def as_base_rate(text: str | None) -> Any:
         return text
 
 
+INTERRUPTED = 130
+
+
+class Commands(TyperGroup):
+    """Commands that Ctrl-C ends with one line and exit code 130, as a shell reports it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _report_interrupt(str(ctx.info_name))
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def end_after_interrupt(name: str, seconds: float = 1.5) -> None:
+    """End the process, also in the middle of a long computation, some time after the first Ctrl-C.
+
+    Python tells the main thread only when a call into torch returns. What is being written is removed by the
+    next call (``_core.files``).
+    """
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while reader.recv(1)[0] != signal.SIGINT:
+            pass
+        time.sleep(seconds)
+        _report_interrupt(name)
+        os._exit(INTERRUPTED)
+
+    threading.Thread(target=watch, daemon=True).start()
+    _sockets.append(writer)  # else it would be closed
+
+
+_sockets: list[socket.socket] = []
+_reported = threading.Lock()
+
+
+def _report_interrupt(name: str) -> None:
+    """Print the line, once a process."""
+    if _reported.acquire(blocking=False):
+        os.write(2, f"{name}: interrupted\n".encode())
+
+
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
-    """Run a command line and return its exit code: 0, 1 for a user error (one line), 2 for wrong usage."""
+    """Run a command line and return its exit code.
+
+    0, 1 for a user error (one line), 2 for wrong usage, 130 after Ctrl-C.
+    """
     with warnings.catch_warnings():
         warnings.showwarning = _warnings_as_lines()
         try:

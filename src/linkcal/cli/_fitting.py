@@ -9,8 +9,10 @@ import typer
 
 from linkcal.cli._console import (
     BatchSize,
+    Comment,
     DataRoot,
     Dataset,
+    Delimiter,
     Device,
     Epochs,
     FitOnOption,
@@ -18,8 +20,10 @@ from linkcal.cli._console import (
     Model,
     Negatives,
     NegativesPerPositive,
+    NoHeader,
     Out,
     Preset,
+    RawIds,
     RunBaseRate,
     Seed,
     Source,
@@ -31,13 +35,24 @@ from linkcal.cli._console import (
 )
 
 if TYPE_CHECKING:
-    from linkcal.data import Graph, LinkSplit, NodeIds
+    from linkcal.data import BipartiteIds, Graph, LinkSplit, NodeIds
     from linkcal.workflow import RunConfig
 
 
+_EDGES = "Edge list: .csv, .tsv, .txt, .edges (also .gz, .bz2, .zip), .parquet, .npz, .mtx or .graphml."
 _FEATURES = (
     "Node features: .csv or .parquet with the node id in the first column, or .npy or .npz with a row for "
     "each of the nodes 0, 1, ...; default: learned embeddings."
+)
+
+
+_BIPARTITE = (
+    "Whether the columns of EDGES name nodes of two types, such as users and items, with ids of their own: "
+    "only pairs of both types are then drawn, scored and listed."
+)
+_WEIGHT = "Column of EDGES with edge weights above 0, for models that read them (gcn, vgae)."
+_TARGET_FEATURES = (
+    "Features of the target nodes with --bipartite; --features are then those of the source nodes."
 )
 
 
@@ -73,15 +88,22 @@ def run(
 
 
 def fit(
-    edges: Annotated[Path, typer.Argument(help="Edge list: .csv, .tsv, .parquet or .npz.", metavar="EDGES")],
+    edges: Annotated[Path, typer.Argument(help=_EDGES, metavar="EDGES")],
     out: Annotated[Path, typer.Option(help="Folder for the results.")],
     features: Annotated[Path | None, typer.Option(help=_FEATURES)] = None,
     model: Model = "sage",
     directed: Annotated[
         bool, typer.Option("--directed", help="Treat (u, v) and (v, u) as different links.")
     ] = False,
+    bipartite: Annotated[bool | None, typer.Option(help=_BIPARTITE)] = None,
+    target_features: Annotated[Path | None, typer.Option(help=_TARGET_FEATURES)] = None,
+    weight: Annotated[str | None, typer.Option(help=_WEIGHT, metavar="COLUMN")] = None,
     source: Source = "source",
     target: Target = "target",
+    delimiter: Delimiter = None,
+    no_header: NoHeader = False,
+    comment: Comment = None,
+    raw_ids: RawIds = False,
     seed: Seed = 0,
     fit_on: FitOnOption = "val",
     device: Device = "auto",
@@ -91,6 +113,7 @@ def fit(
     negatives_per_positive: NegativesPerPositive = 1.0,
     negatives: Negatives = "uniform",
     base_rate: RunBaseRate = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a finished run in the folder.")] = False,
     json: Json = False,
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
@@ -104,13 +127,26 @@ def fit(
         model=model, seed=seed, epochs=epochs, batch_size=batch_size,
         negatives_per_positive=negatives_per_positive, negatives=negatives,
     )  # fmt: skip
-    check_output_folder(out)
-    named = read_edges(edges, features=features, source=source, target=target, directed=directed)
+    check_output_folder(out, new=not force)
+    text: dict[str, Any] = {
+        "delimiter": delimiter,
+        "header": not no_header,
+        "comment": comment,
+        "raw_ids": raw_ids,
+    }
+    named = read_edges(
+        edges, features=features, source=source, target=target, directed=directed, bipartite=bipartite,
+        target_features=target_features, weight=weight, **text,
+    )  # fmt: skip
     record = {
         "edges": file_record(edges),
         "features": None if features is None else file_record(features),
         "columns": [source, target],
+        **text,
         "directed": directed,
+        **({"bipartite": True} if bipartite else {}),
+        **({} if weight is None else {"weight": weight}),
+        **({} if target_features is None else {"target_features": file_record(target_features)}),
         **preset_source(preset),
     }
     run_on_graph(config, named.graph, out, device, json, record, node_ids=named.node_ids)
@@ -145,7 +181,7 @@ def run_on_graph(
     device: str,
     json: bool,
     source: dict[str, Any],
-    node_ids: NodeIds | None = None,
+    node_ids: NodeIds | BipartiteIds | None = None,
 ) -> None:
     """Run, write the folder, and print the table (or the JSON) and the paths of the files."""
     from linkcal.models import MODELS

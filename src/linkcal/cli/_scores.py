@@ -20,7 +20,7 @@ from linkcal.cli._console import (
     print_results,
     ratio_in_words,
 )
-from linkcal.cli._scoring import csv_rows
+from linkcal.cli._output import csv_rows
 
 if TYPE_CHECKING:
     from linkcal.scores import CalibratedScores

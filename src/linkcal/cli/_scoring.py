@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import shutil
-import sys
-import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,9 +14,13 @@ from linkcal.cli._console import (
     BaseRateOption,
     CalibratorOption,
     ChunkSize,
+    Comment,
+    Delimiter,
     Folder,
+    NoHeader,
     OutFile,
     Pairs,
+    RawIds,
     Source,
     Target,
     as_base_rate,
@@ -30,17 +29,16 @@ from linkcal.cli._console import (
     ratio_in_words,
     with_counter,
 )
+from linkcal.cli._output import csv_rows
 
 if TYPE_CHECKING:
     import torch
 
     from linkcal.all_pairs import RankedPairs
-    from linkcal.data import NodeIds, PairChunk
+    from linkcal.data import BipartiteIds, NodeIds, PairChunk
     from linkcal.features import LinkScorer
     from linkcal.predictor import CalibratedLinkPredictor
 
-# Results that are longer than this wait in a file.
-_SPOOL_BYTES = 1 << 26
 _NULL = (
     "Negatives that were chosen in the same way as the query pairs; default: those of the folder, of the "
     "kind of its calibration negatives."
@@ -48,29 +46,12 @@ _NULL = (
 _RERANK = "Re-order the N highest-scoring pairs by calibrated probability and list the first K."
 
 
-def _load(folder: Path, calibrator: str | None) -> tuple[CalibratedLinkPredictor, NodeIds]:
+def _load(folder: Path, calibrator: str | None) -> tuple[CalibratedLinkPredictor, NodeIds | BipartiteIds]:
     from linkcal.data import NodeIds
     from linkcal.predictor import CalibratedLinkPredictor
 
     predictor = CalibratedLinkPredictor.load(folder, calibrator=calibrator)
     return predictor, predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
-
-
-@contextmanager
-def csv_rows(out: Path | None, *header: str) -> Iterator[Any]:
-    """A CSV writer to a file, or to stdout. Both are written at the end of the block: whole or not at all."""
-    from linkcal._core.files import written_whole
-
-    with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, "w+", newline="", encoding="utf-8") as spool:
-        writer = csv.writer(spool, lineterminator="\n")
-        writer.writerow(header)
-        yield writer
-        spool.seek(0)
-        if out is None:
-            shutil.copyfileobj(spool, sys.stdout)
-        else:
-            with written_whole(out) as path, path.open("w", newline="", encoding="utf-8") as file:
-                shutil.copyfileobj(spool, file)
 
 
 def score(
@@ -84,6 +65,10 @@ def score(
     ] = None,
     source: Source = "source",
     target: Target = "target",
+    delimiter: Delimiter = None,
+    no_header: NoHeader = False,
+    comment: Comment = None,
+    raw_ids: RawIds = False,
     chunk_size: ChunkSize = 100_000,
 ) -> None:
     """Calibrated probability of each query pair, in the order of the file.
@@ -99,13 +84,17 @@ def score(
 
     check_output_file(out, pairs)
     predictor, node_ids = _load(folder, calibrator)
-    chunks = read_pairs(pairs, node_ids, source=source, target=target, chunk_size=chunk_size)
+    chunks = read_pairs(
+        pairs, node_ids, source=source, target=target, chunk_size=chunk_size,
+        delimiter=delimiter, header=not no_header, comment=comment, raw_ids=raw_ids,
+    )  # fmt: skip
     rate = None if base_rate is None else predictor.resolve_base_rate(as_base_rate(base_rate))
     if interval is not None:
         check_fraction(interval, "interval")
     ends = () if interval is None else ("p_low", "p_high")
     total, scorer = 0, predictor.scorer()
-    with csv_rows(out, "source", "target", "logit", "probability", "in_graph", *ends) as writer:
+    header = ("source", "target", "logit", "probability", "in_graph", *ends)
+    with csv_rows(out, *header, raw_ids=raw_ids) as writer:
         for chunk in with_counter(chunks, "pairs scored"):
             writer.writerows(_scored_rows(predictor, scorer, chunk, rate, interval))
             total += len(chunk)
@@ -133,7 +122,7 @@ def _scored_rows(
         chunk.target.to_pylist(),
         scores.logit.tolist(),
         predictor.probability_of(scores, base_rate=rate).tolist(),
-        ["true" if each else "false" for each in known],
+        known,
     ]
     if interval is not None:
         columns += predictor.interval_of(scores, level=interval, base_rate=rate).T.tolist()
@@ -208,6 +197,10 @@ def select(
     base_rate: BaseRateOption = None,
     source: Source = "source",
     target: Target = "target",
+    delimiter: Delimiter = None,
+    no_header: NoHeader = False,
+    comment: Comment = None,
+    raw_ids: RawIds = False,
 ) -> None:
     """Select query pairs as links; the expected share of negatives among them is at most `--fdr`.
 
@@ -223,8 +216,11 @@ def select(
 
     check_output_file(out, pairs)
     if folder_format(folder) == "linkcal-scores":
-        if null is not None or calibrator is not None:
-            raise InputError("--null and --calibrator must be left out for a folder without a model")
+        if null or calibrator or delimiter or no_header or comment or raw_ids:
+            raise InputError(
+                "--null, --calibrator, --delimiter, --no-header, --comment and --raw-ids must be left out "
+                "for a folder without a model"
+            )
         select_scores(folder, pairs, fdr, out, as_base_rate(base_rate))
         return
     import torch
@@ -234,16 +230,22 @@ def select(
     predictor, node_ids = _load(folder, calibrator)
     wanted = as_base_rate(base_rate)
     rate = predictor.base_rate if wanted is None else predictor.resolve_base_rate(wanted)
-    chunks = list(read_pairs(pairs, node_ids, source=source, target=target))
+    text: dict[str, Any] = {
+        "delimiter": delimiter,
+        "header": not no_header,
+        "comment": comment,
+        "raw_ids": raw_ids,
+    }
+    chunks = list(read_pairs(pairs, node_ids, source=source, target=target, **text))
     queries, null_pairs = _joined(chunks), None
     if null is not None:
-        null_pairs = _joined(read_pairs(null, node_ids, source=source, target=target))
+        null_pairs = _joined(read_pairs(null, node_ids, source=source, target=target, **text))
         null_pairs = null_pairs[:, ~predictor.known_edges(null_pairs)]
     found = predictor.select(queries, fdr=fdr, null_pairs=null_pairs)
     rows = torch.nonzero(found.selected).flatten()
     p = predictor.predict_proba(queries[:, rows], base_rate=wanted)
     values = zip(p.tolist(), found.p_value[rows].tolist(), strict=True)
-    with csv_rows(out, "source", "target", "probability", "p_value") as writer:
+    with csv_rows(out, "source", "target", "probability", "p_value", raw_ids=raw_ids) as writer:
         for chunk in chunks:
             chosen = found.selected[chunk.first_row : chunk.first_row + len(chunk)].tolist()
             names = zip(chunk.source.to_pylist(), chunk.target.to_pylist(), chosen, strict=True)
@@ -279,13 +281,15 @@ def top(
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
     rerank: Annotated[int | None, typer.Option(help=_RERANK, metavar="N")] = None,
+    raw_ids: RawIds = False,
     chunk_size: ChunkSize = 1 << 18,
 ) -> None:
     """List the most probable missing pairs of the whole graph, with calibrated probabilities.
 
     All missing pairs are ranked, in bounded memory; known edges, also those held out for validation and test,
-    are left out. Pairs are ordered by the model's score, ties by node number; `--rerank N` orders the N
-    highest-scoring pairs by calibrated probability. SEAL ranks only pairs at distance 2.
+    are left out, and in a bipartite graph pairs of one type. Pairs are ordered by the model's score, ties by
+    node number; `--rerank N` orders the N highest-scoring pairs by calibrated probability. SEAL ranks only
+    pairs at distance 2.
     """
     from linkcal.all_pairs import AT_DISTANCE_2, most_probable_pairs
 
@@ -294,8 +298,8 @@ def top(
     ranked = most_probable_pairs(
         predictor, k, chunk_size=chunk_size, base_rate=as_base_rate(base_rate), rerank=rerank
     )
-    ends = [node_ids.decode(row).to_pylist() for row in ranked.edge_label_index]
-    with csv_rows(out, "source", "target", "logit", "probability") as writer:
+    ends = [column.to_pylist() for column in node_ids.decode_pairs(ranked.edge_label_index)]
+    with csv_rows(out, "source", "target", "logit", "probability", raw_ids=raw_ids) as writer:
         writer.writerows(zip(*ends, ranked.logit.tolist(), ranked.probability.tolist(), strict=True))
     number, two_hop = ranked.logit.numel(), ranked.candidates == AT_DISTANCE_2
     if not number:

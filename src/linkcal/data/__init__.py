@@ -6,11 +6,11 @@ from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
 from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
 from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, NegativeSampler, sample_negatives
 from linkcal.data.node_features import STRUCTURAL_FEATURES, structural_node_features
-from linkcal.data.node_ids import NodeIds
+from linkcal.data.node_ids import BipartiteIds, NodeIds
 from linkcal.data.ogb import OFFICIAL_SPLITS, load_official_split
 from linkcal.data.own_files import NamedGraph, PairChunk, read_edges, read_features, read_pairs
 from linkcal.data.positions import laplacian_eigenmaps
-from linkcal.data.pyg import from_pyg, to_pyg
+from linkcal.data.pyg import from_pyg, graph_from_hetero, to_pyg
 from linkcal.data.simulated import BlockModelTruth, simulate_graph
 from linkcal.data.split import LinkPairs, LinkSplit, split_links
 
@@ -19,6 +19,7 @@ __all__ = [
     "NEGATIVE_KINDS",
     "OFFICIAL_SPLITS",
     "STRUCTURAL_FEATURES",
+    "BipartiteIds",
     "BlockModelTruth",
     "DatasetInfo",
     "EdgeTruth",
@@ -32,6 +33,7 @@ __all__ = [
     "NodeIds",
     "PairChunk",
     "from_pyg",
+    "graph_from_hetero",
     "laplacian_eigenmaps",
     "load_dataset",
     "load_official_split",

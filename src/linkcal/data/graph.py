@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,12 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import coo_matrix, issparse
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from linkcal._core.compiled import compiled
 from linkcal._core.validation import check_edge_index, check_positive_int, count_not_finite
-from linkcal.exceptions import InputError
+from linkcal.exceptions import InputError, LinkcalWarning
 
 IntArray = NDArray[np.int64]
 Array = Any  # NumPy arrays of int64; Numba specialises the code on it
@@ -25,6 +27,8 @@ FeatureBuilder = Callable[[Tensor, int], Tensor]
 
 #: Largest N whose square fits into int64, so that every pair has a key.
 _MAX_NODES = 3_037_000_499
+#: So few edges may have no odd cycle by chance.
+_FEW_EDGES = 20
 
 
 class EdgeTruth(Protocol):
@@ -91,6 +95,12 @@ class Graph:
     features_from_edges : bool
         Whether `x` was computed from the edges. Toggling a pair does not recompute it: a trace of the target
         link stays in `x`.
+    node_type : Tensor [N], int64, optional
+        Makes the graph bipartite: 0 for a source node (a user), 1 for a target node (an item). Edges join the
+        two types, only such pairs count as possible, and every pair has its source node first.
+    edge_weight : Tensor [E], float32, optional
+        Above 0, of the columns of `edge_index`; equal in both directions of an undirected edge. Models read
+        it as ``encode(x, edge_index, edge_weight)``.
     num_self_loops, num_duplicates, num_backward : int
         Columns that :meth:`from_edges` dropped; `num_backward` is None without `forward_only`.
 
@@ -110,6 +120,8 @@ class Graph:
     feature_builder: FeatureBuilder | None = None
     features_from_edges: bool = False
     attributes: Tensor | None = None
+    node_type: Tensor | None = None
+    edge_weight: Tensor | None = None
     num_self_loops: int = 0
     num_duplicates: int = 0
     num_backward: int | None = None
@@ -126,12 +138,15 @@ class Graph:
         truth: EdgeTruth | None = None,
         feature_builder: FeatureBuilder | None = None,
         forward_only: bool = False,
+        node_type: Any = None,
+        edge_weight: Any = None,
     ) -> Graph:
         """Make a simple graph from any edge list [2, E'] (self-loops, repeats, one or both directions).
 
         ``num_duplicates`` counts repeated columns, not reversed edges. `forward_only` first drops the columns
         with row > column, which loses edges of a list with one direction only. InputError if an argument has
-        the wrong shape, range or content, or both `x` and `feature_builder` are given.
+        the wrong shape, range or content, or both `x` and `feature_builder` are given. `edge_weight` [E'] is
+        above 0, and the same wherever an edge stands (in either direction, if undirected).
         """
         num_nodes = check_positive_int(num_nodes, "num_nodes")
         if num_nodes > _MAX_NODES:
@@ -141,7 +156,11 @@ class Graph:
             if feature_builder is not None:
                 raise InputError("x must be None with a feature_builder, got both")
             x = _check_features(x, num_nodes)
-        loops = edge_index[0] == edge_index[1]
+        if node_type is not None:
+            node_type = _check_node_type(node_type, edge_index, num_nodes, directed=directed)
+        if edge_weight is not None:
+            edge_weight = _check_edge_weight(edge_weight, edge_index.size(1)).to(edge_index.device)
+        listed, loops = edge_index, edge_index[0] == edge_index[1]
         edge_index = edge_index[:, ~loops]
         backward = edge_index[0] > edge_index[1]
         if forward_only:
@@ -150,14 +169,19 @@ class Graph:
         duplicates = edge_index.size(1) - keys.numel()
         if not directed:
             keys = torch.unique(torch.cat([keys, keys % num_nodes * num_nodes + keys // num_nodes]))
+        simple = torch.stack([keys // num_nodes, keys % num_nodes])
+        if edge_weight is not None:
+            edge_weight = _weight_of_each(simple, listed, edge_weight, num_nodes, directed=directed)
         return cls(
-            edge_index=torch.stack([keys // num_nodes, keys % num_nodes]),
+            edge_index=simple,
             num_nodes=num_nodes,
             x=x,
             directed=directed,
             name=name,
             truth=truth,
             feature_builder=feature_builder,
+            node_type=node_type,
+            edge_weight=edge_weight,
             num_self_loops=int(loops.sum()),
             num_duplicates=duplicates,
             num_backward=int(backward.sum()) if forward_only else None,
@@ -165,10 +189,14 @@ class Graph:
 
     @property
     def pairs(self) -> Tensor:
-        """Each pair once, [2, P]: u < v in an undirected graph, every edge in a directed one."""
-        return (
-            self.edge_index if self.directed else self.edge_index[:, self.edge_index[0] < self.edge_index[1]]
-        )
+        """Each pair once, [2, P]: u < v in an undirected graph, every edge in a directed one.
+
+        A bipartite graph's have their source node first.
+        """
+        if self.directed:
+            return self.edge_index
+        row, col = self.edge_index
+        return self.edge_index[:, row < col if self.node_type is None else self.node_type[row] == 0]
 
     @property
     def num_pairs(self) -> int:
@@ -177,8 +205,54 @@ class Graph:
 
     @property
     def num_possible_pairs(self) -> int:
-        """Pairs of two different nodes: N(N-1), halved in an undirected graph."""
+        """Pairs of two different nodes: N(N-1), halved if undirected; sources times targets if bipartite."""
+        if self.node_type is not None:
+            return self.ends[0].numel() * self.ends[1].numel()
         return self.num_nodes * (self.num_nodes - 1) // (1 if self.directed else 2)
+
+    @property
+    def ordered_pairs(self) -> bool:
+        """Whether a pair has a first and a second node: in a directed or a bipartite graph."""
+        return self.directed or self.node_type is not None
+
+    @cached_property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """Nodes that may stand first, and second, in a pair: all, or the sources and targets, increasing."""
+        if self.node_type is None:
+            return (nodes := torch.arange(self.num_nodes, device=self.edge_index.device)), nodes
+        return tuple((self.node_type == kind).nonzero().flatten() for kind in (0, 1))  # type: ignore[return-value]
+
+    def source_first(self, pairs: Tensor) -> Tensor:
+        """Pairs [2, L] in the order that a bipartite graph wants; those of another graph as they are."""
+        if self.node_type is None:
+            return pairs
+        return torch.where(self.node_type.to(pairs.device)[pairs[0]] == 1, pairs.flip(0), pairs)
+
+    def check_pairs(self, pairs: Any, name: str = "edge_label_index") -> Tensor:
+        """Return pairs [2, L] as int64; those of a bipartite graph must join source and target, in order."""
+        index = check_edge_index(pairs, self.num_nodes, name)
+        if self.node_type is not None:
+            kind = self.node_type.to(index.device)[index]
+            wrong = (kind[0] != 0) | (kind[1] != 1)
+            if bool(wrong.any()):
+                first, types = (tuple(part[:, wrong][:, 0].tolist()) for part in (index, kind))
+                raise InputError(
+                    f"{name} of a bipartite graph must join a source (type 0) with a target (type 1), in "
+                    f"this order, got {int(wrong.sum())} of {wrong.numel()} pairs that do not, such as "
+                    f"{first} of types {types}"
+                )
+        return index
+
+    def with_edges(self, edge_index: Tensor) -> Graph:
+        """Graph of other edges between the same nodes, with the types of the nodes and nothing else."""
+        return Graph.from_edges(edge_index, self.num_nodes, directed=self.directed, node_type=self.node_type)
+
+    def weight_of(self, edge_index: Tensor) -> Tensor | None:
+        """Weights [L] of edges [2, L] of the graph; None without weights."""
+        if self.edge_weight is None:
+            return None
+        keys = pair_keys(edge_index, self.num_nodes, directed=True)
+        return self.edge_weight[torch.searchsorted(self._keys, keys)]
 
     @property
     def node_input(self) -> Tensor:
@@ -213,12 +287,23 @@ class Graph:
             "self_loops_removed": self.num_self_loops,
             "duplicates_removed": self.num_duplicates,
         }
+        if self.node_type is not None:
+            counts |= {"source_nodes": self.ends[0].numel(), "target_nodes": self.ends[1].numel()}
         return counts if self.num_backward is None else {**counts, "backward_removed": self.num_backward}
 
     def to(self, device: torch.device | str) -> Graph:
         """Copy of the graph with its tensors on `device`."""
-        x, attributes = (None if part is None else part.to(device) for part in (self.x, self.attributes))
-        return replace(self, edge_index=self.edge_index.to(device), x=x, attributes=attributes)
+        return self.moved(lambda part: part.to(device))
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Graph:
+        """Copy of the graph with `move` applied to each of its tensors."""
+        parts = {name: getattr(self, name) for name in GRAPH_TENSORS}
+        moved: dict[str, Any] = {name: move(part) for name, part in parts.items() if part is not None}
+        return replace(self, **moved)
+
+
+#: Fields of a graph that are tensors.
+GRAPH_TENSORS = ("edge_index", "x", "attributes", "node_type", "edge_weight")
 
 
 def check_graph(graph: Any) -> Graph:
@@ -226,9 +311,100 @@ def check_graph(graph: Any) -> Graph:
     if not isinstance(graph, Graph):
         raise InputError(
             f"graph must be a linkcal.data.Graph, got {type(graph).__name__} of {type(graph).__module__}; "
-            "make one by Graph.from_edges(edge_index, num_nodes, x=x)"
+            "make one by Graph.from_edges(edge_index, num_nodes, x=x), or graph_from_hetero(data)"
         )
     return graph
+
+
+def bipartite_features(source_x: Tensor, target_x: Tensor) -> Tensor:
+    """One matrix for both types: columns of the one, of the other (0 elsewhere), 1 for a target node."""
+    is_target = torch.arange(len(source_x) + len(target_x)) >= len(source_x)
+    return torch.cat([torch.block_diag(source_x, target_x), is_target[:, None].to(source_x)], dim=1)
+
+
+def warn_of_two_types(graph: Graph) -> None:
+    """Warn of a graph that looks bipartite and has no `node_type`: more edges than nodes, no odd cycle."""
+    if graph.node_type is not None or graph.num_pairs <= max(graph.num_nodes, _FEW_EDGES):
+        return
+    n, (row, col) = graph.num_nodes, graph.edge_index.cpu().numpy()
+
+    def components(row: IntArray, col: IntArray, size: int) -> int:
+        edges = coo_matrix((np.ones(len(row), np.int8), (row, col)), shape=(size, size))
+        return int(connected_components(edges, directed=False)[0])
+
+    # In the double cover every component of a bipartite graph stands twice, any other component once.
+    if components(np.r_[row, col], np.r_[col, row] + n, 2 * n) == 2 * components(row, col, n):
+        warnings.warn(
+            f"every edge of the graph ({n} nodes, {graph.num_pairs} edges) joins two groups of nodes: if "
+            "they are of two types, such as users and items, give node_type (0 and 1), else negatives join "
+            "users with users",
+            LinkcalWarning,
+            stacklevel=3,
+        )
+
+
+def _check_node_type(node_type: Any, edge_index: Tensor, num_nodes: int, *, directed: bool) -> Tensor:
+    kind = torch.as_tensor(node_type)
+    if kind.shape != (num_nodes,) or kind.is_floating_point() or kind.is_complex():
+        raise InputError(
+            f"node_type must hold integers [num_nodes], num_nodes = {num_nodes}, got {kind.dtype} "
+            f"{list(kind.shape)}"
+        )
+    kind = kind.to(edge_index.device, torch.int64)
+    if kind.unique().tolist() != [0, 1]:
+        raise InputError(
+            "node_type must hold 0 (source nodes) and 1 (target nodes), both and nothing else, got "
+            f"{kind.unique().tolist()[:5]}; of a graph with more types pass the edges between two of them"
+        )
+    same = kind[edge_index[0]] == kind[edge_index[1]]
+    backward = kind[edge_index[0]] > kind[edge_index[1]]
+    for wrong, which in ((same, "between nodes of one type"), (backward & directed, "from a target node")):
+        if bool(wrong.any()):
+            raise InputError(
+                f"edges of a {'directed ' * directed}bipartite graph must join a source node (type 0) with a "
+                f"target node (type 1), got {int(wrong.sum())} {which}, such as "
+                f"{tuple(edge_index[:, wrong][:, 0].tolist())}"
+            )
+    return kind
+
+
+def _check_edge_weight(edge_weight: Any, num_edges: int) -> Tensor:
+    weight = torch.as_tensor(edge_weight)
+    if weight.shape != (num_edges,) or weight.is_complex():
+        raise InputError(
+            f"edge_weight must hold a number for each of the {num_edges} columns of edge_index, got "
+            f"{weight.dtype} {list(weight.shape)}"
+        )
+    weight = weight.to(torch.float32)
+    wrong = ~(torch.isfinite(weight) & (weight > 0))
+    if bool(wrong.any()):
+        raise InputError(
+            f"edge_weight must be finite and above 0, got {int(wrong.sum())} of {num_edges} that are not "
+            f"({int(weight.isnan().sum())} NaN, {int((weight == 0).sum())} zero, {int((weight < 0).sum())} "
+            f"negative), the first {weight[wrong][0]:g}; an edge of weight 0 is none"
+        )
+    return weight
+
+
+def _weight_of_each(
+    simple: Tensor, listed: Tensor, weight: Tensor, num_nodes: int, *, directed: bool
+) -> Tensor:
+    """Weights of the edges of a simple graph, from a list that may repeat them; refuse contradictions."""
+    wanted, given = (pair_keys(edges, num_nodes, directed=directed) for edges in (simple, listed))
+    distinct, place = torch.unique(given, return_inverse=True)
+    low, high = (
+        weight.new_zeros(len(distinct)).scatter_reduce(0, place, weight, how, include_self=False)
+        for how in ("amin", "amax")
+    )
+    differ = low != high
+    if bool(differ.any()):
+        u, v = divmod(int(distinct[differ][0]), num_nodes)
+        raise InputError(
+            f"edge_weight must be the same wherever an edge stands{' either way' * (not directed)}, got "
+            f"{int(differ.sum())} edges with two weights, such as ({u}, {v}) with {low[differ][0]:g} and "
+            f"{high[differ][0]:g}"
+        )
+    return low[torch.searchsorted(distinct, wanted)]
 
 
 def _check_features(features: Any, num_nodes: int) -> Tensor:

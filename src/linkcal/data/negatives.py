@@ -54,8 +54,9 @@ def sample_negatives(
     Returns
     -------
     Tensor [2, L], int64
-        On the graph's device; smaller index first in an undirected graph. Never an edge, a reversed edge of
-        an undirected graph, a self-pair, an excluded pair or a repeat. ShortageError if there are fewer.
+        On the graph's device; smaller index first in an undirected graph, source node first in a bipartite
+        one, whose pairs join the two types and are never ``"two-hop"``. Never an edge, a reversed edge of an
+        undirected graph, a self-pair, an excluded pair or a repeat. ShortageError if there are fewer.
 
     Examples
     --------
@@ -64,6 +65,7 @@ def sample_negatives(
     [(0, 2), (1, 3)]
     """
     check_choice(kind, "kind", NEGATIVE_KINDS)
+    check_kind(graph, kind)
     if kind == "uniform":
         return NegativeSampler(graph, exclude=exclude).sample(num, generator)
     num = _check_draw(num, generator)
@@ -71,14 +73,26 @@ def sample_negatives(
     closed = torch.unique(keys).cpu().numpy()
     draw = _degree_keys if kind == "degree" else _two_hop_keys
     pairs = np.stack(np.divmod(draw(graph, num, generator, closed), graph.num_nodes))
-    return torch.from_numpy(pairs).to(graph.edge_index.device)
+    return graph.source_first(torch.from_numpy(pairs).to(graph.edge_index.device))
+
+
+def check_kind(graph: Graph, kind: str) -> None:
+    """Refuse two-hop negatives of a bipartite graph: a source and a target never share a neighbour."""
+    if kind == "two-hop" and graph.node_type is not None:
+        raise InputError(
+            "negatives of a bipartite graph must be 'uniform' or 'degree', got 'two-hop': no source node has "
+            "a neighbour in common with a target node; the harder kind there is 'degree'"
+        )
 
 
 def _taken(graph: Graph, exclude: Tensor | None) -> Tensor:
-    """Pairs [2, K] that must not be drawn: those of the graph, and `exclude` without self-pairs."""
+    """Pairs [2, K] that must not be drawn: those of the graph, and what could be drawn of `exclude`."""
     if exclude is None:
         return graph.pairs
     exclude = check_edge_index(exclude, graph.num_nodes, "exclude").to(graph.edge_index.device)
+    if graph.node_type is not None:
+        kind = graph.node_type[exclude]
+        exclude = graph.source_first(exclude[:, kind[0] != kind[1]])
     return torch.cat([graph.pairs, exclude[:, exclude[0] != exclude[1]]], dim=1)
 
 
@@ -119,7 +133,15 @@ class NegativeSampler:
     def __init__(self, graph: Graph, *, exclude: Tensor | None = None) -> None:
         self._num_nodes, self._directed = graph.num_nodes, graph.directed
         self._device = graph.edge_index.device
-        taken = np.unique(_pair_numbers(_taken(graph, exclude), graph.num_nodes, directed=graph.directed))
+        pairs = _taken(graph, exclude)
+        self._ends: tuple[IntArray, IntArray] | None = None
+        if graph.node_type is not None:
+            # A bipartite graph's pairs are numbered row by row: place of the source, place of the target.
+            self._ends = graph.ends[0].cpu().numpy(), graph.ends[1].cpu().numpy()
+            (first, second), (u, v) = self._ends, pairs.cpu().numpy()
+            taken = np.unique(np.searchsorted(first, u) * len(second) + np.searchsorted(second, v))
+        else:
+            taken = np.unique(_pair_numbers(pairs, graph.num_nodes, directed=graph.directed))
         self.num_available = graph.num_possible_pairs - len(taken)
         # Number of free pairs before the i-th taken one: non-decreasing, so rank -> number is one search.
         self._free_before = taken - np.arange(len(taken))
@@ -133,6 +155,10 @@ class NegativeSampler:
         _require(num, self.num_available, "that can be drawn")
         ranks = _distinct_ranks(self.num_available, num, generator)
         numbers = ranks + np.searchsorted(self._free_before, ranks, side="right")
+        if self._ends is not None:
+            source, target = self._ends
+            place = np.divmod(numbers, len(target))
+            return torch.from_numpy(np.stack([source[place[0]], target[place[1]]])).to(self._device)
         return _pairs_of_numbers(numbers, self._num_nodes, directed=self._directed).to(self._device)
 
 
@@ -196,14 +222,16 @@ def _pairs_of_numbers(numbers: IntArray, num_nodes: int, *, directed: bool) -> T
 # pairs with the smallest ``Exponential(1) / weight`` have the same distribution (Efraimidis, Spirakis, 2006).
 def _degree_keys(graph: Graph, num: int, generator: np.random.Generator, closed: IntArray) -> IntArray:
     """Keys ``u N + v`` of `num` pairs, none in the sorted keys `closed`, by the product of their degrees."""
-    edges = graph.edge_index.cpu().numpy()
+    ordered = graph.ordered_pairs
+    edges = (graph.pairs if ordered else graph.edge_index).cpu().numpy()
     sources, out_degree = np.unique(edges[0], return_counts=True)
     targets, in_degree = np.unique(edges[1], return_counts=True)
-    u, v = np.divmod(closed, graph.num_nodes)
+    closed_pairs = torch.from_numpy(np.stack(np.divmod(closed, graph.num_nodes)))
+    u, v = graph.source_first(closed_pairs).numpy()
     inside = in_sorted(sources, u) & in_sorted(targets, v)
     row, column = np.searchsorted(sources, u[inside]), np.searchsorted(targets, v[inside])
     loops, at_source, at_target = np.intersect1d(sources, targets, return_indices=True)
-    orders = 1 if graph.directed else 2
+    orders = 1 if ordered else 2
     candidates = len(sources) * len(targets)
     available = (candidates - len(loops)) // orders - len(row)
     _require(num, available, "between nodes that have edges")
@@ -211,13 +239,13 @@ def _degree_keys(graph: Graph, num: int, generator: np.random.Generator, closed:
     refused = orders * (out_weight[row] @ in_weight[column]) + out_weight[at_source] @ in_weight[at_target]
     wasteful = refused > 0.75 * edges.shape[1] ** 2 or 2 * num > available
     if candidates <= max(8 * num, _LISTED) or (wasteful and candidates <= _LISTED_DENSE):
-        free = sources[:, None] != targets if graph.directed else sources[:, None] < targets
+        free = sources[:, None] != targets if ordered else sources[:, None] < targets
         free[row, column] = False
         row, column = np.nonzero(free)
         waited = generator.exponential(size=len(row)) / (out_weight[row] * in_weight[column])
         chosen = np.argpartition(waited, num - 1)[:num] if 0 < num < len(row) else np.arange(len(row))[:num]
         chosen = chosen[np.argsort(waited[chosen], kind="stable")]
-        return np.asarray(sources[row[chosen]] * graph.num_nodes + targets[column[chosen]])
+        return _keys(sources[row[chosen]], targets[column[chosen]], graph)
     keys = np.empty(0, dtype=np.int64)
     while (missing := num - len(keys)) > 0:
         u, v = (end[generator.integers(len(end), size=2 * missing + 64)] for end in edges)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from linkcal._core.cells import FORMULA
 from linkcal._core.files import one_line
 from linkcal._core.validation import check_positive_int
 from linkcal.exceptions import ArtifactError, InputError
@@ -109,6 +111,14 @@ class NodeIds:
             raise InputError(f"index must be in [0, {len(self)}), got {index.min()} to {index.max()}")
         return self._ids.take(pa.array(index))
 
+    def lookup_pairs(self, source: Any, target: Any) -> IntArray:
+        """Indices [2, n] of two columns of ids; -1 for one that is unknown or missing."""
+        return np.stack([self.lookup(source), self.lookup(target)])
+
+    def decode_pairs(self, pairs: Any) -> tuple[Any, Any]:
+        """Both columns of ids, pyarrow arrays, of indices [2, n]."""
+        return self.decode(pairs[0]), self.decode(pairs[1])
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the ids, in index order, as the one column ``node_id`` of a Parquet file."""
         pq.write_table(pa.table({_COLUMN: self._ids}), os.fspath(path))
@@ -131,6 +141,48 @@ class NodeIds:
         if ids != cls.from_values(table.column(0)):
             raise ArtifactError(f"file {path} must hold sorted, distinct node ids, got other ones")
         return ids
+
+
+@dataclass(frozen=True)
+class BipartiteIds:
+    """Ids of a bipartite graph: S source nodes with indices ``0 .. S-1``, then the target nodes.
+
+    The two are spaces of their own: an id may stand in both, for two different nodes.
+
+    Parameters
+    ----------
+    source, target : NodeIds
+
+    Examples
+    --------
+    >>> ids = BipartiteIds(NodeIds.from_values([1, 2]), NodeIds.from_values([2, 3]))
+    >>> ids.lookup_pairs([2, 3], [2, 2])            # there is no source node 3
+    array([[ 1, -1],
+           [ 2,  2]])
+    >>> [column.to_pylist() for column in ids.decode_pairs([[0, 1], [3, 2]])]
+    [[1, 2], [3, 2]]
+    """
+
+    source: NodeIds
+    target: NodeIds
+
+    def __len__(self) -> int:
+        return len(self.source) + len(self.target)
+
+    def lookup_pairs(self, source: Any, target: Any) -> IntArray:
+        """Indices [2, n] of a column of source ids and one of target ids; -1 for an unknown one."""
+        second = self.target.lookup(target)
+        return np.stack([self.source.lookup(source), np.where(second < 0, -1, second + len(self.source))])
+
+    def decode_pairs(self, pairs: Any) -> tuple[Any, Any]:
+        """Source ids and target ids, pyarrow arrays, of indices [2, n], the source first."""
+        return self.source.decode(pairs[0]), self.target.decode(np.asarray(pairs[1]) - len(self.source))
+
+    def hint(self, end: int, value: Any) -> str:
+        """What a message on an unknown id in the source (0) or target column (1) adds."""
+        kind, other = (("source", self.target), ("target", self.source))[end]
+        is_other = bool(other.lookup([value])[0] >= 0)
+        return f", as a {kind} node" + (", where it is none: the source comes first" if is_other else "")
 
 
 def parse_ids(values: Any) -> Any:
@@ -165,6 +217,27 @@ def is_id_type(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_integer(kind)) or kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def from_cells(ids: Any) -> Any:
+    """Ids of a CSV file that linkcal wrote, without the apostrophe of ``_core.cells.to_cell``."""
+    return pc.replace_substring_regex(ids, f"^'('*{FORMULA})", r"\1")
+
+
+def look_alikes(ids: Any) -> IntArray:
+    """Pairs of positions (n, 2) of distinct strings that a reader or a careless program takes for one."""
+    key = pc.utf8_lower(pc.utf8_normalize(ids, form="NFKC"))
+    for pattern, other in (
+        (r"\p{Cf}+", ""),  # zero-width and other invisible characters
+        (r"\s+", " "),
+        (r"^[\"' ]+|[\"' ]+$", ""),
+        (r"^(-?)0*([0-9]+?)(\.0*)?$", r"\1\2"),
+    ):
+        key = pc.replace_substring_regex(key, pattern, other)
+    code = pc.dictionary_encode(key).indices.to_numpy()
+    _, first = np.unique(code, return_index=True)
+    again = np.setdiff1d(np.arange(len(code)), first)
+    return np.stack([first[code[again]], again], axis=1)
 
 
 def _to_arrow(values: Any) -> Any:

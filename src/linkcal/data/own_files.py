@@ -1,4 +1,4 @@
-"""Edges, features and pairs from a user's own CSV, Parquet and npz files.
+"""Edges, features and pairs from a user's own text, Parquet, npz, MatrixMarket and GraphML files.
 
 Ids in CSV files are read as text: type inference would turn "007" into 7 in some files only.
 """
@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import gzip
 import os
-import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,21 +24,49 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._core.cells import has_cells
 from linkcal._core.files import damage_named, one_line, read_arrays
 from linkcal._core.validation import check_positive_int, count_not_finite
-from linkcal.data.graph import Graph
-from linkcal.data.node_ids import NodeIds, is_id_type, is_missing, parse_ids
+from linkcal.data._graph_files import EdgeList, read_graphml, read_matrix
+from linkcal.data._text import (
+    DEFAULT_COLUMNS,
+    TextFile,
+    TextOptions,
+    header_names,
+    missing_columns,
+    node_columns,
+    zip_member,
+)
+from linkcal.data.graph import Graph, bipartite_features
+from linkcal.data.node_ids import (
+    BipartiteIds,
+    NodeIds,
+    from_cells,
+    is_id_type,
+    is_missing,
+    look_alikes,
+    parse_ids,
+)
 from linkcal.exceptions import InputError, LinkcalWarning
 
 _PathLike = str | os.PathLike[str]
 FloatArray = NDArray[np.float32]
 
-#: File endings by format; a ".gz" after a text format is decompressed.
-_FORMATS = {"csv": "csv", "tsv": "csv", "parquet": "parquet", "pq": "parquet", "npz": "npz", "npy": "npy"}
+#: File endings by format. Text and graphs may be packed, which a further ending says.
+_FORMATS = {
+    "csv": "csv", "tsv": "csv", "txt": "csv", "edges": "csv", "edgelist": "csv", "parquet": "parquet",
+    "pq": "parquet", "npz": "npz", "npy": "npy", "mtx": "mtx", "graphml": "graphml",
+}  # fmt: skip
+_PACKINGS = (".gz", ".bz2", ".zip")
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
 #: Bytes of a CSV file that are parsed at a time; bounds the memory of streaming.
 _BLOCK = 8 << 20
+#: Fewer edges may have no node in both columns by chance, and cannot be split.
+_FEW_EDGES = 10
 #: Start of the names that pandas gives an index without one.
 _NAMELESS = "__index_level_"
+#: Names of columns that most likely hold edge weights.
+_LIKE_WEIGHT = ("weight", "weights", "edge_weight", "score", "combined_score", "rating", "strength")
 #: Names of an array of ids that should have been named "id"; without it rows would be matched in order.
 _LIKE_ID = ("ids", "node", "nodes", "node_id", "node_ids")
 
@@ -49,10 +75,12 @@ _LIKE_ID = ("ids", "node", "nodes", "node_id", "node_ids")
 class NamedGraph:
     """A graph and the ids of its N nodes in the user's files: index i is the i-th of `node_ids`.
 
+    A bipartite graph's source and target nodes have ids of their own.
+
     Parameters
     ----------
     graph : Graph
-    node_ids : NodeIds
+    node_ids : NodeIds or BipartiteIds
 
     Examples
     --------
@@ -61,7 +89,7 @@ class NamedGraph:
     """
 
     graph: Graph
-    node_ids: NodeIds
+    node_ids: NodeIds | BipartiteIds
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,19 +124,45 @@ def read_edges(
     source: str = "source",
     target: str = "target",
     directed: bool = False,
+    delimiter: str | None = None,
+    header: bool = True,
+    comment: str | None = None,
+    raw_ids: bool = False,
+    bipartite: bool | None = None,
+    target_features: _PathLike | None = None,
+    weight: str | None = None,
 ) -> NamedGraph:
     r"""Read a graph from an edge list and, optionally, node features; InputError names what is wrong.
 
     Parameters
     ----------
     path : path
-        ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet`` or ``.npz`` (1-D arrays) with columns named `source`
-        and `target`; others are ignored. Ids are strings or integers (:class:`NodeIds`). Self-loops and
+        Text (``.csv``, ``.tsv``, ``.txt``, ``.edges``, ``.edgelist``), ``.parquet`` or ``.npz`` (1-D arrays)
+        with columns named `source` and `target`; others are ignored (with
+        a warning if named as weights are). Also MatrixMarket (``.mtx``, ids are row
+        numbers from 1) and ``.graphml``. Text and graphs may end in ``.gz``, ``.bz2`` or ``.zip``. Files of
+        SNAP, KONECT and STRING are recognised. Ids are strings or integers (:class:`NodeIds`). Self-loops and
         repeated edges are dropped and counted.
     features : path, optional
         As for :func:`read_features`. A node that stands only there is an isolated node.
     source, target, directed : str and bool
         Names of the columns; whether (u, v) and (v, u) are different links.
+    delimiter, header, comment : str, optional, bool and str, optional
+        Of a text file: the character between columns (``" "``: any blanks and tabs), by default the one that
+        gives the header both columns; whether there is a header, else columns are named "1", "2", ... and
+        hold the nodes first; the start of lines to skip, by default the lines at the top that start with
+        ``#`` or ``%`` and a blank (``""``: none).
+    raw_ids : bool
+        Ids of a file that linkcal wrote are read as they stand there (written with ``--raw-ids``).
+    bipartite : bool, optional
+        Whether the two columns name nodes of two types, such as users and items; an id that stands in both is
+        two nodes then. None refuses a list of ten or more edges whose columns have no id in common.
+    target_features : path, optional
+        Features of the target nodes of a bipartite graph; `features` are those of its source nodes. A node's
+        row of `x` has the columns of `features`, those of `target_features` (0 where they are of the other
+        type), and 1 for a target node.
+    weight : str, optional
+        Name of the column with edge weights, all above 0, and equal where an edge is repeated.
 
     Returns
     -------
@@ -117,7 +171,9 @@ def read_edges(
     Warns
     -----
     LinkcalWarning
-        If both "7" and "7.0" are ids: two nodes here, but most often one that a program wrote as a float.
+        If ids differ only in letter case, blanks, Unicode form, invisible characters, leading zeros or
+        ".0": different nodes here, but most often one. If the file says that its edges have a direction and
+        `directed` is false.
 
     Examples
     --------
@@ -128,20 +184,62 @@ def read_edges(
     ...     read_edges(path).graph.pairs.tolist()
     [[0, 0], [1, 2]]
     """
-    file, columns = _File(path, "edges", ("csv", "parquet", "npz")), (source, target)
-    batches = list(file.batches(columns))
+    if bipartite and directed:
+        raise InputError(
+            "directed must be False for a bipartite graph, whose pairs are ordered by their types, got True"
+        )
+    if (target_features is not None) != bool(bipartite and features is not None):
+        raise InputError(
+            "features and target_features must be given together, and for a bipartite graph alone, got "
+            f"features {features}, target_features {target_features} and bipartite {bool(bipartite)}"
+        )
+    text = TextOptions(delimiter, header, comment)
+    file = _File(path, "edges", ("csv", "parquet", "npz", "mtx", "graphml"), (source, target), text, raw_ids)
+    batches, nodes = _edge_batches(file)
+    _check_direction(file, directed)
+    if bipartite and file.kind in ("mtx", "graphml"):
+        raise InputError(f"bipartite graphs must be read from a table of two columns, got {path}")
     if not batches:
         raise InputError(f"edges must have at least one row, got none in {path}")
     ends = [parse_ids(pa.chunked_array(list(chunks))) for chunks in zip(*batches, strict=True)]
-    file.refuse_missing_ids(ends, columns)
+    file.refuse_missing_ids(ends, file.columns)
+    if file.kind == "csv":
+        _refuse_rows_of_no_edge(file, *ends)
     coded = [end.dictionary_encode() for end in ends]  # each distinct text is looked up once
-    rows = None if features is None else _feature_rows(features)
-    node_ids = NodeIds.from_values(*(end.dictionary for end in coded), *([] if rows is None else [rows[1]]))
-    _warn_of_decimals(file, node_ids)
-    index = np.stack([node_ids.lookup(end.dictionary)[end.indices] for end in coded])
-    x = None if rows is None else _aligned(*rows, node_ids)
     name = file.path.name.split(".")[0]
-    return NamedGraph(Graph.from_edges(index, len(node_ids), x=x, directed=directed, name=name), node_ids)
+    weights = None if weight is None else file.numbers(weight)
+    if weight is None:
+        _warn_of_weights(file, file.columns)
+    if bipartite:
+        sides = [_side(file, end, rows) for end, rows in zip(coded, (features, target_features), strict=True)]
+        (first, source_x), (second, target_x) = sides
+        ids = BipartiteIds(first, second)
+        near, far = (
+            side.lookup(end.dictionary)[end.indices] for side, end in zip((first, second), coded, strict=True)
+        )
+        index = np.stack([near, far + len(first)])
+        node_type = torch.arange(len(ids)) >= len(first)
+        x = None
+        if source_x is not None and target_x is not None:
+            x = bipartite_features(source_x, target_x)
+        graph = Graph.from_edges(index, len(ids), x=x, name=name, node_type=node_type, edge_weight=weights)
+        return NamedGraph(graph, ids)
+    rows = None if features is None else _feature_rows(features)
+    node_ids = NodeIds.from_values(
+        *(end.dictionary for end in coded), *nodes, *([] if rows is None else [rows[1]])
+    )
+    _check_ids(file, node_ids)
+    lookup = [node_ids.lookup(end.dictionary) for end in coded]
+    index = np.stack([place[end.indices] for place, end in zip(lookup, coded, strict=True)])
+    if bipartite is None and index.shape[1] >= _FEW_EDGES and not np.isin(lookup[0], lookup[1]).any():
+        raise InputError(
+            "bipartite must be given (--bipartite or --no-bipartite) for edges whose columns have no id in "
+            f"common, got {len(lookup[0])} ids and {len(lookup[1])} others in {path}: of two types, such as "
+            "users and items, only pairs of both may be negatives"
+        )
+    x = None if rows is None else _aligned(*rows, node_ids)
+    rest: dict[str, Any] = {"x": x, "directed": directed, "name": name, "edge_weight": weights}
+    return NamedGraph(Graph.from_edges(index, len(node_ids), **rest), node_ids)
 
 
 def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
@@ -152,10 +250,10 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
     Parameters
     ----------
     path : path
-        ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet``: the node id in the first column, numbers in the
-        others (in Parquet also true and false), rows in any order. ``.npy`` (2-D), ``.npz`` (``x``, or the
-        only array): row i belongs to the node with id i of ``0 .. N-1``, or to the i-th id of an array
-        ``id``.
+        Text (endings as in :func:`read_edges`; its header shows the delimiter) or ``.parquet``: the node id
+        in the first column, numbers in the others (in Parquet also true and false), rows in any order.
+        ``.npy`` (2-D), ``.npz`` (``x``, or the only array): row i belongs to the node with id i of
+        ``0 .. N-1``, or to the i-th id of an array ``id``.
     node_ids : NodeIds
 
     Returns
@@ -176,11 +274,15 @@ def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
 
 def read_pairs(
     path: _PathLike,
-    node_ids: NodeIds,
+    node_ids: NodeIds | BipartiteIds,
     *,
     source: str = "source",
     target: str = "target",
     chunk_size: int = 100_000,
+    delimiter: str | None = None,
+    header: bool = True,
+    comment: str | None = None,
+    raw_ids: bool = False,
 ) -> Iterator[PairChunk]:
     r"""Read query pairs in the file's order, without holding the whole file in memory.
 
@@ -189,9 +291,9 @@ def read_pairs(
 
     Parameters
     ----------
-    path, source, target
-        As in :func:`read_edges` (an npz file is read at once).
-    node_ids, chunk_size : NodeIds and int
+    path, source, target, delimiter, header, comment, raw_ids
+        As in :func:`read_edges` (an npz file is read at once), without files of graphs.
+    node_ids, chunk_size : NodeIds or BipartiteIds, and int
         Of the graph that the pairs are scored on; largest number of pairs in a chunk.
 
     Yields
@@ -208,17 +310,24 @@ def read_pairs(
     [[[0, 2], [1, 0]], [[0], [2]]]
     """
     chunk_size = check_positive_int(chunk_size, "chunk_size")
-    file, columns, first_row = _File(path, "pairs", ("csv", "parquet", "npz")), (source, target), 0
-    batches = file.batches(columns)
+    text, first_row = TextOptions(delimiter, header, comment), 0
+    file = _File(path, "pairs", ("csv", "parquet", "npz"), (source, target), text, raw_ids)
+    batches = file.batches()
     for batch in batches:
-        index = np.stack([node_ids.lookup(column) for column in batch])
+        index = node_ids.lookup_pairs(*batch)
         if (index < 0).any():
-            file.refuse_missing_ids([parse_ids(column) for column in batch], columns, first_row)
+            file.refuse_missing_ids([parse_ids(column) for column in batch], file.columns, first_row)
             row, end = np.argwhere(index.T < 0)[0].tolist()
-            rest = sum(int((node_ids.lookup(column) < 0).sum()) for other in batches for column in other)
+            rest = sum(int((node_ids.lookup_pairs(*other) < 0).sum()) for other in batches)
+            value = batch[end][row]
+            if isinstance(node_ids, BipartiteIds):
+                hint = node_ids.hint(end, value)
+            else:
+                hint = _known_twin(value, node_ids)
             raise InputError(
                 f"pairs must name nodes of the graph ({len(node_ids)} nodes), got {(index < 0).sum() + rest} "
                 f"unknown ids in {path}, the first {_shown(batch[end][row])} in {file.place(first_row + row)}"
+                f"{hint}"
             )
         same = np.flatnonzero(index[0] == index[1]).tolist()
         if same:
@@ -233,21 +342,104 @@ def read_pairs(
         first_row += index.shape[1]
 
 
-def _warn_of_decimals(file: _File, node_ids: NodeIds) -> None:
-    """Programs write a column of integers with gaps as floats, and the other column as it was."""
-    if node_ids.are_integers:
-        return
-    ids = node_ids.decode(np.arange(len(node_ids)))
-    decimal = ids.filter(pc.match_substring_regex(ids, r"^-?[0-9]+\.0+$"))
-    whole = pc.replace_substring_regex(decimal, r"\.0+$", "")
-    both = np.flatnonzero(node_ids.lookup(whole) >= 0).tolist()
-    if both:
+def _side(file: _File, coded: Any, features: _PathLike | None) -> tuple[NodeIds, Tensor | None]:
+    """Ids and features of one type of nodes of a bipartite graph."""
+    rows = None if features is None else _feature_rows(features)
+    node_ids = NodeIds.from_values(coded.dictionary, *([] if rows is None else [rows[1]]))
+    _check_ids(file, node_ids)
+    return node_ids, None if rows is None else _aligned(*rows, node_ids)
+
+
+def _warn_of_weights(file: _File, columns: tuple[str, str]) -> None:
+    """Warn of a column that most likely holds weights and is not read."""
+    found = [name for name in file.names() if name.lower() in _LIKE_WEIGHT and name not in columns]
+    if found:
         warnings.warn(
-            f"{file.path} has ids that differ in '.0' alone and are different nodes, {len(both)} times, such "
-            f"as {_shown(whole[both[0]])} and {_shown(decimal[both[0]])}: were integers written as floats?",
+            f"column {_shown(found[0])} of {file.path} is not read: weight={_shown(found[0])} (--weight) "
+            "reads it as edge weights",
             LinkcalWarning,
             stacklevel=3,
         )
+
+
+def _edge_batches(file: _File) -> tuple[list[list[Any]], list[Any]]:
+    """Batches of both columns, and the nodes that the file lists beside them."""
+    if file.kind not in ("mtx", "graphml"):
+        return list(file.batches()), []
+    with damage_named(file.path, file.name, file.valid):
+        edges: EdgeList = read_matrix(file.path, file.name) if file.kind == "mtx" else read_graphml(file.path)
+        file.directed = edges.directed
+        batch = [pa.array(edges.source), pa.array(edges.target)]
+    return [batch] * (len(batch[0]) > 0), [edges.nodes]
+
+
+def _check_direction(file: _File, directed: bool) -> None:
+    """Compare what is asked with what the file says of itself."""
+    if file.directed is False and directed:
+        raise InputError(
+            f"{file.name} must have a direction with directed (--directed), got an undirected network by the "
+            f"header of {file.path}"
+        )
+    if file.directed and not directed:
+        warnings.warn(
+            f"{file.path} says that its edges have a direction, which is dropped: (u, v) and (v, u) are one "
+            "link without directed (--directed)",
+            LinkcalWarning,
+            stacklevel=3,
+        )
+
+
+def _refuse_rows_of_no_edge(file: _File, source: Any, target: Any) -> None:
+    """Refuse a header or a comment among the rows, whose words would be nodes."""
+    if not pa.types.is_string(source.type):
+        return
+    found = (
+        pc.match_substring_regex(source, r"^([#%]+|//)(\s|$)") if file.text.options.comment is None else None
+    )
+    what, help_ = "a comment", "pass --comment (comment=...), '' if it is an id"
+    if found is None or not pc.any(found).as_py():
+        what, help_ = "a header", "remove it"
+        for u, v in header_names(file.columns) if pa.types.is_string(target.type) else ():
+            found = pc.and_(pc.equal(source, u), pc.equal(target, v))
+            if pc.any(found).as_py():
+                break
+        else:
+            return
+    row = int(np.flatnonzero(found.to_numpy(zero_copy_only=False))[0])
+    raise InputError(
+        f"{file.name} must have an edge in every row, got what looks like {what} in {file.place(row)} of "
+        f"{file.path}; {help_}"
+    )
+
+
+def _check_ids(file: _File, node_ids: NodeIds) -> None:
+    """Refuse ids with a NUL or a byte order mark, and warn of ids that a reader takes for the same."""
+    if node_ids.are_integers:
+        return
+    ids = node_ids.decode(np.arange(len(node_ids)))
+    strange = ids.filter(pc.match_substring_regex(ids, r"[\x00\x{FEFF}]"))
+    if len(strange):
+        raise InputError(
+            f"node ids must have no NUL or byte order mark, got {_shown(strange[0])} in {file.path}"
+        )
+    twins = look_alikes(ids)
+    if len(twins):
+        first, second = (_spelt(ids[int(i)]) for i in twins[0])
+        warnings.warn(
+            f"{file.path} has ids that differ only in case, blanks, quotes, invisible characters, Unicode "
+            f"form, leading zeros or '.0' and are different nodes, {len(twins)} times, such as {first} and "
+            f"{second}",
+            LinkcalWarning,
+            stacklevel=3,
+        )
+
+
+def _known_twin(value: Any, node_ids: NodeIds) -> str:
+    """A known id that looks like an unknown one, for a message."""
+    ids = pc.cast(node_ids.decode(np.arange(len(node_ids))), pa.string())
+    twins = look_alikes(pa.concat_arrays([ids, pa.array([str(value.as_py())])]))
+    found = [_spelt(ids[int(known)]) for known, unknown in twins if unknown == len(ids)]
+    return f" (the graph has {found[0]}, which looks alike)" if found else ""
 
 
 def _feature_rows(path: _PathLike) -> tuple[_File, Any, FloatArray]:
@@ -289,15 +481,17 @@ def _feature_table(file: _File) -> tuple[Any, FloatArray]:
 
 
 def _read_csv(file: _File) -> Any:
-    header = file.header()
+    header = file.text.header()
     types = dict.fromkeys(header, pa.float32()) | {header[0]: pa.string()}
     options = pacsv.ConvertOptions(column_types=types, strings_can_be_null=False)
-    return pacsv.read_csv(file.path, parse_options=file.parse_options(), convert_options=options)
+    with file.text.open() as stream:
+        return pacsv.read_csv(stream, parse_options=file.parse_options(), convert_options=options)
 
 
 def _read_parquet(file: _File) -> Any:
     """The table without pandas' nameless row index; a named one most likely holds the ids and is refused."""
     table = pq.read_table(file.path)
+    table.validate(full=True)  # damaged bytes need not be UTF-8
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     named = [name for name in index if name in table.column_names[1:] and not name.startswith(_NAMELESS)]
     if named:
@@ -358,49 +552,111 @@ def _aligned(file: _File, ids: Any, x: FloatArray, node_ids: NodeIds) -> Tensor:
 
 
 class _File:
-    """A user's table: its path, its name in messages, its format by the ending."""
+    """A user's table: its path, its name in messages, its format by the ending, its `columns` of nodes."""
 
-    def __init__(self, path: _PathLike, name: str, formats: tuple[str, ...]) -> None:
-        self.path, self.name = Path(path), name
+    text: TextFile
+
+    def __init__(
+        self,
+        path: _PathLike,
+        name: str,
+        formats: tuple[str, ...],
+        columns: tuple[str, str] | None = None,
+        text: TextOptions | None = None,
+        raw_ids: bool = False,
+    ) -> None:
+        self.path, self.name, self.raw_ids = Path(path), name, raw_ids
         if not self.path.is_file():
             raise InputError(f"{name} must be an existing file, got {os.fspath(path)!r}")
-        gzipped = self.path.suffix == ".gz"  # Arrow does not decompress ".GZ"
-        ending = (self.path.with_suffix("") if gzipped else self.path).suffix.lower().removeprefix(".")
-        self.kind = _FORMATS.get(ending, "")
-        if self.kind not in formats or (gzipped and self.kind != "csv"):
+        inner, packing = self.path, self.path.suffix.lower()
+        if packing in _PACKINGS:
+            with damage_named(self.path, name, "a zip archive"):
+                inner = Path(zip_member(self.path)) if packing == ".zip" else self.path.with_suffix("")
+        ending = inner.suffix.lower().removeprefix(".")
+        # KONECT's files are named out.NETWORK.
+        self.kind = _FORMATS.get(ending, "csv" if inner.name.startswith("out.") else "")
+        if self.kind not in formats or (inner != self.path and self.kind not in ("csv", "mtx", "graphml")):
             known = ", ".join(f".{ending}" for ending, kind in _FORMATS.items() if kind in formats)
-            raise InputError(f"{name} must be a file that ends in {known}, got {os.fspath(path)!r}")
-        self._open = gzip.open if gzipped else open
-        self._delimiter = "\t" if ending == "tsv" else ","
-        self.valid = f"a valid {self.kind} file"
+            raise InputError(
+                f"{name} must be a file that ends in {known} (text also .gz, .bz2, .zip), got "
+                f"{os.fspath(path)!r}"
+            )
+        self.valid, self.directed = f"a valid {self.kind} file", None
+        if columns is not None and columns[0] == columns[1]:
+            raise InputError(f"{name} must have nodes in two different columns, got {columns[0]!r} for both")
+        self.columns = columns or DEFAULT_COLUMNS
+        if self.kind == "csv":
+            self.text = TextFile(self.path, name, _DELIMITERS.get(ending), columns, text)
+            self.directed = self.text.directed
 
-    def batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
+    def batches(self) -> Iterator[list[Any]]:
         """Batches of the two columns, each a pyarrow array of strings or integers; none is empty."""
-        source, target = columns
-        if source == target:
-            raise InputError(f"{self.name} must have nodes in two different columns, got {source!r} for both")
         read = {"csv": self._csv_batches, "parquet": self._parquet_batches, "npz": self._npz_batches}
         with damage_named(self.path, self.name, self.valid):
-            yield from (batch for batch in read[self.kind](columns) if len(batch[0]))
+            yield from (batch for batch in read[self.kind]() if len(batch[0]))
 
-    def _csv_batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
-        wanted = self._find_columns(self.header(), columns)
+    def names(self) -> list[str]:
+        """Names of the columns, or of the arrays."""
+        if self.kind == "npz":
+            with damage_named(self.path, self.name, self.valid), np.load(self.path) as arrays:
+                return list(arrays.files)
+        if self.kind == "parquet":
+            with damage_named(self.path, self.name, self.valid):
+                return list(pq.read_schema(self.path).names)
+        return [entry.strip() for entry in self.text.header()] if self.kind == "csv" else []
+
+    def numbers(self, column: str) -> Tensor:
+        """A column of numbers [rows], float64; what is missing becomes NaN."""
+        names = self.names()
+        if names.count(column) != 1:
+            raise InputError(
+                f"{self.name} must have the column {column!r} once, got "
+                f"{one_line(', '.join(map(repr, names)))} in {self.path}"
+            )
+        with damage_named(self.path, self.name, self.valid):
+            if self.kind == "npz":
+                values = read_arrays(self.path, self.name, {column: ("fiu", 1)})[column]
+            elif self.kind == "parquet":
+                values = pq.read_table(self.path, columns=[column]).column(0).cast(pa.float64()).to_numpy()
+            else:
+                header = self.text.header()[names.index(column)]
+                options = pacsv.ConvertOptions(include_columns=[header], column_types={header: pa.float64()})
+                read = pacsv.ReadOptions(column_names=self.text.names)
+                with self.text.open() as stream:
+                    table = pacsv.read_csv(stream, read, self.parse_options(), options)
+                values = table.column(0).to_numpy()
+        return torch.from_numpy(np.array(values, dtype=np.float64))
+
+    def _csv_batches(self) -> Iterator[list[Any]]:
+        header = self.text.header()
+        wanted = self._find_columns(header)
+        names = [entry.strip() for entry in header]
+        ours = has_cells(names) and not self.raw_ids
         options = pacsv.ConvertOptions(
             include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
         )
-        blocks = pacsv.ReadOptions(block_size=_BLOCK)
-        for batch in pacsv.open_csv(self.path, blocks, self.parse_options(), options):
-            yield list(batch.columns)
+        blocks = pacsv.ReadOptions(block_size=_BLOCK, column_names=self.text.names)
+        with self.text.open() as stream:
+            try:
+                for batch in pacsv.open_csv(stream, blocks, self.parse_options(), options):
+                    yield [from_cells(column) for column in batch.columns] if ours else list(batch.columns)
+            except pa.ArrowInvalid as error:
+                raise InputError(
+                    f"{self.name} must be {self.valid}, got {self.path}: {one_line(error)}; the delimiter is "
+                    f"{self.text.delimiter!r} (--delimiter), and comments within are rows (--comment)"
+                ) from error
 
-    def _parquet_batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
+    def _parquet_batches(self) -> Iterator[list[Any]]:
         with pq.ParquetFile(self.path) as file:
-            wanted = self._find_columns(file.schema_arrow.names, columns)
+            wanted = self._find_columns(file.schema_arrow.names)
             for column in wanted:
                 self.check_id_type(file.schema_arrow.field(column))
             for batch in file.iter_batches(columns=wanted):
+                batch.validate(full=True)  # damaged bytes need not be UTF-8
                 yield [batch.column(column) for column in wanted]
 
-    def _npz_batches(self, columns: tuple[str, str]) -> Iterator[list[Any]]:
+    def _npz_batches(self) -> Iterator[list[Any]]:
+        columns = self.columns
         arrays = read_arrays(self.path, self.name, dict.fromkeys(columns, ("iuU", 1)))
         first, second = (arrays[column] for column in columns)
         if len(first) != len(second):
@@ -408,50 +664,25 @@ class _File:
             raise InputError(f"arrays of {self.path} must have equal lengths, got {lengths}")
         yield [pa.array(first), pa.array(second)]
 
-    def _find_columns(self, header: list[str], columns: tuple[str, str]) -> list[str]:
+    def _find_columns(self, header: list[str]) -> list[str]:
         """The columns as they are written in `header`, where blanks may surround them."""
         names = [entry.strip() for entry in header]
-        if any(names.count(column) != 1 for column in columns):
-            numeric = any(re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", entry) for entry in names)
-            hint = "; the first line looks like data: has the file no header?" if numeric else ""
-            raise InputError(
-                f"{self.name} must have the columns {columns[0]!r}, {columns[1]!r}, each once, got "
-                f"{one_line(', '.join(map(repr, names)))} in {self.path}{hint}"
-            )
-        return [header[names.index(column)] for column in columns]
+        numbered = self.kind == "csv" and not self.text.options.header and self.columns == DEFAULT_COLUMNS
+        found = node_columns(names, self.columns) or (("1", "2") if numbered else None)
+        if found is None:
+            hint = "; name the columns with --source and --target"
+            raise missing_columns(self.name, names, self.columns, self.path, hint)
+        self.columns = found
+        return [header[names.index(column)] for column in found]
 
     def check_id_type(self, field: Any) -> None:
         if not is_id_type(field.type):
             column = f"column {_shown(field.name)} of {self.path}"
             raise InputError(f"{column} must hold node ids (strings or integers), got {field.type}")
 
-    def rows(self, *, errors: str = "strict", strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-        """Rows of a text file that are not blank, each with the line that it ends in."""
-        with self._open(self.path, "rt", encoding="utf-8-sig", errors=errors, newline="") as file:
-            reader = csv.reader(file, delimiter=self._delimiter, strict=strict)
-            yield from ((reader.line_num, row) for row in reader if row)
-
-    def header(self) -> list[str]:
-        with damage_named(self.path, self.name, "a CSV file in UTF-8"):
-            for _, row in self.rows():
-                return row
-        raise InputError(f"{self.name} must have a header line, got the empty file {self.path}")
-
     def parse_options(self) -> pacsv.ParseOptions:
-        """Options for Arrow, which would read an unclosed quote to the end: refused before."""
-        with self._open(self.path, "rb") as raw:
-            quotes = sum(block.count(b'"') for block in iter(lambda: raw.read(_BLOCK), b""))
-        if quotes % 2:  # else all are closed; or a plain value has one, where it is a character like others
-            last = 0
-            try:
-                for last, _ in self.rows(errors="replace", strict=True):  # noqa: B007
-                    pass
-            except csv.Error as error:
-                raise InputError(
-                    f'{self.name} must close every quoted value, got a quote (") that is open to the end in '
-                    f"the row after line {last} of {self.path}"
-                ) from error
-        return pacsv.ParseOptions(delimiter=self._delimiter, newlines_in_values=quotes > 0)
+        text = self.text
+        return pacsv.ParseOptions(delimiter=text.delimiter, newlines_in_values=text.quotes > 0)
 
     def refuse_missing_ids(self, ids: list[Any], columns: tuple[str, ...] = (), first_row: int = 0) -> None:
         """Raise if an id of the parsed columns is missing; they start at row `first_row` of the file."""
@@ -467,10 +698,17 @@ class _File:
     def place(self, row: int) -> str:
         """Where data row `row` (from 0) stands, for messages: the line of a text file, else the row."""
         with contextlib.suppress(csv.Error):  # one very long value
-            lines = self.rows(errors="replace") if self.kind == "csv" else iter(())
-            for line, _ in islice(lines, row + 1, None):  # the header stands before row 0
+            before = int(self.kind == "csv" and self.text.names is None)  # the header stands before row 0
+            lines = self.text.rows(errors="replace") if self.kind == "csv" else iter(())
+            for line, _ in islice(lines, row + before, None):
                 return f"line {line}"
         return f"row {row}"
+
+
+def _spelt(value: Any) -> str:
+    """An id for a message that shows how it differs from one that looks alike."""
+    text = ascii(value.as_py())
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _shown(value: Any) -> str:

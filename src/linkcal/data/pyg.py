@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from linkcal._core.validation import check_edge_index, check_no_self_pairs
-from linkcal.data.graph import Graph, pair_keys
+from linkcal.data.graph import Graph, bipartite_features, pair_keys, warn_of_two_types
 from linkcal.data.split import LinkPairs, LinkSplit
 from linkcal.exceptions import InputError, LinkcalWarning
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
 
 
 def from_pyg(
-    train: Data,
-    val: Data,
-    test: Data,
+    train: Data | HeteroData,
+    val: Data | HeteroData,
+    test: Data | HeteroData,
     *,
     directed: bool = False,
     symmetric: bool = False,
@@ -32,10 +32,11 @@ def from_pyg(
 
     Parameters
     ----------
-    train, val, test : torch_geometric.data.Data
+    train, val, test : torch_geometric.data.Data or HeteroData
         With ``edge_index``, ``edge_label_index`` and ``edge_label`` (or the ``pos_`` and ``neg_`` attributes
         of ``split_labels=True``). Message passing uses ``train.edge_index`` only, also for the test pairs:
-        PyG's test graph has the validation edges as well. Edge attributes are ignored.
+        PyG's test graph has the validation edges as well. ``train.edge_weight`` becomes the graph's; any
+        ``edge_attr`` is refused. A HeteroData is taken as by :func:`graph_from_hetero`.
     directed : bool
         Whether (u, v) and (v, u) are different links. If not, ``train.edge_index`` must hold both directions.
     symmetric : bool
@@ -66,17 +67,19 @@ def from_pyg(
     >>> bool((from_pyg(*to_pyg(split)).test.edge_label_index == split.test.edge_label_index).all())
     True
     """
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
 
     # A repeated negative is kept in the first of these: a test set should stay as it was.
     given = {"test": test, "val": val, "train": train}
     for part, data in given.items():
-        if not isinstance(data, Data):
+        if isinstance(data, HeteroData):
+            given[part] = _of_two_types(data, part)
+        elif not isinstance(data, Data):
             raise InputError(
-                f"{part} must be a torch_geometric.data.Data, got {type(data).__name__}; split the edges of "
-                "one type of a HeteroData, or data.to_homogeneous()"
+                f"{part} must be a torch_geometric.data.Data or HeteroData, got {type(data).__name__}"
             )
-    graph = _message_graph(train, directed=directed, name=name)
+    graph = _message_graph(given["train"], directed=directed, name=name)
+    warn_of_two_types(graph)
     positives: dict[str, Tensor] = {}
     negatives: dict[str, Tensor] = {}
     for part, data in given.items():
@@ -88,7 +91,7 @@ def from_pyg(
         _refuse_symmetric(graph, edges, held_out)
     negatives = _distinct_negatives(graph, edges, negatives)
     pairs = {part: LinkPairs.of(positives[part], negatives[part]) for part in given}
-    full = Graph.from_edges(edges, graph.num_nodes, directed=directed)
+    full = graph.with_edges(edges)
     counts = {**full.counts(), "features": graph.counts()["features"]}
     return LinkSplit(graph, pairs["train"], pairs["val"], pairs["test"], counts_full=counts)
 
@@ -118,14 +121,91 @@ def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
     from torch_geometric.data import Data
 
     graph, edges = split.graph, split.graph.edge_index
+    if graph.edge_weight is not None:
+        raise InputError(
+            "split must have no edge weights for to_pyg, got some: its test object has the validation links "
+            "as edges, whose weights a split does not hold"
+        )
+    types = {} if graph.node_type is None else {"node_type": graph.node_type}
     known = split.val.edge_label_index[:, split.val.edge_label == 1]
-    both = Graph.from_edges(torch.cat([edges, known], dim=1), graph.num_nodes, directed=graph.directed)
+    both = graph.with_edges(torch.cat([edges, known], dim=1))
 
     def of(part: LinkPairs, edges: Tensor) -> Data:
         labels = {"edge_label": part.edge_label, "edge_label_index": part.edge_label_index}
-        return Data(x=graph.x, edge_index=edges, num_nodes=graph.num_nodes, **labels)
+        return Data(x=graph.x, edge_index=edges, num_nodes=graph.num_nodes, **types, **labels)
 
     return of(split.train, edges), of(split.val, edges), of(split.test, both.edge_index)
+
+
+def graph_from_hetero(data: HeteroData, *, name: str = "graph") -> Graph:
+    """Bipartite graph of a HeteroData with two node types and one edge type (its reverse may be there too).
+
+    Parameters
+    ----------
+    data : torch_geometric.data.HeteroData
+        Features of both types, or of none; ``edge_weight`` of the edge type is kept.
+    name : str
+
+    Returns
+    -------
+    Graph
+        The edge type's source nodes first, then its target nodes. `x` has the columns of the one type, those
+        of the other (0 where they are of the other type), and 1 for a target node.
+
+    Examples
+    --------
+    >>> from torch_geometric.data import HeteroData
+    >>> data = HeteroData({"user": {"num_nodes": 2}, "item": {"num_nodes": 3}})
+    >>> data["user", "rates", "item"].edge_index = torch.tensor([[0, 1], [2, 0]])
+    >>> graph_from_hetero(data).pairs.tolist()
+    [[0, 1], [4, 2]]
+    """
+    return _message_graph(_of_two_types(data, "data"), directed=False, name=name)
+
+
+def _of_two_types(data: HeteroData, part: str) -> Data:
+    """The nodes of both types as one Data, source nodes first, edges in both directions."""
+    from torch_geometric.data import Data
+
+    labelled = [kind for kind in data.edge_types if "edge_label_index" in data[kind]]
+    forward = (labelled or data.edge_types or [("", "", "")])[0]
+    backward = [kind for kind in data.edge_types if kind != forward]
+    source, target = forward[0], forward[2]
+    reverse = [kind for kind in backward if (kind[0], kind[2]) == (target, source)]
+    if len(data.node_types) != 2 or source == target or len(reverse) != len(backward) or len(backward) > 1:
+        raise InputError(
+            f"{part} must be a HeteroData with two node types and one edge type between them, got node types "
+            f"{', '.join(data.node_types) or 'none'} and, reverse types aside, edge types "
+            f"{', '.join('-'.join(kind) for kind in data.edge_types)}; keep one by data.edge_type_subgraph"
+        )
+    store, count = data[forward], (data[source].num_nodes, data[target].num_nodes)
+    shift = torch.tensor([[0], [count[0]]])
+    edges = check_edge_index(store.edge_index, None, f"{part}.edge_index") + shift
+    for kind in backward:
+        given = data[kind].edge_index.flip(0) + shift
+        if not torch.equal(*(torch.unique(each, dim=1) for each in (edges, given))):
+            raise InputError(
+                f"{part} must have the same edges in {'-'.join(kind)} as in {'-'.join(forward)}, reversed, "
+                "got others: pass rev_edge_types to RandomLinkSplit"
+            )
+    features = [data[kind].x.float() for kind in (source, target) if "x" in data[kind]]
+    if len(features) == 1:
+        raise InputError(
+            f"{part} must have features x of both node types or of none, got those of one: give nodes "
+            "of the other a constant, data[type].x = torch.ones(num_nodes, 1)"
+        )
+    values = {name: store[name] for name in ("edge_label", "edge_attr") if name in store}
+    if "edge_weight" in store:
+        values["edge_weight"] = store.edge_weight.repeat(2)
+    if "edge_label_index" in store:
+        values["edge_label_index"] = store.edge_label_index + shift
+    return Data(
+        x=bipartite_features(*features) if features else None,
+        edge_index=torch.cat([edges, edges.flip(0)], dim=1),
+        num_nodes=sum(count),
+        node_type=torch.arange(sum(count)).ge(count[0]).long(),
+        **values,
+    )
 
 
 def _refuse_symmetric(graph: Graph, edges: Tensor, held_out: Tensor) -> None:
@@ -140,7 +220,26 @@ def _refuse_symmetric(graph: Graph, edges: Tensor, held_out: Tensor) -> None:
 
 
 def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
-    graph = Graph.from_edges(train.edge_index, train.num_nodes, x=train.x, directed=directed, name=name)
+    if train.get("edge_attr") is not None:
+        raise InputError(
+            "train.edge_attr must be left out, as linkcal passes edge weights alone to encode: move weights "
+            "to train.edge_weight, or delete what the model does not read (del train.edge_attr)"
+        )
+    node_type, edge_type = train.get("node_type"), train.get("edge_type")
+    if node_type is not None and node_type.unique().numel() == 1:
+        node_type = None
+    if edge_type is not None:
+        way = edge_type[:0] if node_type is None else node_type[train.edge_index[0]]
+        ways = [edge_type] if node_type is None else [edge_type[way == kind] for kind in way.unique()]
+        if any(each.unique().numel() > 1 for each in ways):
+            raise InputError(
+                f"train must have edges of one type, got {edge_type.unique().numel()} in train.edge_type: "
+                "keep one, or delete it to treat all edges alike (del train.edge_type)"
+            )
+    rest = {"node_type": node_type, "edge_weight": train.get("edge_weight")}
+    graph = Graph.from_edges(
+        train.edge_index, train.num_nodes, x=train.x, directed=directed, name=name, **rest
+    )
     # from_edges adds missing reverses: the simple graph is then larger than what was stored.
     stored = train.edge_index.size(1) - graph.num_self_loops - graph.num_duplicates
     if not directed and graph.edge_index.size(1) != stored:
@@ -163,7 +262,8 @@ def _labelled_pairs(data: Data, part: str, graph: Graph, positive_label: int) ->
         raise InputError(f"{part}.edge_label must hold {known}, got {other[0].item()!r}")
     check_no_self_pairs(index, f"{part}.edge_label_index")
     if not graph.directed:
-        index = index.sort(dim=0).values
+        index = graph.source_first(index.sort(dim=0).values)
+    index = graph.check_pairs(index, f"{part}.edge_label_index")
     is_link = label == positive_label
     return index[:, is_link], index[:, ~is_link]
 

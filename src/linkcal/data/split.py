@@ -18,8 +18,8 @@ from linkcal._core.validation import (
     check_positive_float,
     check_positive_int,
 )
-from linkcal.data.graph import Graph, check_graph, pair_keys
-from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, sample_negatives
+from linkcal.data.graph import Graph, check_graph, pair_keys, warn_of_two_types
+from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, check_kind, sample_negatives
 from linkcal.exceptions import EdgeFeaturesWarning, InputError, ShortageError
 
 _PARTS = ("test", "val", "train")
@@ -32,7 +32,8 @@ class LinkPairs:
     Parameters
     ----------
     edge_label_index, edge_label : Tensor [2, L], int64 (int32 is converted), and Tensor [L], float32
-        Pairs, in an undirected graph smaller index first; 1 for a link, 0 for a negative.
+        Pairs, in an undirected graph smaller index first, in a bipartite one the source node; 1 for a link, 0
+        for a negative.
     positive_rate, negative_rate : float, optional
         Fractions of the full graph's edges and non-edges that were drawn, for :meth:`label_probability`.
 
@@ -101,7 +102,8 @@ class LinkSplit:
     """Message-passing graph and labelled pairs of one run.
 
     InputError if a validation or test link is an edge of `graph`, or a pair stands twice in the three parts
-    together (in either direction where the graph is undirected).
+    together (in either direction where the graph is undirected), or a pair does not join the two types of a
+    bipartite graph.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ class LinkSplit:
         parts = {name: part for name in reversed(_PARTS) if type(part := getattr(self, name)) is LinkPairs}
         keys = {}
         for name, part in parts.items():
-            pairs = check_edge_index(part.edge_label_index, graph.num_nodes, f"{name}.edge_label_index")
+            pairs = graph.check_pairs(part.edge_label_index, f"{name}.edge_label_index")
             pairs = pairs.to(graph.edge_index.device)
             keys[name] = pair_keys(pairs, graph.num_nodes, directed=graph.directed)
             leaked = pairs[:, graph.has_pairs(pairs) & (part.edge_label == 1).to(pairs.device)]
@@ -197,7 +199,7 @@ def split_links(
         Negatives per link in every part, rounded to the nearest whole number.
     negatives : {"uniform", "degree", "two-hop"}
         As in :func:`~linkcal.data.sample_negatives`; degrees and common neighbours are those of the FULL
-        graph. Training draws its own uniform negatives in each epoch.
+        graph; a bipartite graph has no two-hop ones. Training draws its own uniform negatives in each epoch.
     seed : int
 
     Returns
@@ -211,6 +213,8 @@ def split_links(
     -----
     EdgeFeaturesWarning
         If the features were computed from all edges (as by PEG's ``prepare``) and so leak held-out links.
+    LinkcalWarning
+        If every edge joins two groups of nodes, as in a bipartite graph, and there is no ``node_type``.
 
     Notes
     -----
@@ -228,6 +232,7 @@ def split_links(
     test_fraction = check_fraction(test_fraction, "test_fraction")
     per_positive = check_positive_float(negatives_per_positive, "negatives_per_positive", maximum=1e9)
     check_choice(negatives, "negatives", NEGATIVE_KINDS)
+    check_kind(graph, negatives)
     seed = check_positive_int(seed, "seed", minimum=0)
     if val_fraction + test_fraction >= 1.0:
         raise InputError(f"val_fraction + test_fraction must be < 1, got {val_fraction} + {test_fraction}")
@@ -238,6 +243,7 @@ def split_links(
             EdgeFeaturesWarning,
             stacklevel=2,
         )
+    warn_of_two_types(graph)
     num_positives = _positives_per_part(graph.num_pairs, val_fraction, test_fraction)
     num_negatives = {part: round(per_positive * num) for part, num in num_positives.items()}
     for part, size in num_negatives.items():
@@ -266,11 +272,12 @@ def split_links(
 
 def _message_graph(graph: Graph, train_edges: Tensor) -> Graph:
     """Graph of the training edges [2, P] alone, with features built from them where `graph` asks for it."""
-    edge_index = Graph.from_edges(train_edges, graph.num_nodes, directed=graph.directed).edge_index
+    edge_index = graph.with_edges(train_edges).edge_index
+    graph = replace(graph, edge_index=edge_index, edge_weight=graph.weight_of(edge_index))
     if graph.feature_builder is None:
-        return replace(graph, edge_index=edge_index)
+        return graph
     x = graph.feature_builder(edge_index, graph.num_nodes)
-    return replace(graph, edge_index=edge_index, x=x, feature_builder=None, features_from_edges=True)
+    return replace(graph, x=x, feature_builder=None, features_from_edges=True)
 
 
 def _positives_per_part(num_edges: int, val_fraction: float, test_fraction: float) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
@@ -13,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from linkcal._core.columns import STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS
+from linkcal._core.threads import fork_safe_lock
 from linkcal._core.validation import (
     check_choice,
-    check_edge_index,
     check_flag,
     check_no_self_pairs,
     to_float64,
@@ -29,6 +28,7 @@ from linkcal.features._structure import (
     structural_features,
     structure_features,
 )
+from linkcal.models.adapter import require_weights_read
 from linkcal.toggle import ToggledEmbeddings
 from linkcal.toggle.api import toggle_engine, toggle_in_blocks
 
@@ -143,7 +143,8 @@ def score_links(
     model : nn.Module
         Anything with ``encode(x, edge_index)`` and ``decode(z, edge_label_index)``.
     graph, pairs : Graph, and LinkPairs or Tensor [2, L]
-        The message-passing graph, and pairs of two different nodes each.
+        The message-passing graph, and pairs of two different nodes each. With edge weights, target links are
+        removed with their own and inserted with the median weight.
     target_link : {"absent", "as-given"}
         Remove a target link that is an edge first (leave-one-out), or score on the graph as it is.
     features : {"structural", "structure", "none", "embedding", "difference"}
@@ -190,24 +191,29 @@ class LinkScorer:
     ) -> None:
         self._graph, self._symmetrise = graph, check_flag(symmetrise, "symmetrise")
         self._structural = check_choice(features, "features", FEATURE_KINDS) in COLUMN_NAMES
+        if graph.edge_weight is not None:
+            # The edge of a pair without one is inserted with a usual weight.
+            require_weights_read(model, graph)
+            inserted = float(graph.edge_weight.median())
+            toggle_options = {"edge_weight": graph.edge_weight, "insert_weight": inserted, **toggle_options}
         self._engine = toggle_engine(
             model, graph.node_input, graph.edge_index, undirected=not graph.directed, **toggle_options
         )
-        self._lock = threading.Lock()  # the engine writes into a workspace of its own
+        self._lock = fork_safe_lock()  # the engine writes into a workspace of its own
 
     def score(self, pairs: LinkPairs | Tensor, *, target_link: TargetLink = "absent") -> LinkScores:
         """Score links; see :func:`score_links`."""
         check_choice(target_link, "target_link", ("absent", "as-given"))
         label = pairs.edge_label if isinstance(pairs, LinkPairs) else None
         query = pairs.edge_label_index if isinstance(pairs, LinkPairs) else pairs
-        index = check_no_self_pairs(check_edge_index(query, self._graph.num_nodes, "edge_label_index"))
+        index = check_no_self_pairs(self._graph.check_pairs(query))
         with self._lock:
             near: tuple[Tensor, ...] = ()
             if self._structural:
                 degrees, paths = pair_structure(self._graph, index), pair_paths(self._graph, index)
                 near = torch.cat([degrees, paths], dim=1), attribute_similarity(self._graph, index)
             toggled = toggle_in_blocks(self._engine, index)
-            if self._symmetrise:
+            if self._symmetrise and self._graph.node_type is None:
                 toggled = _mean(toggled, toggle_in_blocks(self._engine, index.flip(0)))
             return LinkScores(toggled, target_link, label, *near)
 

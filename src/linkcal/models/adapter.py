@@ -5,15 +5,21 @@ What ``decode`` returns is declared and never guessed from values: small logits 
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast, get_args
+import inspect
+import warnings
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn.models import GAE, VGAE, InnerProductDecoder
 
 from linkcal._core.validation import check_choice
-from linkcal.exceptions import InputError, UnsupportedModelError
+from linkcal.exceptions import InputError, LinkcalWarning, UnsupportedModelError
+from linkcal.models._view import evaluation_view
 from linkcal.models.base import GraphModel, PairPredictor, product_of_ends
+
+if TYPE_CHECKING:
+    from linkcal.data import Graph
 
 __all__ = [
     "AdaptedLinkPredictor",
@@ -143,7 +149,11 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
             f"model must have {' and '.join(_METHODS.values())}, got {name} without {' and '.join(missing)}"
         )
     returns = _declared_returns(model, decode_returns)
-    is_ready = isinstance(model, (GraphModel, AdaptedLinkPredictor))
+    if isinstance(model, PairPredictor) and returns != "logits":
+        raise InputError(f"head of {name} must return logits, got decode_returns = {returns!r}")
+    is_ready = isinstance(model, AdaptedLinkPredictor) or (
+        isinstance(model, GraphModel) and returns == "logits"
+    )
     return model if is_ready else AdaptedLinkPredictor(model, returns)
 
 
@@ -168,6 +178,75 @@ def _declared_returns(model: nn.Module, argument: DecodeReturns | None) -> Decod
             f"decode_returns must not contradict what is known of {type(model).__name__}, got {claims}"
         )
     return cast("DecodeReturns", next(iter(declared.values())))
+
+
+_WEIGHTS = ("edge_weight", "edge_attr")
+
+
+def _encode_arguments(model: nn.Module) -> list[inspect.Parameter]:
+    inner: Any = unwrap_link_predictor(model)
+    return list(inspect.signature(inner.encode).parameters.values()) if hasattr(inner, "encode") else []
+
+
+def check_weights(model: nn.Module, *, weighted: bool) -> None:
+    """Refuse a model that would ignore the graph's weights, or that needs what the graph does not have."""
+    takes, name = _encode_arguments(model), type(unwrap_link_predictor(model)).__name__
+    if weighted and not any(each.name == "edge_weight" or each.kind is each.VAR_KEYWORD for each in takes):
+        raise UnsupportedModelError(
+            f"model.encode must take edge_weight to use it, {name}'s does not: leave the weights out of the "
+            "graph, or use a model that reads them"
+        )
+    needed = [
+        each.name
+        for each in takes[2:]
+        if each.default is each.empty
+        and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        and not (weighted and each.name == "edge_weight")
+    ]
+    if needed:
+        raise UnsupportedModelError(
+            "model.encode must be callable as encode(x, edge_index), with edge_weight= where the graph has "
+            f"weights (Graph.from_edges(edge_weight=...)), got {name}'s, which needs {', '.join(needed)}"
+        )
+
+
+def warn_of_missing_weights(model: nn.Module, graph: Graph) -> None:
+    """Warn if a user's ``encode`` has an argument for weights and the graph holds none."""
+    optional = [each.name for each in _encode_arguments(model) if each.name in _WEIGHTS]
+    if graph.edge_weight is None and isinstance(model, AdaptedLinkPredictor) and optional:
+        warnings.warn(
+            f"{type(model.module).__name__}.encode takes {optional[0]}, which is left out: the graph has no "
+            "weights; if the model was trained with some, give them as Graph.from_edges(edge_weight=...)",
+            LinkcalWarning,
+            stacklevel=3,
+        )
+
+
+def encode_graph(model: nn.Module, graph: Graph) -> Tensor:
+    """Node embeddings z [N, d] of a graph; its weights are passed on, and refused by models without them."""
+    check_weights(model, weighted=graph.edge_weight is not None)
+    options = {} if graph.edge_weight is None else {"edge_weight": graph.edge_weight}
+    z: Tensor = cast("Any", model).encode(graph.node_input, graph.edge_index, **options)
+    return z
+
+
+def require_weights_read(model: nn.Module, graph: Graph) -> None:
+    """Refuse a model whose ``encode`` takes the weights of a graph and ignores them, as some of PyG's do."""
+    check_weights(model, weighted=True)
+    weight, view = graph.edge_weight, cast("Any", evaluation_view(model))
+    if weight is None or weight.numel() == 0 or bool(weight.min() == weight.max()):
+        return  # equal weights may cancel
+    with torch.no_grad():
+        z, of_ones = (
+            view.encode(graph.node_input, graph.edge_index, edge_weight=each)
+            for each in (weight, torch.ones_like(weight))
+        )
+    if torch.equal(z, of_ones):
+        name = type(unwrap_link_predictor(model)).__name__
+        raise UnsupportedModelError(
+            f"model.encode must read edge_weight, got the same embeddings of {name} with weights of 1: leave "
+            "the weights out of the graph, or use layers that read them"
+        )
 
 
 def is_pyg_autoencoder(model: nn.Module) -> bool:

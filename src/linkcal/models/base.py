@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import torch
@@ -144,6 +145,9 @@ class LinkPredictor(GraphModel):
     tensor([11.])
     """
 
+    #: Of ``decode`` and ``head`` here; a subclass declares what its own return.
+    decode_returns = "logits"
+
     @abstractmethod
     def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Node embeddings z [N, d] from features [N, F] (or node ids [N]) and edges [2, E]."""
@@ -168,13 +172,14 @@ class LinkPredictor(GraphModel):
         """Weights w [d] and bias b [] with ``logit_uv = sum_k w_k z_uk z_vk + b``; None if there are none.
 
         With them matrix products score all pairs. A subclass that replaces ``link_embedding``, ``head`` or
-        ``decode`` has none, unless it gives its own.
+        ``decode`` has none, unless it gives its own: it does not inherit a form of what it replaced.
         """
-        replaced = any(
-            getattr(type(self), name) is not getattr(LinkPredictor, name)
-            for name in ("link_embedding", "head", "decode")
-        )
-        return None if replaced else (torch.ones(1), torch.zeros(()))
+        return torch.ones(1), torch.zeros(())
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if replaced_below(cls, "product_form", ("link_embedding", "head", "decode")):
+            cls.product_form = _no_product_form  # type: ignore[method-assign]
 
 
 class PairPredictor(GraphModel):
@@ -213,6 +218,20 @@ class PairPredictor(GraphModel):
     def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
         """Logits [L] of pairs [2, L], each without its target link."""
         return self.head(self.embed_pairs(x, edge_index, edge_label_index))
+
+
+def replaced_below(cls: type, declared: str, methods: Iterable[str]) -> bool:
+    """Whether a class gives one of `methods` anew without what it `declared` about them."""
+
+    def place(name: str) -> int:
+        order = cls.__mro__
+        return next((i for i, base in enumerate(order) if name in vars(base)), len(order))
+
+    return any(place(name) < place(declared) for name in methods)
+
+
+def _no_product_form(self: LinkPredictor) -> None:
+    """None: ``link_embedding``, ``head`` or ``decode`` was replaced without a form of its own."""
 
 
 def product_of_ends(z: Tensor, edge_label_index: Tensor) -> Tensor:

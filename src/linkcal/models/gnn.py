@@ -85,6 +85,11 @@ class GCN(GNN):
     def _build(self) -> None:
         self.gnn = self._stack(models.GCN)
 
+    def encode(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Node embeddings z [N, out_channels]; with weights [E] messages and degrees count by them."""
+        z: Tensor = self.gnn(self.node_features(x), edge_index, edge_weight=edge_weight)
+        return z
+
 
 class SAGE(GNN):
     """GraphSAGE encoder with mean aggregation, linear decoder: ``logit_uv = <w, z_u * z_v> + b``.
@@ -104,6 +109,8 @@ class SAGE(GNN):
     >>> SAGE(in_channels=3, out_channels=2).product_form()[0].shape
     torch.Size([2])
     """
+
+    decode_returns = "logits"  # beside its own head
 
     def _build(self) -> None:
         self.gnn = self._stack(models.GraphSAGE, aggr="mean")
@@ -168,16 +175,16 @@ class VGAE(GNN):
         self.conv_logstd = GCNConv(widths[-1], self.out_channels)
         self._kl: Tensor | None = None
 
-    def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def encode(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Node embeddings z [N, out_channels]: the mean, or a sample in training mode."""
-        hidden = self.node_features(x)
+        hidden, edges = self.node_features(x), (edge_index, edge_weight)
         for conv in self.convs:
-            hidden = functional.dropout(conv(hidden, edge_index).relu(), self.dropout, self.training)
-        mu: Tensor = self.conv_mu(hidden, edge_index)
+            hidden = functional.dropout(conv(hidden, *edges).relu(), self.dropout, self.training)
+        mu: Tensor = self.conv_mu(hidden, *edges)
         if not self.training:
             self._kl = None
             return mu
-        logstd: Tensor = self.conv_logstd(hidden, edge_index).clamp(max=_MAX_LOGSTD)
+        logstd: Tensor = self.conv_logstd(hidden, *edges).clamp(max=_MAX_LOGSTD)
         per_node = -0.5 * (1 + 2 * logstd - mu**2 - (2 * logstd).exp()).sum(dim=1)
         self._kl = per_node.mean() / mu.size(0)
         return mu + torch.randn_like(mu) * logstd.exp()

@@ -101,6 +101,7 @@ class PEG(LinkPredictor):
     torch.Size([2])
     """
 
+    decode_returns = "logits"  # beside its own head
     features_from_edges = True
     positions: Tensor | None
 

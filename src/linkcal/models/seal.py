@@ -86,6 +86,8 @@ class SEAL(PairPredictor):
     torch.Size([3])
     """
 
+    decode_returns = "logits"  # beside its own head
+
     def __init__(
         self,
         in_channels: int,

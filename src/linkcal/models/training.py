@@ -17,7 +17,7 @@ from linkcal._core.validation import check_device, check_positive_float, check_p
 from linkcal.data.negatives import NegativeSampler
 from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError, ShortageError, TrainingDivergedError
-from linkcal.models.adapter import DecodeReturns, as_link_predictor
+from linkcal.models.adapter import DecodeReturns, as_link_predictor, check_weights, encode_graph
 
 __all__ = ["EpochReport", "TrainingConfig", "TrainingResult", "train_link_predictor"]
 
@@ -197,6 +197,7 @@ class _Training:
         self, model: nn.Module, split: LinkSplit, config: TrainingConfig, seed: int, device: torch.device
     ) -> None:
         self.model, self.config = model, config
+        check_weights(model, weighted=split.graph.edge_weight is not None)
         self.graph, train, self.val = split.graph.to(device), split.train.to(device), split.val.to(device)
         if train.num_positives == 0:
             raise InputError("split.train must hold at least one link, got 0")
@@ -246,9 +247,14 @@ class _Training:
             total += self._step(pairs, label) * label.numel()
         return total / (positives.size(1) + negatives.size(1))
 
+    def _logit(self, pairs: Tensor) -> Tensor:
+        if self.graph.edge_weight is not None:
+            return self.model.decode(encode_graph(self.model, self.graph), pairs)  # type: ignore[no-any-return, operator]
+        return self.model(self.graph.node_input, self.graph.edge_index, pairs)  # type: ignore[no-any-return]
+
     def _step(self, pairs: Tensor, label: Tensor) -> float:
         self.optimizer.zero_grad()
-        logit = self.model(self.graph.node_input, self.graph.edge_index, pairs)
+        logit = self._logit(pairs)
         loss = binary_cross_entropy_with_logits(logit, label.to(logit.dtype))
         auxiliary = self.model.auxiliary_loss()  # type: ignore[operator]
         if auxiliary is not None:
@@ -264,7 +270,7 @@ class _Training:
         """Measure the validation AUC; copy the weights if they are the best so far or the last are wanted."""
         self.model.eval()
         with torch.no_grad():
-            logit = self.model(self.graph.node_input, self.graph.edge_index, self.val.edge_label_index)
+            logit = self._logit(self.val.edge_label_index)
         bad = logit[~torch.isfinite(logit)]
         if bad.numel():
             raise self._diverged("validation logits", bad[0].item())

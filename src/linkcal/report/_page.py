@@ -6,13 +6,14 @@ import base64
 import json
 import math
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from linkcal._core.files import write_json, written_whole
+from linkcal._core.files import folder_written_whole, write_json, written_whole
 from linkcal.exceptions import InputError
 from linkcal.metrics.registry import COLUMNS, ResultColumn
 from linkcal.plots import reliability_figure
@@ -205,6 +206,12 @@ def _of_groups(metrics: Mapping[str, Any]) -> list[str]:
 
 #: Sub-folder of a run that holds the fitted artifact.
 ARTIFACT_FOLDER = "artifact"
+_METRICS = "metrics.json"
+
+
+def holds_run(out: Path) -> bool:
+    """Whether a folder holds a run, or a part of one."""
+    return (out / _METRICS).exists() or (out / ARTIFACT_FOLDER).exists()
 
 
 def write_results(
@@ -219,18 +226,47 @@ def write_results(
 ) -> dict[str, Path]:
     """Write a run's files; `save` writes the artifact, `tested` has labels, probabilities and weights.
 
-    Each is written whole or not at all, ``metrics.json`` last: a folder that has it is a finished run.
+    All are written whole or not at all, ``metrics.json`` last: a folder that has it is a finished run. An
+    earlier run in the folder stays until the new one takes its place in one step; other files stay.
     """
     out, (label, probability, weight) = Path(folder), tested
-    out.mkdir(parents=True, exist_ok=True)
     names = {"artifact": ARTIFACT_FOLDER, "figure": "reliability.png", "config": "config.json"}
-    names |= {"report": "report.html", "metrics": "metrics.json"}
-    paths = {what: out / name for what, name in names.items()}
-    # An unfinished folder must not look finished.
-    paths["metrics"].unlink(missing_ok=True)
-    save(paths["artifact"])
-    reliability_figure(label, probability, paths["figure"], title=title, sample_weight=weight)
-    write_json(config, paths["config"])
-    write_report(paths["report"], title=heading, metrics=metrics, config=config, figure_png=paths["figure"])
-    write_json(metrics, paths["metrics"])
-    return paths
+    names |= {"report": "report.html", "metrics": _METRICS}
+
+    def write(place: Path) -> None:
+        paths = {what: place / name for what, name in names.items()}
+        save(paths["artifact"])
+        reliability_figure(label, probability, paths["figure"], title=title, sample_weight=weight)
+        write_json(config, paths["config"])
+        figure = paths["figure"]
+        write_report(paths["report"], title=heading, metrics=metrics, config=config, figure_png=figure)
+        write_json(metrics, paths["metrics"])
+
+    if holds_run(out):
+        with folder_written_whole(out) as staging:
+            write(staging)
+            _keep_others(out, staging, set(names.values()))
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        write(out)
+    return {what: out / name for what, name in names.items()}
+
+
+def _keep_others(old: Path, new: Path, own: set[str]) -> None:
+    """Take the user's own files of a run's folder along, as further names of the same files if possible."""
+
+    def link(source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except OSError:  # the disk knows no links
+            shutil.copy2(source, target)
+
+    for path in old.iterdir():
+        if path.name in own:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.copytree(path, new / path.name, symlinks=True, copy_function=link)
+        elif path.is_symlink():
+            (new / path.name).symlink_to(path.readlink())
+        else:
+            link(str(path), str(new / path.name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, get_args
@@ -10,6 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from linkcal._core.threads import fork_safe_lock
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import PairPredictor, unwrap_link_predictor
 from linkcal.models._view import evaluation_view
@@ -81,7 +81,7 @@ class ToggleEngine:
         self._max_nodes = batch_nodes(self.graph) if max_batch_nodes is None else max_batch_nodes
         self._encoded: Tensor | None = None
         self._reference: tuple[Tensor, Tensor] | None = None
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         with torch.no_grad():
             self._endpoints, self.z = self._choose(method, num_hops)
         # Rows [N + 2 L, d] kept from block to block: z, then room for what is toggled.
@@ -261,7 +261,7 @@ class PairwiseToggle:
     def __init__(self, predictor: PairPredictor, x: Tensor, edge_index: Tensor, *, undirected: bool) -> None:
         self.model, self.x, self.edge_index = evaluation_view(predictor), x, edge_index
         self.graph = ToggleGraph.from_edge_index(edge_index, x.size(0), undirected=undirected)
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     def toggle(self, pairs: Tensor) -> ToggledEmbeddings:
         """Both states of pairs [2, L]."""

@@ -26,7 +26,7 @@ import torch
 from numba import prange
 from torch import Tensor
 
-from linkcal._core.compiled import compiled
+from linkcal._core.compiled import as_records, compiled
 from linkcal._core.threads import numba_threads
 from linkcal.data.graph import place_in_row
 from linkcal.toggle._graph import ToggleGraph
@@ -352,7 +352,7 @@ class CompiledToggle:
             KINDS[kind],
             depth,
             self.weighted,
-            facts=facts,
+            facts=as_records(facts),
             nodes=nodes,
             arrive=arrive,
             leave=leave,

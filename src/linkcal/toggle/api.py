@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,8 @@ from linkcal._core.validation import (
     check_positive_int,
 )
 from linkcal.exceptions import InputError, UnsupportedModelError
-from linkcal.models import DecodeReturns, PairPredictor, as_link_predictor, unwrap_link_predictor
+from linkcal.models import DecodeReturns, PairPredictor, as_link_predictor
+from linkcal.models.adapter import check_weights
 from linkcal.toggle._engine import METHODS, Method, PairwiseToggle, ToggleEngine
 from linkcal.toggle.result import ToggledEmbeddings
 
@@ -176,7 +176,8 @@ def toggle_engine(
     predictor = as_link_predictor(model, decode_returns)
     _check_x(x)
     edge_index = check_edge_index(edge_index, x.size(0))
-    _check_weights(predictor, edge_weight, insert_weight, edge_index)
+    _check_weights(edge_weight, insert_weight, edge_index)
+    check_weights(predictor, weighted=edge_weight is not None)
     for name, value in bounds.items():
         if value is not None:
             check_positive_int(value, name)
@@ -226,10 +227,7 @@ def _check_x(x: Tensor) -> None:
         raise InputError(f"x must be finite, {int((~torch.isfinite(x)).sum())} values are not")
 
 
-def _check_weights(
-    predictor: nn.Module, edge_weight: Tensor | None, insert_weight: float, edge_index: Tensor
-) -> None:
-    """Check the weights, and that the model's ``encode`` takes some."""
+def _check_weights(edge_weight: Tensor | None, insert_weight: float, edge_index: Tensor) -> None:
     if edge_weight is None:
         if insert_weight != 1.0:
             raise InputError(f"insert_weight must be 1.0 without edge_weight, got {insert_weight!r}")
@@ -244,10 +242,3 @@ def _check_weights(
     if bool(wrong.any()):
         raise InputError(f"edge_weight must be finite and >= 0, got {float(edge_weight[wrong][0])}")
     check_positive_float(insert_weight, "insert_weight", zero=True)
-    inner: Any = unwrap_link_predictor(predictor)
-    of_pairs = isinstance(predictor, PairPredictor)
-    takes = () if of_pairs else inspect.signature(inner.encode).parameters.values()
-    if not any(p.name == "edge_weight" or p.kind is p.VAR_KEYWORD for p in takes):
-        raise UnsupportedModelError(
-            f"model.encode must take edge_weight to use it, {type(inner).__name__}'s does not"
-        )

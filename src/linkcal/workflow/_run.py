@@ -25,10 +25,11 @@ from linkcal._core.validation import check_device
 from linkcal._scoring import gather_evidence
 from linkcal.artifact import Artifact, check_artifact_folder, save_artifact
 from linkcal.calibrators import Calibrator, registry
-from linkcal.data import Graph, LinkSplit, NodeIds
+from linkcal.data import BipartiteIds, Graph, LinkSplit, NodeIds
+from linkcal.exceptions import InputError
 from linkcal.features import LinkScores, link_segments
 from linkcal.metrics import evaluate_links, group_calibration, model_value
-from linkcal.report._page import ARTIFACT_FOLDER, write_results
+from linkcal.report._page import ARTIFACT_FOLDER, holds_run, write_results
 from linkcal.workflow import _steps as steps
 from linkcal.workflow._settings import RunConfig
 from linkcal.workflow._steps import Progress, Step, TargetRate, TrainedModel
@@ -84,7 +85,7 @@ def run_experiment(
     graph: Graph | LinkSplit,
     *,
     device: torch.device | str = "cpu",
-    node_ids: NodeIds | None = None,
+    node_ids: NodeIds | BipartiteIds | None = None,
     progress: Progress | None = None,
 ) -> RunOutcome:
     """Split, train, toggle, fit all calibrators, and measure them on the test links, once.
@@ -99,7 +100,7 @@ def run_experiment(
         A graph is split as `config` says; an official split is used as it is.
     device : torch.device or str
         ``"auto"`` chooses CUDA if there is one.
-    node_ids : NodeIds, optional
+    node_ids : NodeIds or BipartiteIds, optional
         The user's names of the nodes, kept in the artifact.
     progress : callable, optional
         Called with a :class:`Step` as the work goes on.
@@ -220,11 +221,26 @@ _PACKAGES = (
 )  # fmt: skip
 
 
-def check_output_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse a folder that :func:`write_outputs` could not write, before the work starts."""
+def check_output_folder(folder: str | os.PathLike[str], *, new: bool = False) -> None:
+    """Refuse a folder that :func:`write_outputs` could not write, before the work starts.
+
+    With `new` also one that holds a run.
+    """
     out = Path(folder)
     require_writable(out, "out")
     check_artifact_folder(out / ARTIFACT_FOLDER)
+    if not holds_run(out):
+        return
+    if new:
+        raise InputError(
+            f"out must be a folder without a run, got {out}: choose another, or replace the run by --force"
+        )
+    require_writable(out.resolve().parent, "out")  # the new run is built beside the old one
+    if os.path.ismount(out) or Path.cwd().is_relative_to(out.resolve()):
+        raise InputError(
+            "out must not be a mount point or the current folder where it holds a run, which is replaced as "
+            f"a whole, got {out}: choose a folder in it"
+        )
 
 
 def write_outputs(
@@ -232,13 +248,14 @@ def write_outputs(
 ) -> dict[str, Path]:
     """Write ``artifact/``, ``reliability.png``, ``config.json``, ``report.html`` and, last, ``metrics.json``.
 
-    Each is written whole or not at all; a folder with ``metrics.json`` is a finished run.
+    All are written whole or not at all; a folder with ``metrics.json`` is a finished run. An earlier run in
+    the folder stays as it was until the new one takes its place in one step; other files stay.
 
     Parameters
     ----------
     outcome : RunOutcome
     folder : path
-        Made if it is not there. An earlier run in it is replaced.
+        Made if it is not there.
     source : dict, optional
         JSON values on where the graph came from, for ``config.json``.
 

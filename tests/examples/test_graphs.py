@@ -1,0 +1,37 @@
+"""The examples of bipartite, directed and weighted graphs run, and show what they say."""
+
+import runpy
+from pathlib import Path
+
+import torch
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name: str, **options: int) -> dict[str, float]:
+    path = EXAMPLES / f"{name}.py"
+    assert len(path.read_text().splitlines()) < 60
+    with torch.random.fork_rng():
+        return runpy.run_path(str(path))["main"](**options)
+
+
+def test_bipartite(capsys):
+    result = run("bipartite", users=120, items=60, epochs=30)
+    assert result["calibrated"] < result["uncalibrated"]
+    listed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("user")]
+    for line in listed:
+        user, item = (int(part.split()[1]) for part in line.split(":")[0].split(", "))
+        assert user < 120
+        assert item < 60
+    assert len(listed) == 3
+
+
+def test_directed():
+    result = run("directed", num_nodes=150, epochs=40)
+    assert result["forward"] > result["backward"] + 0.1
+
+
+def test_weighted(capsys):
+    result = run("weighted", num_nodes=100, epochs=20)
+    assert result["calibrated"] < result["uncalibrated"] + 0.02
+    assert "toggled by method 'naive'" in capsys.readouterr().out
