@@ -27,7 +27,8 @@ def signed(folder):
     model["weights_sha256"] = sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     (folder / "model.json").write_text(json.dumps(model))
     head = json.loads((folder / "artifact.json").read_text())
-    head["files"] = {name: sha256((folder / name).read_bytes()).hexdigest() for name in head["files"]}
+    there = [name for name in head["files"] if (folder / name).exists()]
+    head["files"] |= {name: sha256((folder / name).read_bytes()).hexdigest() for name in there}
     text = json.dumps(head | {"sha256": "0" * 64}, indent=2)
     (folder / "artifact.json").write_text(text.replace("0" * 64, sha256(text.encode()).hexdigest()))
 

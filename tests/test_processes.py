@@ -69,7 +69,11 @@ def test_children_forked_after_scoring_score_as_their_parent(tmp_path, layer):
     assert layer == "default" or done.stdout.strip() == "workqueue"
 
 
-READY = "import sys, linkcal.cli; print('ready', flush=True); sys.exit(linkcal.cli.main())"
+# A shell's background jobs ignore Ctrl-C, and so would their children.
+READY = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); import linkcal.cli; "
+    "print('ready', flush=True); sys.exit(linkcal.cli.main())"
+)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGINT to send")

@@ -73,7 +73,7 @@ def folder_format(folder: str | os.PathLike[str]) -> str | None:
     """Format that the manifest of a folder names; None where there is no such manifest."""
     try:
         return str(json.loads((_of_run(Path(folder)) / MANIFEST).read_bytes())["format"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

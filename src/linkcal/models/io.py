@@ -116,13 +116,13 @@ def _build(cls: type[GraphModel], config: Any, state: dict[str, torch.Tensor]) -
         raise ValueError(f"num_layers = {layers} with {len(state)} tensors")
     with torch.device("meta"):  # shapes alone; draws no random numbers either
         model = cls(**config)
-    kinds = {str(part.dtype) for part in state.values() if part.is_floating_point()}
-    if len(kinds) > 1:
-        raise ValueError(f"weights of more than one dtype, {', '.join(sorted(kinds))}")
     for key, expected in model.state_dict().items():
         allowed = _WEIGHT_DTYPES if expected.is_floating_point() else (expected.dtype,)
         if key in state and state[key].dtype not in allowed:
             raise ValueError(f"{key} of dtype {state[key].dtype}")
+    kinds = {str(part.dtype) for part in state.values() if part.is_floating_point()}
+    if len(kinds) > 1:
+        raise ValueError(f"weights of more than one dtype, {', '.join(sorted(kinds))}")
     # Cloned: safetensors gives views of the file's bytes, at addresses where kernels may round otherwise.
     model.load_state_dict({key: value.clone() for key, value in state.items()}, assign=True)
     return model.eval()
