@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 #: Most lines and most files; the tests may be as long as the library.
 LIMITS = {
-    "src/linkcal": (18_000, 100),
+    "src/linkcal": (23_000, 125),
     "src/linkcal_lab": (6_000, None),
     "benchmarks": (2_000, None),
     "tests": (None, None),

@@ -31,14 +31,14 @@ class Weighted(nn.Module):
         return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
-def main(num_nodes: int = 200, epochs: int = 60) -> dict[str, float]:
+def main(num_nodes: int = 600, epochs: int = 60) -> dict[str, float]:
     torch.manual_seed(0)
     plain = simulate_graph(num_nodes, num_edges=4 * num_nodes, num_features=16, seed=0)
     assert plain.x is not None
     # Edges between alike nodes weigh more. For files: linkcal fit edges.csv --weight COLUMN --model gcn
     alike = torch.cosine_similarity(plain.x[plain.pairs[0]], plain.x[plain.pairs[1]])
     graph = Graph.from_edges(plain.pairs, num_nodes, x=plain.x, edge_weight=alike.exp())
-    split = split_links(graph, seed=0)
+    split = split_links(graph, val_fraction=0.2, test_fraction=0.2, seed=0)
     model = Weighted(in_channels=16)
     train_link_predictor(model, split, TrainingConfig(epochs=epochs), seed=0)
     calibrated = CalibratedLinkPredictor(model, Platt()).fit(split)

@@ -77,7 +77,7 @@ READY = (
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGINT to send")
-@pytest.mark.parametrize("after", [0.0, 6.0])
+@pytest.mark.parametrize("after", [0.5, 6.0])
 def test_an_interrupt_ends_with_one_line_and_code_130(tmp_path, after):
     """While it imports, and while it trains."""
     command = ["run", "--dataset", "simulated", "--epochs", "1000000", "--out", tmp_path / "out"]

@@ -32,6 +32,6 @@ def test_directed():
 
 
 def test_weighted(capsys):
-    result = run("weighted", num_nodes=100, epochs=20)
-    assert result["calibrated"] < result["uncalibrated"] + 0.02
+    result = run("weighted", epochs=20)
+    assert result["calibrated"] < result["uncalibrated"]
     assert "toggled by method 'naive'" in capsys.readouterr().out
