@@ -20,6 +20,11 @@ def test_hand_worked_deviations():
     assert found.segment[found.worst] == "first=1"
 
 
+def test_draws_as_far_away_as_the_labels_count_for_the_p_value():
+    # |z| of one pair at 1/2 is 1 whatever its label, so every draw ties.
+    assert group_calibration([1], [0.5], {"all": [0]}, n_resamples=50).p_value == 1.0
+
+
 def test_the_bound_of_one_large_segment_is_the_normal_quantile():
     p = np.random.default_rng(0).uniform(0.2, 0.8, 4000)
     found = group_calibration(p > 0.5, p, {"all": np.zeros(4000)}, n_resamples=8000)

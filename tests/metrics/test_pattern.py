@@ -51,6 +51,14 @@ def test_each_class(groups, expected):
     assert calibration_pattern(*links(*groups)) is expected
 
 
+def test_a_dip_within_noise_is_no_u():
+    # The middle is 2.6 and 2.5 pooled standard errors below its neighbours, the only split of three bins: the
+    # bound at 5 % is 1.64. At 1.4 and 1.3 standard errors it is noise.
+    for middle, is_u in ((74, True), (86, False)):
+        pattern = calibration_pattern(*links((0.1, 100, 200), (0.5, middle, 200), (0.9, 99, 200)))
+        assert (pattern is P.U_SHAPED) is is_u
+
+
 @pytest.mark.parametrize("share", [30, 150])
 def test_a_probability_of_one_half_is_a_negative_prediction(share):
     """One rule for patterns, accuracy and the top-label ECE."""
