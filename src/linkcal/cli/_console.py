@@ -140,8 +140,8 @@ def _ratio(metrics: dict[str, Any]) -> str:
 Model = Annotated[str, typer.Option(help="Link predictor; see `linkcal list models`.")]
 Seed = Annotated[int, typer.Option(help="Random seed: the same seed gives the same numbers.")]
 _FIT_ON = (
-    "Links to fit calibrators on: val; train-loo (training links, each scored without its own edge); train "
-    "(training links as they are); stacked (val, and in-n-out-plus also uses train-loo)."
+    "Links to fit calibrators on: val; train-loo (training links, each scored without its target link); "
+    "train (training links as they are); stacked (val, and in-n-out-plus also uses train-loo)."
 )
 FitOnOption = Annotated[str, typer.Option(help=_FIT_ON)]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]

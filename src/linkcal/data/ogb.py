@@ -87,6 +87,7 @@ def _read_part(path: Path, part: str, num_nodes: int) -> dict[str, Tensor]:
         *(type(np.dtype(kind)) for kind in (np.int64, np.int32, np.float32, np.float64)),
     ]
     with torch.serialization.safe_globals(allowed):
+        # ogb publishes its splits as pickles alone; with weights_only nothing but the types above is built.
         content = torch.load(path, weights_only=True)
     pairs = {kind: torch.as_tensor(content[kind]).mT for kind in _KINDS[part]}
     return {kind: check_edge_index(found, num_nodes, f"{kind!r} of {path}") for kind, found in pairs.items()}
