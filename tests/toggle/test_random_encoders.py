@@ -203,14 +203,14 @@ class Random(nn.Module):
             kept.append(h)
         if self.last is not None:
             return self.last(torch.cat(kept, dim=-1))
-        return torch.stack(kept).amax(dim=0) if self.way == "most" else h
+        return torch.stack(kept, dim=-1).amax(dim=-1) if self.way == "most" else h
 
     def decode(self, z, edge_label_index):
         return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
 def outcome(seed: int) -> str:
-    """The method that ``auto`` chose; an error that describes the model if its numbers are not the naive ones."""
+    """The method that ``auto`` chose; an error that describes the model if it gives other numbers than naive."""
     rng = np.random.default_rng(seed)
     undirected, harm = bool(rng.random() < 0.7), bool(rng.random() < 0.5)
     pieces = [PIECES[place] for place in rng.integers(len(PIECES), size=3)]

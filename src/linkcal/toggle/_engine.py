@@ -29,6 +29,7 @@ from linkcal.toggle._khop import (
 from linkcal.toggle._layers import forward_with_cache
 from linkcal.toggle._naive import encode, naive_endpoints
 from linkcal.toggle._recognise import recognise, refuse_stateful
+from linkcal.toggle._trace import MixesNodesError
 from linkcal.toggle.result import ToggledEmbeddings
 
 Method = Literal["auto", "naive", "fast", "delta", "khop"]
@@ -106,6 +107,7 @@ class ToggleEngine:
 
     def _choose(self, method: Method, num_hops: int | None) -> tuple[Endpoints, Tensor]:
         """The method that is exact for the model, and z [N, d] on the graph as given."""
+        mixed = False
         if method in ("auto", "fast", "delta"):
             try:
                 return self._by_layers(compiled=method != "delta")
@@ -114,7 +116,8 @@ class ToggleEngine:
                     raise UnsupportedModelError(
                         f"method must be 'auto', 'khop' or 'naive' for this model, got {method!r}: {error}"
                     ) from error
-        if method in ("auto", "khop"):
+                mixed = isinstance(error, MixesNodesError)
+        if method in ("auto", "khop") and not mixed:
             try:
                 return self._by_subgraphs(num_hops), self._whole()
             except UnsupportedModelError:

@@ -1,9 +1,9 @@
 """Read a model's encoder as rounds of message passing, or say why that is not possible.
 
 ``encode`` runs once on recorders (:mod:`linkcal.toggle._trace`), in a view of the model whose known
-convolutions record themselves. Known are those of the exact type, with plain linear maps inside: a subclass, a
-hook, or a method replaced on the instance may compute anything. Compiled kernels run chains of rounds, each of
-which reads the one before, and sums of chains; delta propagation runs any graph.
+convolutions record themselves. Known are those of the exact type, with plain linear maps inside: a subclass,
+a hook, or a method replaced on the instance may compute anything. Compiled kernels run chains of rounds, each
+of which reads the one before, and sums of chains; delta propagation runs any graph.
 """
 
 from __future__ import annotations

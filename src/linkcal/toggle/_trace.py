@@ -26,8 +26,8 @@ from linkcal.exceptions import UnsupportedModelError
 
 #: Value by value, with broadcasting over other dimensions than the nodes'.
 _NAMED = """
-    abs add addcdiv addcmul celu clamp clamp_max clamp_min clone cos div divide elu eq erf exp expm1 ge gelu gt
-    hardsigmoid hardswish hardtanh isnan le leaky_relu lerp log log1p logical_and logical_not logical_or
+    abs add addcdiv addcmul celu clamp clamp_max clamp_min clone cos div divide elu eq erf exp expm1 ge gelu
+    gt hardsigmoid hardswish hardtanh isnan le leaky_relu lerp log log1p logical_and logical_not logical_or
     logsigmoid lt masked_fill maximum minimum mish mul multiply nan_to_num ne neg pow reciprocal relu relu6
     rsqrt rsub selu sigmoid sign silu sin softplus softsign sqrt square sub subtract tanh threshold
     true_divide where __pow__ __radd__ __rdiv__ __rmul__ __rpow__ __rsub__ __rtruediv__
@@ -62,6 +62,13 @@ _FACTS = {
     "is_nested",
 }
 _FACTS |= {"is_floating_point", "is_complex", "requires_grad"}
+#: What turns values into numbers.
+_READING = {"item", "tolist", "numpy", "equal", "allclose", "__array__", "__bool__", "__float__", "__int__"}
+#: What reads several nodes or numbers, unless it is called as above.
+_MIXING = {
+    *_COMPUTING, *_READING, "sort", "argsort", "topk", "kthvalue", "median", "quantile", "cumsum", "cumprod",
+    "roll", "flip", "var", "std", "argmax", "argmin", "any", "all", "count_nonzero", "index_select",
+}  # fmt: skip
 # Functions of torch.nn.functional alone: torch has others under the same names.
 _FUNCTIONAL = {"batch_norm", "layer_norm", "group_norm", "normalize", *_DROPOUT}
 _NAMES: dict[Any, str] = {
@@ -70,6 +77,10 @@ _NAMES: dict[Any, str] = {
     for place in ((F,) if name in _FUNCTIONAL else (torch, Tensor, F))
     if callable(function := getattr(place, name, None))
 }
+
+
+class MixesNodesError(UnsupportedModelError):
+    """The embeddings of a node follow from more than its surroundings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,6 +231,11 @@ class Trace:
         if name in _COMPUTING and function in _NAMES and not arcs and kwargs.get("out") is None:
             return self._computed(name, function, args, dict(kwargs))
         if isinstance(first, Recorder):
+            if arcs and function in (Tensor.new_ones, Tensor.new_zeros):
+                return self.stand_in(first)  # the mask of PyG's dropout_edge in evaluation mode
+            if arcs and name in ("size", "shape"):
+                shape = (*first._meta.shape[:-1], self._count_of_arcs(first._meta.size(-1)))
+                return shape[args[1]] if args[1:] else shape
             if name in _FACTS and not (arcs and name in _SIZES):
                 return self.device if name == "device" else function(first._meta, *args[1:], **kwargs)
             if name in _DROPOUT and function in _NAMES and kwargs.get("training") is False and not arcs:
@@ -229,7 +245,20 @@ class Trace:
                 out = function(empty, *args[1:], **kwargs)
                 if (out.dtype, out.device) == (empty.dtype, empty.device):
                     return first
-        raise UnsupportedModelError(f"its encode reads the edges itself ({name})") if arcs else _refusal(name)
+        if arcs and name not in _READING:
+            raise UnsupportedModelError(f"its encode reads the edges itself ({name})")
+        raise _refusal(name)
+
+    def _count_of_arcs(self, number: int) -> int:
+        """The number of arcs, which may be handed on: neither branches nor values may depend on it."""
+
+        def refuse(*_: Any) -> Any:
+            with self.keeping_errors():
+                raise MixesNodesError("its encode depends on the number of edges")
+
+        names = "add radd sub rsub mul rmul truediv rtruediv floordiv mod pow lt le gt ge eq ne bool float"
+        made: int = type("Count", (int,), {f"__{name}__": refuse for name in names.split()})(number)
+        return made
 
     def _computed(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inplace = name in _IN_PLACE or bool(kwargs.pop("inplace", False))
@@ -308,9 +337,8 @@ def _name_of(function: Any) -> str:
 
 
 def _refusal(name: str) -> UnsupportedModelError:
-    return UnsupportedModelError(
-        f"the function {name}, as it is called, is not known to treat every node alone"
-    )
+    kind = MixesNodesError if name in _MIXING - _JOINING else UnsupportedModelError
+    return kind(f"the function {name}, as it is called, is not known to treat every node alone")
 
 
 def _as_meta(part: Any) -> Any:
