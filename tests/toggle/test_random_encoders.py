@@ -210,7 +210,7 @@ class Random(nn.Module):
 
 
 def outcome(seed: int) -> str:
-    """The method that ``auto`` chose; an error that describes the model if it gives other numbers than naive."""
+    """The method that ``auto`` chose; an error that describes the model if its numbers are not naive ones."""
     rng = np.random.default_rng(seed)
     undirected, harm = bool(rng.random() < 0.7), bool(rng.random() < 0.5)
     pieces = [PIECES[place] for place in rng.integers(len(PIECES), size=3)]
@@ -232,12 +232,14 @@ def outcome(seed: int) -> str:
         assert_same(found, naive)
     except AssertionError as error:
         raise AssertionError(f"seed {seed}, {found.method}: {model.description}") from error
-    assert harm or found.method in ("kernel", "delta"), model.description
-    return found.method
+    return found.method if harm else f"{found.method} of good pieces"
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_random_encoders_have_naive_numbers():
     methods = Counter(outcome(FIRST + place) for place in range(NUMBER))
     assert methods["refused"] < NUMBER / 10
-    assert min(methods[name] for name in ("kernel", "delta", "khop", "naive")) >= NUMBER / 40, methods
+    assert min(methods[name] for name in ("khop", "naive")) >= NUMBER / 60, methods
+    assert min(methods[f"{name} of good pieces"] for name in ("kernel", "delta")) >= NUMBER / 20, methods
+    # Rounding alone may stop one: a layer norm divides by a spread that is nearly 0.
+    assert sum(methods[f"{name} of good pieces"] for name in ("khop", "naive")) <= NUMBER / 60, methods

@@ -32,7 +32,7 @@ from linkcal.toggle._layers import (
 from linkcal.toggle._recognise import Encoder
 from linkcal.toggle._trace import Node, Program
 
-#: Rows (pair, node) and arcs that one block may hold; a single pair may exceed it.
+#: Rows (pair, node) and arcs of 32 channels that one block may hold; a single pair may exceed it.
 MAX_BLOCK_ARCS = 1 << 20
 
 
@@ -137,7 +137,7 @@ def delta_endpoints(
     cost = 2 * (2 + arcs_per_node(graph, encoder.depth)[pairs].sum(dim=0))
     parts = [
         _toggle_block(encoder, caches, graph, pairs[:, block], insert[block], insert_weight)
-        for block in split_by_cost(cost, MAX_BLOCK_ARCS)
+        for block in split_by_cost(cost, MAX_BLOCK_ARCS * 32 // max(32, encoder.widest))
     ]
     return torch.cat([source for source, _ in parts]), torch.cat([target for _, target in parts])
 
