@@ -29,7 +29,7 @@ from linkcal.toggle._khop import (
 from linkcal.toggle._layers import forward_with_cache
 from linkcal.toggle._naive import encode, naive_endpoints
 from linkcal.toggle._recognise import recognise, refuse_stateful
-from linkcal.toggle._trace import MixesNodesError
+from linkcal.toggle._trace import MixesNodesError, ReadsEdgesError
 from linkcal.toggle.result import ToggledEmbeddings
 
 Method = Literal["auto", "naive", "fast", "delta", "khop"]
@@ -116,7 +116,11 @@ class ToggleEngine:
                     raise UnsupportedModelError(
                         f"method must be 'auto', 'khop' or 'naive' for this model, got {method!r}: {error}"
                     ) from error
-                mixed = isinstance(error, MixesNodesError)
+                # What it makes of directed edges may follow both directions, which subgraphs do not.
+                undirected = self.graph.undirected
+                mixed = isinstance(
+                    error, MixesNodesError if undirected else MixesNodesError | ReadsEdgesError
+                )
         if method in ("auto", "khop") and not mixed:
             try:
                 return self._by_subgraphs(num_hops), self._whole()

@@ -12,6 +12,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.nn.modules import module as torch_module
 from torch_geometric import nn as pyg
-from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, GraphConv, SAGEConv, TransformerConv
+from torch_geometric.nn import (
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    GraphConv,
+    MessagePassing,
+    SAGEConv,
+    TransformerConv,
+)
 
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import PEG, PEGConv
@@ -86,7 +96,8 @@ def recognise(model: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | N
     if edge_weight is not None:
         trace.weights = weights["edge_weight"] = trace.stand_in(edge_weight)
     for module in view.modules():
-        module.__class__ = _RECORDING.get(type(module), type(module))
+        if isinstance(module, MessagePassing):
+            module.__class__ = _recording(type(module))
     try:
         trace.constant(x)
         z = _encode_peg(view, x, trace.arcs) if type(view) is PEG else view.encode(x, trace.arcs, **weights)
@@ -157,6 +168,8 @@ def _record(conv: Any, *args: Any, **kwargs: Any) -> Any:
         return plain.forward(conv, *args, **kwargs)
     trace: Any = recorder._trace
     with trace.keeping_errors():
+        if plain not in _KNOWN:
+            raise UnsupportedModelError(f"the layer {plain.__name__} is not known")
         name, given = plain.__name__, inspect.signature(plain.forward).bind(conv, *args, **kwargs).arguments
         x, arcs, weight = given.pop("x"), given.pop("edge_index"), given.pop("edge_weight", None)
         given.pop("self")
@@ -266,7 +279,7 @@ def _encode_peg(model: Any, x: Tensor, arcs: Any) -> Tensor:
     """PEG's ``encode``, whose coefficients are those of GCN times a function of the positions."""
     hidden, positions = model.features_and_positions(x)
     for number, conv in enumerate(model.convs, start=1):
-        if type(conv) is not PEGConv or type(conv.aggr_module) is not pyg.SumAggregation:
+        if type(conv) is not _recording(PEGConv) or type(conv.aggr_module) is not pyg.SumAggregation:
             raise UnsupportedModelError("a layer is not PEG's own")
         options = {"self_loop_fill": 1.0, "arc_factor": conv.arc_factor, "positions": positions}
         hidden = arcs._trace.sums("gcn", hidden, conv.lin, conv.bias, **options)
@@ -284,8 +297,12 @@ _KNOWN: dict[type, Callable[[_Trace, Any, Tensor, Kind], Tensor]] = {
     GCNConv: _gcn, SAGEConv: _sage, GraphConv: _graph_conv, GINConv: _gin, GATConv: _gat, GATv2Conv: _gat_v2,
     TransformerConv: _transformer,
 }  # fmt: skip
-#: Classes of the same instances whose ``forward`` records.
-_RECORDING: dict[type, Any] = {cls: type(cls.__name__, (cls,), {"forward": _record}) for cls in _KNOWN}
+
+
+@cache
+def _recording(cls: type) -> Any:
+    """A class of the same instances whose ``forward`` records."""
+    return type(cls.__name__, (cls,), {"forward": _record})
 
 
 # --- From the graph of operations to rounds and chains ---------------------------------------------------

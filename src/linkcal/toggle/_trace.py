@@ -83,6 +83,10 @@ class MixesNodesError(UnsupportedModelError):
     """The embeddings of a node follow from more than its surroundings."""
 
 
+class ReadsEdgesError(UnsupportedModelError):
+    """The encoder uses edges otherwise than by a convolution."""
+
+
 @dataclass(frozen=True, eq=False)
 class PerNode:
     """Values [N, ...] that no toggle changes; of some nodes, their rows."""
@@ -246,7 +250,7 @@ class Trace:
                 if (out.dtype, out.device) == (empty.dtype, empty.device):
                     return first
         if arcs and name not in _READING:
-            raise UnsupportedModelError(f"its encode reads the edges itself ({name})")
+            raise ReadsEdgesError(f"its encode reads the edges itself ({name})")
         raise _refusal(name)
 
     def _count_of_arcs(self, number: int) -> int:
