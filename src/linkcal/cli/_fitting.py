@@ -28,6 +28,7 @@ from linkcal.cli._console import (
     Seed,
     Source,
     Target,
+    Wide,
     as_base_rate,
     log,
     print_results,
@@ -46,6 +47,8 @@ _FEATURES = (
 )
 
 
+_CALIBRATORS = "Calibrators to fit and choose from, comma-separated; default: all."
+_Calibrators = Annotated[str | None, typer.Option(help=_CALIBRATORS)]
 _BIPARTITE = (
     "Whether the columns of EDGES name nodes of two types, such as users and items, with ids of their own: "
     "only pairs of both types are then drawn, scored and listed."
@@ -70,13 +73,15 @@ def run(
     negatives_per_positive: NegativesPerPositive = 1.0,
     negatives: Negatives = "uniform",
     base_rate: RunBaseRate = None,
+    calibrators: _Calibrators = None,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
     from linkcal.workflow import load_graph
 
     config = _config(
-        dataset, fit_on, preset, base_rate,
+        dataset, fit_on, preset, base_rate, calibrators,
         model=model, seed=seed, epochs=epochs, batch_size=batch_size,
         negatives_per_positive=negatives_per_positive, negatives=negatives,
     )  # fmt: skip
@@ -84,7 +89,7 @@ def run(
     kind = "" if negatives == "uniform" else f"-{negatives}"
     folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}{kind}-seed{seed}"
     source = {"dataset": dataset, "data_root": None if data_root is None else str(data_root.resolve())}
-    run_on_graph(config, graph, folder, device, json, {**source, **preset_source(preset)})
+    run_on_graph(config, graph, folder, device, json, {**source, **preset_source(preset)}, wide=wide)
 
 
 def fit(
@@ -113,7 +118,9 @@ def fit(
     negatives_per_positive: NegativesPerPositive = 1.0,
     negatives: Negatives = "uniform",
     base_rate: RunBaseRate = None,
+    calibrators: _Calibrators = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a finished run in the folder.")] = False,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
@@ -123,7 +130,7 @@ def fit(
     name = edges.name.split(".")[0]
     config = _config(
         # Not the name of a known data set, whose reduced preset settings are not meant for this graph.
-        f"{name}-file" if name in DATASETS else name, fit_on, preset, base_rate,
+        f"{name}-file" if name in DATASETS else name, fit_on, preset, base_rate, calibrators,
         model=model, seed=seed, epochs=epochs, batch_size=batch_size,
         negatives_per_positive=negatives_per_positive, negatives=negatives,
     )  # fmt: skip
@@ -149,11 +156,16 @@ def fit(
         **({} if target_features is None else {"target_features": file_record(target_features)}),
         **preset_source(preset),
     }
-    run_on_graph(config, named.graph, out, device, json, record, node_ids=named.node_ids)
+    run_on_graph(config, named.graph, out, device, json, record, wide=wide, node_ids=named.node_ids)
 
 
 def _config(
-    dataset: str, fit_on: str, preset: str | None, base_rate: str | None, **options: Any
+    dataset: str,
+    fit_on: str,
+    preset: str | None,
+    base_rate: str | None,
+    calibrators: str | None,
+    **options: Any,
 ) -> RunConfig:
     from linkcal.workflow import RunConfig, preset_options
 
@@ -162,6 +174,7 @@ def _config(
         fit_on=fit_on,
         base_rate=as_base_rate(base_rate),
         **({} if preset is None else preset_options(preset, options["model"])),
+        **({} if calibrators is None else {"calibrators": tuple(calibrators.split(","))}),
         **options,
     )
 
@@ -181,6 +194,8 @@ def run_on_graph(
     device: str,
     json: bool,
     source: dict[str, Any],
+    *,
+    wide: bool = False,
     node_ids: NodeIds | BipartiteIds | None = None,
 ) -> None:
     """Run, write the folder, and print the table (or the JSON) and the paths of the files."""
@@ -199,6 +214,6 @@ def run_on_graph(
     if json:
         typer.echo(to_json(outcome.metrics))
     else:
-        print_results(outcome.metrics)
+        print_results(outcome.metrics, wide=wide)
     for name, path in paths.items():
         log(f"{name:>9}: {path}")
