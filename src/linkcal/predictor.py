@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from linkcal import _scoring, decisions
 from linkcal._core.maths import FloatArray
+from linkcal._core.random import numpy_stream
 from linkcal._core.validation import (
     check_binary_labels,
     check_choice,
@@ -30,8 +31,9 @@ from linkcal.data.negatives import in_sorted
 from linkcal.decisions._intervals import calibrated_interval, ranking_scores
 from linkcal.decisions._thresholds import weights_at_base_rate
 from linkcal.exceptions import InputError, NotFittedError
-from linkcal.features import FitOn, LinkScorer, LinkScores
+from linkcal.features import COLUMN_NAMES, FitOn, LinkScorer, LinkScores, link_segments
 from linkcal.features._scores import scored_state
+from linkcal.metrics import CalibrationAlarm, PopulationTest, calibration_alarm, same_population
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
 from linkcal.models.adapter import warn_of_missing_weights
 
@@ -440,6 +442,54 @@ class CalibratedLinkPredictor(nn.Module):
         ratio = (len(y) - positives) / positives
         self.info_ = {**self.info_, "negatives_per_positive": ratio, "refresh": record}
         return self
+
+    def check(
+        self,
+        links: LinkPairs | Tensor,
+        labels: Any = None,
+        *,
+        base_rate: BaseRate | None = None,
+        alpha: float = 0.05,
+    ) -> CalibrationAlarm | PopulationTest:
+        """Test that the calibration holds for new pairs: for their labels, or without labels for their kind.
+
+        With labels, in the order in which they came, an anytime-valid test of the probabilities, overall and
+        by :func:`linkcal.features.link_segments`. Without, a test that the logits and structural columns of
+        the pairs are distributed as those of the calibration links, which finds the wrong kind of negatives.
+
+        Parameters
+        ----------
+        links, labels : LinkPairs (in random order), or Tensor [2, L] and array-like [L] of 0 and 1 or None
+        base_rate : float in (0, 1) or "density", optional
+            Share of links among the pairs; without labels, links or negatives of the calibration are left
+            out until they have it.
+        alpha : float in (0, 1)
+            Probability of an alarm if the calibration holds, for labels over all times together.
+
+        Returns
+        -------
+        CalibrationAlarm or PopulationTest
+            Of :mod:`linkcal.metrics`; ``alarm`` is the answer, ``str`` the sentence.
+        """
+        self._require_fitted()
+        rng = numpy_stream(0, "check")
+        if isinstance(links, LinkPairs):
+            order = rng.permutation(len(links))  # parts of a split have their links first
+            links, labels = links.edge_label_index[:, order], links.edge_label[order]
+        scorer, pairs = self.scorer("structural"), self._placed(links, "links")
+        scores = scorer.score(pairs)
+        if labels is not None:
+            y = check_binary_labels(labels, pairs.size(1), "labels")
+            p = torch.sigmoid(self.logit_of(scores, base_rate=base_rate))
+            return calibration_alarm(y, p, link_segments(scores), alpha=alpha)
+        X, y = scorer.score(self._evidence().calibration.to(self._device)).to_arrays("structural")
+        share, rate = y.mean(), self._rate(base_rate)
+        odds = rate / (1.0 - rate) * (1.0 - share) / share
+        surplus = rng.permutation(np.flatnonzero(y == (odds < 1.0)))
+        left_out = surplus[round(min(odds, 1.0 / odds) * len(surplus)) :]
+        new = scores.to_matrix("structural")
+        names = ("logit", *COLUMN_NAMES["structural"])
+        return same_population(np.delete(X, left_out, axis=0), new, names, alpha=alpha)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write weights, message-passing graph and calibrator to `folder`; see :mod:`linkcal.artifact`."""

@@ -81,6 +81,7 @@ def test_same_population():
     [
         (lambda: calibration_alarm([0, 1], [0.5]), "y_true"),
         (lambda: calibration_alarm([0], [0.5], alpha=1.0), "alpha"),
+        (lambda: calibration_alarm([1] * 10 + [0] * 10, [0.5] * 20), "one class before the other"),
         (lambda: calibration_alarm([0], [0.5], {"side": [1, 2]}), "groups"),
         (lambda: same_population(np.ones((3, 2)), np.ones((3, 1)), ["a", "b"]), "new must have shape"),
         (

@@ -16,6 +16,8 @@ from linkcal.metrics.groups import segment_members
 
 #: Recalibrations a + b logit(p) that the test bets on, wrong base rates, over- and underconfidence; stakes.
 _BETS = ((0.5, 1.0), (-0.5, 1.0), (1.0, 1.0), (-1.0, 1.0), (0.0, 0.5), (0.0, 2.0))
+#: Links of each class from which one class before the other is no accident.
+_SORTED = 10
 _STAKES = np.array([0.35, 0.35, 0.075, 0.075, 0.075, 0.075])
 
 
@@ -31,12 +33,22 @@ class CalibrationAlarm:
     alpha : float
     segment, segment_e_value : tuple of str and float64 (S,)
         Segments, ``"all"`` first, and the evidence of each after the last label.
-    """
+
+    Examples
+    --------
+    >>> calibration_alarm([1, 0] * 50, [0.9] * 100).first
+    12
+    14
 
     e_value: FloatArray
     alpha: float
     segment: tuple[str, ...]
     segment_e_value: FloatArray
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the alarm was raised."""
+        return self.first is not None
 
     @property
     def first(self) -> int | None:
@@ -47,7 +59,7 @@ class CalibrationAlarm:
     def __str__(self) -> str:
         largest = float(self.e_value.max(initial=1.0))
         found = f"the evidence reached {largest:.3g}, the alarm is at {1.0 / self.alpha:.3g}"
-        if self.first is None:
+        if not self.alarm:
             return f"No alarm after {self.e_value.size:,} labels: {found}."
         where = self.segment[int(np.argmax(self.segment_e_value))]
         return (
@@ -79,7 +91,7 @@ def calibration_alarm(
     Returns
     -------
     CalibrationAlarm
-        InputError if an argument has the wrong shape, range or content.
+        InputError if an argument has the wrong shape, range or content, or the labels are sorted by class.
 
     Notes
     -----
@@ -99,6 +111,11 @@ def calibration_alarm(
     prob = check_probabilities(y_prob)
     label = check_binary_labels(y_true, prob.size)
     check_fraction(alpha, "alpha")
+    if np.count_nonzero(np.diff(label)) == 1 and min(label.sum(), (1.0 - label).sum()) >= _SORTED:
+        raise InputError(
+            "y_true must be in the order in which labels came, got one class before the other: where the "
+            "order is lost, shuffle the links"
+        )
     z = logit(prob)
     step = np.array([bernoulli_nll(z, label) - bernoulli_nll(a + b * z, label) for a, b in _BETS])
     names, member = ("all",), np.ones((1, prob.size))
@@ -130,16 +147,29 @@ class PopulationTest:
         Largest difference of the two distribution functions of that column, in [0, 1].
     num_pairs : int
         New pairs.
+    alpha : float
+        Probability of an alarm if they do.
+
+    Examples
+    --------
+    >>> same_population([[0.0], [1.0]] * 50, [[0.0], [1.0]] * 20, ["logit"]).alarm
+    False
     """
 
     p_value: float
     column: str
     distance: float
     num_pairs: int
+    alpha: float = 0.05
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the p-value is at most `alpha`."""
+        return self.p_value <= self.alpha
 
     def __str__(self) -> str:
         shown = f"{self.column} differs most (by {self.distance:.2f} of 1, p-value {self.p_value:.2g})"
-        if self.p_value > 0.05:
+        if not self.alarm:
             return f"The {self.num_pairs:,} pairs look like those of the calibration: {shown}."
         return (
             f"The {self.num_pairs:,} pairs do not look like those of the calibration: {shown}. Probabilities "
@@ -147,7 +177,9 @@ class PopulationTest:
         )
 
 
-def same_population(reference: ArrayLike, new: ArrayLike, names: Sequence[str]) -> PopulationTest:
+def same_population(
+    reference: ArrayLike, new: ArrayLike, names: Sequence[str], *, alpha: float = 0.05
+) -> PopulationTest:
     """Test that pairs without labels are drawn like those of the calibration.
 
     Parameters
@@ -155,6 +187,7 @@ def same_population(reference: ArrayLike, new: ArrayLike, names: Sequence[str]) 
     reference, new : array-like (R, k) and (L, k)
         What is known of the pairs: the logit and structural columns.
     names : sequence of str (k,)
+    alpha : float in (0, 1)
 
     Returns
     -------
@@ -182,4 +215,5 @@ def same_population(reference: ArrayLike, new: ArrayLike, names: Sequence[str]) 
     found = [ks_2samp(*columns, method="asymp") for columns in zip(*(s.T for s in samples), strict=True)]
     worst = min(range(len(found)), key=lambda k: (found[k].pvalue, -found[k].statistic))
     p_value = min(1.0, len(found) * float(found[worst].pvalue))
-    return PopulationTest(p_value, names[worst], float(found[worst].statistic), len(samples[1]))
+    level = check_fraction(alpha, "alpha")
+    return PopulationTest(p_value, names[worst], float(found[worst].statistic), len(samples[1]), level)
