@@ -37,8 +37,8 @@ class CalibrationAlarm:
     Examples
     --------
     >>> calibration_alarm([1, 0] * 50, [0.9] * 100).first
-    12
     14
+    """
 
     e_value: FloatArray
     alpha: float
