@@ -54,6 +54,8 @@ _BIPARTITE = (
     "only pairs of both types are then drawn, scored and listed."
 )
 _WEIGHT = "Column of EDGES with edge weights above 0, for models that read them (gcn, vgae)."
+_TIME = "Column of EDGES with times (numbers or ISO dates): the last links are tested, and train nothing."
+_BY_TIME = "Test the last links of a data set with edge times (bitcoin-alpha, bitcoin-otc)."
 _TARGET_FEATURES = (
     "Features of the target nodes with --bipartite; --features are then those of the source nodes."
 )
@@ -73,6 +75,7 @@ def run(
     negatives_per_positive: NegativesPerPositive = 1.0,
     negatives: Negatives = "uniform",
     base_rate: RunBaseRate = None,
+    by_time: Annotated[bool, typer.Option("--by-time", help=_BY_TIME)] = False,
     calibrators: _Calibrators = None,
     wide: Wide = False,
     json: Json = False,
@@ -83,10 +86,11 @@ def run(
     config = _config(
         dataset, fit_on, preset, base_rate, calibrators,
         model=model, seed=seed, epochs=epochs, batch_size=batch_size,
-        negatives_per_positive=negatives_per_positive, negatives=negatives,
+        negatives_per_positive=negatives_per_positive, negatives=negatives, by_time=by_time,
     )  # fmt: skip
     graph = load_graph(config, data_root=data_root)
     kind = "" if negatives == "uniform" else f"-{negatives}"
+    kind += "-by-time" * by_time
     folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}{kind}-seed{seed}"
     source = {"dataset": dataset, "data_root": None if data_root is None else str(data_root.resolve())}
     run_on_graph(config, graph, folder, device, json, {**source, **preset_source(preset)}, wide=wide)
@@ -103,6 +107,7 @@ def fit(
     bipartite: Annotated[bool | None, typer.Option(help=_BIPARTITE)] = None,
     target_features: Annotated[Path | None, typer.Option(help=_TARGET_FEATURES)] = None,
     weight: Annotated[str | None, typer.Option(help=_WEIGHT, metavar="COLUMN")] = None,
+    time: Annotated[str | None, typer.Option(help=_TIME, metavar="COLUMN")] = None,
     source: Source = "source",
     target: Target = "target",
     delimiter: Delimiter = None,
@@ -133,6 +138,7 @@ def fit(
         f"{name}-file" if name in DATASETS else name, fit_on, preset, base_rate, calibrators,
         model=model, seed=seed, epochs=epochs, batch_size=batch_size,
         negatives_per_positive=negatives_per_positive, negatives=negatives,
+        by_time=time is not None,
     )  # fmt: skip
     check_output_folder(out, new=not force)
     text: dict[str, Any] = {
@@ -143,7 +149,7 @@ def fit(
     }
     named = read_edges(
         edges, features=features, source=source, target=target, directed=directed, bipartite=bipartite,
-        target_features=target_features, weight=weight, **text,
+        target_features=target_features, weight=weight, time=time, **text,
     )  # fmt: skip
     record = {
         "edges": file_record(edges),
@@ -153,6 +159,7 @@ def fit(
         "directed": directed,
         **({"bipartite": True} if bipartite else {}),
         **({} if weight is None else {"weight": weight}),
+        **({} if time is None else {"time": time}),
         **({} if target_features is None else {"target_features": file_record(target_features)}),
         **preset_source(preset),
     }
