@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -26,20 +25,18 @@ FORWARD, PYG = "forward pass", "k_hop_subgraph"
 
 
 class Own(LinkPredictor):
-    """A user's encoder: batch norm and functional ReLU between layers; "own-gat", "own-gcn-residual", ..."""
+    """A user's encoder: a linear map, batch norm and functional ReLU; own-gat, own-gcn-residual, ..."""
 
     def __init__(self, name: str, in_channels: int, depth: int) -> None:
         super().__init__(in_channels)
-        self.way, make = name.split("-")[2:], CONVS[name.split("-")[1]]
-        self.first = nn.Linear(in_channels, 32) if self.way == ["residual"] else nn.Identity()
-        widths = [32 if self.way == ["residual"] else in_channels, *[32] * depth]
-        self.convs = nn.ModuleList(make(a, b) for a, b in pairwise(widths))
-        self.norms = nn.ModuleList(nn.BatchNorm1d(32) for _ in self.convs)
+        _, kind, *self.way = name.split("-")
+        parts = (nn.ModuleList([CONVS[kind](32, 32), nn.BatchNorm1d(32)]) for _ in range(depth))
+        self.first, self.parts = nn.Linear(in_channels, 32), cast("Any", nn.ModuleList(parts))
 
     def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
         kept = [self.first(x)]
-        for conv, norm in zip(self.convs, self.norms, strict=True):
-            h = functional.dropout(functional.relu(norm(conv(kept[-1], edge_index))), training=self.training)
+        for conv, norm in self.parts:
+            h = functional.relu(norm(conv(kept[-1], edge_index)))
             kept.append(kept[-1] + h if self.way == ["residual"] else h)
         return torch.cat(kept[1:], dim=1) if self.way == ["jk"] else kept[-1]
 

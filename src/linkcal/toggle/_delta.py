@@ -107,7 +107,7 @@ def encoder_caches(encoder: Encoder, graph: ToggleGraph) -> tuple[Tensor, Caches
     for node, layer, sources, _ in encoder.rounds:
         values = [program([caches[each].pre for each in program.given]) for program in sources]
         cached = _attention_cache if isinstance(layer, Attention) else layer_cache
-        caches[node] = cached(layer, graph, *values)  # type: ignore[arg-type,operator]
+        caches[node] = cached(layer, graph, *values)  # type: ignore[arg-type]
     return encoder.output([caches[each].pre for each in encoder.output.given]), caches
 
 
@@ -189,7 +189,7 @@ def _toggle_block(
         parts = zip(sources, moved, strict=True)
         inputs = [(at, _values(program, caches, changed, at)) for program, at in parts]
         advance = _attend if isinstance(caches[node], AttentionCache) else _advance
-        changed[node] = rows, advance(caches[node], block, *inputs, rows=rows)  # type: ignore[arg-type,operator]
+        changed[node] = rows, advance(caches[node], block, *inputs, rows=rows)  # type: ignore[arg-type]
     out = _values(encoder.output, caches, changed, endpoints)
     assert out is not None
     return out[endpoints.find(key[0])[1]], out[endpoints.find(key[1])[1]]

@@ -97,7 +97,7 @@ def recognise(model: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | N
         trace.weights = weights["edge_weight"] = trace.stand_in(edge_weight)
     for module in view.modules():
         if isinstance(module, MessagePassing):
-            module.__class__ = _recording(type(module))
+            module.__class__ = _recording(type(module))  # type: ignore[arg-type]
     try:
         trace.constant(x)
         z = _encode_peg(view, x, trace.arcs) if type(view) is PEG else view.encode(x, trace.arcs, **weights)
@@ -150,7 +150,7 @@ class _Trace(Trace):
         parts = tuple(self.source(source) for source in sources)
         return self.add_convolution((layer, parts), width, sources[0].dtype)
 
-    def sums(self, kind: Kind, x: Tensor, linear: Any, bias: Tensor | None, **options: Any) -> Recorder:
+    def sums(self, kind: Kind, x: Tensor, linear: Any, bias: Tensor | None, **options: Any) -> Any:
         """What a layer with a closed form sends, and its bias."""
         if linear is not None and _linear(linear).bias is not None and linear.bias is not bias:
             raise UnsupportedModelError("a linear map has a bias where PyG's has none")
@@ -162,7 +162,7 @@ class _Trace(Trace):
 
 def _record(conv: Any, *args: Any, **kwargs: Any) -> Any:
     """In the place of ``forward``: without recorders that of the class itself."""
-    plain = type(conv).__mro__[1]
+    plain: Any = type(conv).__mro__[1]
     recorder = next((part for part in leaves((args, kwargs)) if isinstance(part, Recorder)), None)
     if recorder is None:
         return plain.forward(conv, *args, **kwargs)
@@ -187,7 +187,7 @@ def _record(conv: Any, *args: Any, **kwargs: Any) -> Any:
         return _KNOWN[plain](trace, conv, x, aggregation)
 
 
-def _gcn(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Tensor:
+def _gcn(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Any:
     # PyG's `improved=True` (weight 2) has no effect without edge weights.
     fill = 2.0 if conv.improved and trace.weights is not None else 1.0
     looped = conv.normalize and conv.add_self_loops
@@ -202,15 +202,14 @@ def _sage(trace: _Trace, conv: Any, x: Tensor, kind: Kind) -> Tensor:
     return F.normalize(out, p=2.0, dim=-1) if conv.normalize else out
 
 
-def _graph_conv(trace: _Trace, conv: Any, x: Tensor, kind: Kind) -> Tensor:
+def _graph_conv(trace: _Trace, conv: Any, x: Tensor, kind: Kind) -> Any:
     return trace.sums(kind, x, conv.lin_rel, conv.lin_rel.bias) + conv.lin_root(x)
 
 
-def _gin(trace: _Trace, conv: Any, x: Tensor, kind: Kind) -> Tensor:
+def _gin(trace: _Trace, conv: Any, x: Tensor, kind: Kind) -> Any:
     eps = float(conv.eps)
     own = x if eps == 0.0 else (1.0 + eps) * x
-    out: Tensor = conv.nn(trace.sums(kind, x, None, None) + own)
-    return out
+    return conv.nn(trace.sums(kind, x, None, None) + own)
 
 
 def _attention(
@@ -225,7 +224,7 @@ def _attention(
     return out if conv.concat else out.view(-1, conv.heads, conv.out_channels).mean(dim=1)
 
 
-def _gat(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Tensor:
+def _gat(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Any:
     sent = _linear(conv.lin)(x)
     heads, width, slope = sent.view(-1, conv.heads, conv.out_channels), sent.size(1), conv.negative_slope
     source, target = (heads * conv.att_src).sum(dim=-1), (heads * conv.att_dst).sum(dim=-1)
@@ -239,10 +238,11 @@ def _gat(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Tensor:
     return _residual_and_bias(conv, x, out)
 
 
-def _gat_v2(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Tensor:
+def _gat_v2(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Any:
     sent = _linear(conv.lin_l)(x)
     target = sent if conv.share_weights else _linear(conv.lin_r)(x)
-    weights, slope, shape = conv.att.detach(), conv.negative_slope, (conv.heads, conv.out_channels)
+    slope, shape = conv.negative_slope, (conv.heads, conv.out_channels)
+    weights: Tensor = conv.att.detach()
 
     def score(sender: Tensor, receiver: Tensor) -> Tensor:
         joined = F.leaky_relu(sender + receiver, slope).view(-1, *shape)
@@ -252,12 +252,12 @@ def _gat_v2(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Tensor:
     return _residual_and_bias(conv, x, out)
 
 
-def _residual_and_bias(conv: Any, x: Tensor, out: Tensor) -> Tensor:
+def _residual_and_bias(conv: Any, x: Tensor, out: Tensor) -> Any:
     out = out if conv.res is None else out + _linear(conv.res)(x)
     return out if conv.bias is None else out + conv.bias
 
 
-def _transformer(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Tensor:
+def _transformer(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Any:
     key, query, value = (_linear(each)(x) for each in (conv.lin_key, conv.lin_query, conv.lin_value))
     width, shape = key.size(1), (conv.heads, conv.out_channels)
 
@@ -275,7 +275,7 @@ def _transformer(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Tensor:
     return beta * own + (1 - beta) * out
 
 
-def _encode_peg(model: Any, x: Tensor, arcs: Any) -> Tensor:
+def _encode_peg(model: Any, x: Tensor, arcs: Any) -> Any:
     """PEG's ``encode``, whose coefficients are those of GCN times a function of the positions."""
     hidden, positions = model.features_and_positions(x)
     for number, conv in enumerate(model.convs, start=1):
@@ -349,12 +349,15 @@ class _Sum:
             self.vector = values if self.vector is None else self.vector + values
         elif part not in stops and (terms := _linear_terms(part)) is not None:
             for inner, factor in terms:
-                both = matrix is not None and factor is not None
-                self._add(inner, matrix @ factor if both else factor if matrix is None else matrix, stops)
+                self._add(inner, factor if matrix is None else _after(matrix, factor), stops)
         elif part in self.nodes:
             self.nodes[part] = _matrix(self.nodes[part], part) + _matrix(matrix, part)
         else:
             self.nodes[part] = matrix
+
+
+def _after(outer: Tensor, inner: Matrix) -> Tensor:
+    return outer if inner is None else outer @ inner
 
 
 def _matrix(matrix: Matrix, node: Node) -> Tensor:
@@ -409,7 +412,7 @@ def _chain(result: Node, stops: set[Node]) -> Chain | None:
     conv = next((node for node in total.nodes if node.function is None), None)
     if conv is None or total.nodes[conv] is not None or isinstance(conv.convolution[0], Attention):
         return None
-    layer, (source,), given = *conv.convolution, top
+    (layer, (source,)), given = conv.convolution, top
     if set(total.nodes) - {conv, source} or (isinstance(source, Node) and total.per_node is not None):
         return None
     root = _matrix(total.nodes[source], source) if source in total.nodes else None
