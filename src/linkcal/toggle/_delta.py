@@ -120,7 +120,7 @@ def _attention_cache(
     source, target = (torch.cat([part, looped]) for part in (graph.senders, graph.receivers))
     repeated = graph.multiplicity if graph.multiplicity is not None else torch.ones_like(graph.senders)
     weight = torch.cat([repeated, loops[looped]])
-    pre = layer(senders[source], receivers[target], target, weight, number)
+    pre = layer(senders, source, receivers, target, weight, number)
     return AttentionCache(layer, senders, receivers, loops, pre)
 
 
@@ -253,9 +253,12 @@ def _attend(
     row = torch.cat([row[kept], looped, into[added]])
     source = torch.cat([source[kept], node[looped], block.source[added]])
     weight = torch.cat([weight[kept], loops[looped], torch.ones_like(into[added])])
-    sent = _overwritten(cache.senders, source, rows.pair[row] * rows.num_nodes + source, senders)
+    table, (moved, after) = cache.senders, senders
+    if after is not None:
+        known, place = moved.find(rows.pair[row] * rows.num_nodes + source)
+        table, source = torch.cat([table, after]), torch.where(known, place + len(table), source)
     received = _overwritten(cache.receivers, node, rows.key, receivers)
-    return cache.layer(sent, received[row], row, weight, number)
+    return cache.layer(table, source, received, row, weight, number)
 
 
 def _overwritten(

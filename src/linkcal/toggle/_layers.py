@@ -96,24 +96,29 @@ class Attention:
     """
 
     heads: int
-    first: int  # the values v_j are columns first to last of s_j
-    last: int
+    scored: slice  # columns of s_j that the score reads
+    values: slice  # columns that are v_j, the heads side by side
     score: Callable[[Tensor, Tensor], Tensor]  # [A, s] and [A, t] -> [A, heads]
     self_loops: bool  # whether a node attends to itself once, instead of by its self-loops
 
     def __call__(
-        self, senders: Tensor, receivers: Tensor, row: Tensor, weight: Tensor, number: int
+        self, table: Tensor, index: Tensor, receivers: Tensor, row: Tensor, weight: Tensor, number: int
     ) -> Tensor:
-        """Outputs [number, heads * c] of arcs into `row` [A] that are there `weight` [A] times."""
-        score = self.score(senders, receivers)
-        index = row[:, None].expand_as(score)
-        largest = score.new_full((number, self.heads), -torch.inf).scatter_reduce(0, index, score, "amax")
+        """Outputs [number, heads * c] of arcs into `row` [A], each `weight` [A] times there.
+
+        Their senders are rows `index` [A] of `table` [n, s]; `receivers` is [number, t].
+        """
+        row, order = row.sort(stable=True)
+        index, weight = index[order], weight[order]
+        score = self.score(table[:, self.scored][index], receivers[row])
+        places = row[:, None].expand_as(score)
+        largest = score.new_full((number, self.heads), -torch.inf).scatter_reduce(0, places, score, "amax")
         share = (score - largest[row]).exp() * weight[:, None].to(score.dtype)
-        total = score.new_zeros(number, self.heads).index_add_(0, row, share)
-        values = senders[:, self.first : self.last].reshape(len(row), self.heads, -1) * share[:, :, None]
-        summed = values.new_zeros(number, *values.shape[1:]).index_add_(0, row, values)
         # As PyG's softmax: a node without arcs gets 0.
-        return (summed / (total + 1e-16)[:, :, None]).flatten(1)
+        share /= (score.new_zeros(number, self.heads).index_add_(0, row, share) + 1e-16)[row]
+        start = torch.searchsorted(row, torch.arange(number + 1, device=row.device))
+        parts = zip(share.T, table[:, self.values].chunk(self.heads, dim=1), strict=True)
+        return torch.cat([_weighted_sums(start, index, part, values) for part, values in parts], dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,13 +233,19 @@ def _self_loop_weight(layer: Layer, graph: ToggleGraph, dtype: torch.dtype) -> T
 
 def sum_over_senders(graph: ToggleGraph, values: Tensor, weights: Tensor | None = None) -> Tensor:
     """``sum_{j in N(i)} weight_ij values_j`` for every node, [N, k]; without `weights` [E] all are 1."""
-    if values.device.type != "cpu":
-        sent = values[graph.senders] if weights is None else values[graph.senders] * weights[:, None]
-        return torch.zeros_like(values).index_add_(0, graph.receivers, sent)
-    size = (graph.num_nodes, graph.num_nodes)
     factors = values.new_ones(graph.senders.numel()) if weights is None else weights
-    rows = csr_array(tuple(as_array(part) for part in (factors, graph.senders, graph.indptr)), size)
-    return torch.from_numpy(rows @ as_array(values))
+    return _weighted_sums(graph.indptr, graph.senders, factors, values)
+
+
+def _weighted_sums(indptr: Tensor, senders: Tensor, weights: Tensor, values: Tensor) -> Tensor:
+    """``sum weight value_sender`` over the entries of each compressed row, [R, k]."""
+    if values.device.type != "cpu":
+        rows = torch.repeat_interleave(indptr.diff())
+        out = values.new_zeros(indptr.numel() - 1, values.size(1))
+        return out.index_add_(0, rows, values[senders] * weights[:, None])
+    size = (indptr.numel() - 1, values.size(0))
+    sparse = csr_array(tuple(as_array(part) for part in (weights, senders, indptr)), size)
+    return torch.from_numpy(sparse @ as_array(values))
 
 
 def as_array(values: Tensor) -> Array:

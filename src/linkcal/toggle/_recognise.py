@@ -213,13 +213,14 @@ def _gin(trace: _Trace, conv: Any, x: Tensor, kind: Kind) -> Any:
 
 
 def _attention(
-    trace: _Trace, conv: Any, sender: Tensor, receiver: Tensor, score: Any, values: int, *, loops: bool
+    trace: _Trace, conv: Any, sender: Tensor, receiver: Tensor, score: Any, scored: slice, first: int
 ) -> Tensor:
-    """Heads side by side or averaged; `values` is where the values begin in `sender`."""
+    """Heads side by side or averaged; the values begin in column `first` of `sender`."""
     if conv.lin_edge is not None:
         raise UnsupportedModelError(f"the layer {type(conv).__name__} reads edge features")
     width = conv.heads * conv.out_channels
-    layer = Attention(conv.heads, values, values + width, score, self_loops=loops)
+    loops = getattr(conv, "add_self_loops", False)
+    layer = Attention(conv.heads, scored, slice(first, first + width), score, self_loops=loops)
     out: Tensor = trace.add(layer, width, sender, receiver)
     return out if conv.concat else out.view(-1, conv.heads, conv.out_channels).mean(dim=1)
 
@@ -230,11 +231,10 @@ def _gat(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Any:
     source, target = (heads * conv.att_src).sum(dim=-1), (heads * conv.att_dst).sum(dim=-1)
 
     def score(sender: Tensor, receiver: Tensor) -> Tensor:
-        return F.leaky_relu(sender[:, width:] + receiver, slope)
+        return F.leaky_relu(sender + receiver, slope)
 
-    out = _attention(
-        trace, conv, torch.cat([sent, source], dim=1), target, score, 0, loops=conv.add_self_loops
-    )
+    sender = torch.cat([sent, source], dim=1)
+    out = _attention(trace, conv, sender, target, score, slice(width, None), 0)
     return _residual_and_bias(conv, x, out)
 
 
@@ -248,7 +248,7 @@ def _gat_v2(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Any:
         joined = F.leaky_relu(sender + receiver, slope).view(-1, *shape)
         return (joined * weights).sum(dim=-1)
 
-    out = _attention(trace, conv, sent, target, score, 0, loops=conv.add_self_loops)
+    out = _attention(trace, conv, sent, target, score, slice(None), 0)
     return _residual_and_bias(conv, x, out)
 
 
@@ -262,10 +262,10 @@ def _transformer(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Any:
     width, shape = key.size(1), (conv.heads, conv.out_channels)
 
     def score(sender: Tensor, receiver: Tensor) -> Tensor:
-        product = (sender[:, :width] * receiver).view(-1, *shape)
+        product = (sender * receiver).view(-1, *shape)
         return product.sum(dim=-1) / math.sqrt(shape[1])
 
-    out = _attention(trace, conv, torch.cat([key, value], dim=1), query, score, width, loops=False)
+    out = _attention(trace, conv, torch.cat([key, value], dim=1), query, score, slice(width), width)
     if not conv.root_weight:
         return out
     own = _linear(conv.lin_skip)(x)
