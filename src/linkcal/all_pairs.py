@@ -122,8 +122,8 @@ def most_probable_pairs(
     candidates: held-out links among them against all others. With V held-out links, M other missing pairs,
     and odds o of the fit, a probability has the odds ``o M / V`` at one negative per link, moved to the base
     rate. Missing links among the others count as negatives, which makes it cautious. With fewer than
-    ``_FEWEST_LINKS`` held-out links among the candidates, and for other calibrators, order and probability
-    are those of the predictor.
+    20 held-out links, or others, among the candidates, and for other calibrators, order and probability are
+    those of the predictor.
 
     Memory is that of the graph, of z in float64, of the candidates' columns, and of a few arrays of
     `chunk_size`; no N x N array is made.
@@ -175,13 +175,16 @@ def most_probable_pairs(
     links = known.size - taken.size
     X, z = _scored(predictor, pairs, chunk_size, rate)
     fitted_on = int(held_out.sum())
-    if isinstance(predictor.calibrator_, StructuralCalibrator) and fitted_on >= _FEWEST_LINKS:
+    rarest = min(fitted_on, held_out.size - fitted_on)
+    if isinstance(predictor.calibrator_, StructuralCalibrator) and rarest >= _FEWEST_LINKS:
         fit = predictor.calibrator_.refitted(X, held_out.astype(np.int64))
         z = fit.decision_function(X) + base_rate_offset(links / (links + missing), rate)
     else:
         fitted_on = 0
     free = np.flatnonzero(~held_out)
-    order = free[np.argsort(-z[free], kind="stable")][:k]
+    # A map of the logit alone may tie what the model tells apart.
+    by = X[:, 0] if predictor.calibrator_.link_features == "none" else z
+    order = free[np.argsort(-by[free], kind="stable")][:k]
     return RankedPairs(
         edge_label_index=pairs[:, order],
         logit=torch.as_tensor(X[order, 0], device=device),

@@ -306,7 +306,10 @@ def top(
         writer.writerows(zip(*ends, ranked.logit.tolist(), ranked.probability.tolist(), strict=True))
     number, by_score = ranked.logit.numel(), ranked.sources == ("score",)
     if not number:
-        log(f"No pair to list: {'all pairs are known edges' if by_score else 'there is no candidate'}.")
+        none = (
+            "all pairs are known edges" if "score" in ranked.sources else "no short path joins a missing pair"
+        )
+        log(f"No pair to list: {none}.")
         return
     what = f"highest-scoring of all {ranked.num_candidates:,} missing pairs"
     if not by_score:
