@@ -287,7 +287,7 @@ class TopOrder(TrainedCase):
     OTHERS = ("score", "Adamic-Adar", "resource allocation", "paths of length three")
 
     def measure(self, point: Point, made: Trained) -> list[Row]:
-        split, n, most = made.split(), made.graph.num_nodes, max(point.kept)
+        split, most = made.split(), max(point.kept)
         val, test = (part.edge_label_index[:, part.edge_label == 1] for part in (split.val, split.test))
         known, wanted = known_pair_keys(split.graph, val), self._keys(test, split.graph)
         missing = split.graph.num_possible_pairs - known.size
