@@ -27,7 +27,8 @@ from linkcal.features import LinkScores
 from linkcal.metrics import evaluate_links, expected_calibration_error, negative_log_likelihood, roc_auc
 from linkcal.predictor import CalibratedLinkPredictor
 
-FloatArray, IntArray = NDArray[np.float64], NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 OURS, STACKED = "in-n-out-plus", "in-n-out-plus stacked"
 METRICS = ("ece", "ece_floor", "nll", "brier", "auc", "hits@20")
