@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -14,21 +14,18 @@ import torch
 from _cells import Trained, TrainedCase, fitted
 from _harness import DATASETS, MODELS, Point, Row, interval, shown, table
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array
 from scipy.special import expit
 
 from linkcal._scoring import known_pair_keys
 from linkcal.all_pairs import most_probable_pairs, top_paths
 from linkcal.calibrators import CALIBRATORS, Platt, StructuralCalibrator, base_rate_offset, make_calibrator
-from linkcal.data import NEGATIVE_KINDS, Graph, NegativeSampler, pair_keys
-from linkcal.data.graph import neighbour_rows
+from linkcal.data import NEGATIVE_KINDS, NegativeSampler, pair_keys
 from linkcal.exceptions import LinkcalWarning
 from linkcal.features import LinkScores
 from linkcal.metrics import evaluate_links, expected_calibration_error, negative_log_likelihood, roc_auc
 from linkcal.predictor import CalibratedLinkPredictor
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 OURS, STACKED = "in-n-out-plus", "in-n-out-plus stacked"
 METRICS = ("ece", "ece_floor", "nll", "brier", "auc", "hits@20")
@@ -51,10 +48,6 @@ def kept(values: Mapping[str, Any]) -> Row:
     return row | {"excess": excess, "in band": bool(values["ece"] <= values["ece_floor_q95"])}
 
 
-def columns_of(scores: LinkScores) -> tuple[FloatArray, NDArray[np.int64]]:
-    return scores.to_arrays("structural")
-
-
 class Negatives(TrainedCase):
     """Calibrators under kinds of negatives: targets, which features help, transfer between kinds.
 
@@ -67,8 +60,7 @@ class Negatives(TrainedCase):
     95 % interval over the test links of a cell leaves out 0.
     """
 
-    name = "negatives"
-    title = "in-n-out-plus against the other calibrators, by kind of negatives"
+    name, title = "negatives", "in-n-out-plus against the other calibrators, by kind of negatives"
     axes = CELLS
     settings = {"kinds": NEGATIVE_KINDS, "calibrators": FAST}
     quick = ONE_CELL
@@ -93,12 +85,12 @@ class Negatives(TrainedCase):
         return [row for kind in point.kinds for row in self._of_kind(point, made, kind, tests)]
 
     def _of_kind(self, point: Point, made: Trained, kind: Any, tests: Mapping[str, LinkScores]) -> list[Row]:
-        val, (X, y) = made.scores("val", kind), columns_of(tests[kind])
+        val, (X, y) = made.scores("val", kind), tests[kind].to_arrays("structural")
         fits = {
             name: fitted(StructuralCalibrator(features=groups), val) for name, groups in self.FEATURES.items()
         }
         by_features = {name: fit.decision_function(X) for name, fit in fits.items()}
-        X_base, y_base = columns_of(made.scores("train", kind))
+        X_base, y_base = made.scores("train", kind).to_arrays("structural")
         stacked = fitted(StructuralCalibrator(), val, X_base=X_base, y_base=y_base)
         logits = {OURS: by_features["all"], STACKED: stacked.decision_function(X)}
         platt = fitted(make_calibrator("platt"), val)
@@ -116,7 +108,7 @@ class Negatives(TrainedCase):
             row = {"table": "gains", "kind": kind, "name": name, "gain": (first - second).mean()}
             rows.append(row | {"error": (first - second).std(ddof=1) / len(first) ** 0.5})
         for test_kind, scores in tests.items():
-            X_test, y_test = columns_of(scores)
+            X_test, y_test = scores.to_arrays("structural")
             by_ours, by_platt = fits["all"].decision_function(X_test), platt.decision_function(X_test[:, :1])
             for name, logit in ((OURS, by_ours), ("platt", by_platt)):
                 row = {"table": "transfer", "kind": kind, "name": name, "test_kind": test_kind}
@@ -191,8 +183,7 @@ class RareLinks(TrainedCase):
     fresh uniform negatives that are no link of the graph and no pair of the split.
     """
 
-    name = "rare-links"
-    title = "Probabilities where links are rare"
+    name, title = "rare-links", "Probabilities where links are rare"
     axes = CELLS
     settings = {"calibrators": ("platt", "isotonic", "bbq", OURS), "negatives": 400_000}
     quick = {**ONE_CELL, "negatives": 2_000}
@@ -275,72 +266,48 @@ class TopOrder(TrainedCase):
     All missing pairs of the graph compete, validation links excepted, which `linkcal top` is fitted to.
     top: its defaults with `in-n-out-plus`; expected: the sum of its first k probabilities at the base rate of
     the test links. score: the model's order. Formulas on the message-passing graph: Adamic-Adar, resource
-    allocation, degree-normalised paths of length three. In brackets: trainings that find at least as many as
-    the best of the four others. Seconds: of both searches, one after the other, fits of calibrators excepted.
+    allocation, degree-normalised paths of length three. As many: trainings of which top finds at least as
+    many as the best of the four others. Seconds: of both searches, without the fit of the calibrator.
     """
 
-    name = "top-order"
-    title = "Test links among the most probable missing pairs"
+    name, title = "top-order", "Test links among the most probable missing pairs"
     axes = {**CELLS, "model": MODELS[:4]}
     settings = {"kept": (100, 1_000)}
     quick = {**ONE_CELL, "kept": (20, 50)}
-
     OTHERS = ("score", "Adamic-Adar", "resource allocation", "paths of length three")
 
     def measure(self, point: Point, made: Trained) -> list[Row]:
-        split, most = made.split(), max(point.kept)
+        split = made.split()
+        graph, most = split.graph, max(point.kept)
         val, test = (part.edge_label_index[:, part.edge_label == 1] for part in (split.val, split.test))
-        known, wanted = known_pair_keys(split.graph, val), self._keys(test, split.graph)
-        missing = split.graph.num_possible_pairs - known.size
-        orders: dict[str, IntArray] = {}
-        seconds, chances = {}, np.empty(0)
+        known = known_pair_keys(graph, val)
+        wanted = pair_keys(test, graph.num_nodes, directed=graph.directed)
+        row: Row = {"links": test.size(1), "missing": graph.num_possible_pairs - known.size}
+        orders: dict[str, Any] = {}
         for name, calibrator in (("score", Platt()), ("top", StructuralCalibrator())):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", LinkcalWarning)
                 predictor = CalibratedLinkPredictor(made.model, calibrator).fit(split)
                 start = time.perf_counter()
-                ranked = most_probable_pairs(predictor, most, base_rate=wanted.size / missing)
-            seconds[f"{name}, s"] = time.perf_counter() - start
-            orders[name] = self._keys(ranked.edge_label_index, split.graph)
-            chances = ranked.probability.numpy()
-        orders["Adamic-Adar"] = self._adamic_adar(split.graph, most, known)
+                ranked = most_probable_pairs(predictor, most, base_rate=row["links"] / row["missing"])
+            row[f"{name}, s"] = time.perf_counter() - start
+            orders[name] = pair_keys(ranked.edge_label_index, graph.num_nodes, directed=graph.directed)
+        orders["Adamic-Adar"] = top_paths(graph, most, 2, known=known, weight=lambda paths: 1 / np.log(paths))
         for length, name in enumerate(self.OTHERS[2:], start=2):
-            orders[name] = top_paths(split.graph, most, length, known=known)
-        return [
-            {
-                "k": k,
-                "links": wanted.size,
-                "missing": missing,
-                "expected": float(chances[:k].sum()),
-                **seconds,
-            }
-            | {name: int(np.isin(keys[:k], wanted).sum()) for name, keys in orders.items()}
-            for k in point.kept
-        ]
-
-    def _keys(self, pairs: torch.Tensor, graph: Graph) -> IntArray:
-        return np.asarray(pair_keys(pairs, graph.num_nodes, directed=graph.directed))
-
-    def _adamic_adar(self, graph: Graph, k: int, known: IntArray) -> IntArray:
-        n, (starts, neighbours) = graph.num_nodes, neighbour_rows(graph.edge_index, graph.num_nodes)
-        adjacency = csr_array((np.ones(neighbours.size), neighbours, starts), shape=(n, n))
-        middle = 1.0 / np.log(np.maximum(np.diff(starts), 2))
-        sums = (adjacency @ diags_array(middle) @ adjacency).tocoo()
-        kept = sums.row != sums.col if graph.directed else sums.row < sums.col
-        keys, value = sums.row[kept].astype(np.int64) * n + sums.col[kept], sums.data[kept]
-        free = ~np.isin(keys, known)
-        return np.asarray(keys[free][np.lexsort([keys[free], -value[free]])[:k]])
+            orders[name] = top_paths(graph, most, length, known=known)
+        rows = []
+        for k in point.kept:
+            hits = {name: int(np.isin(keys[:k], wanted).sum()) for name, keys in orders.items()}
+            rows.append({"k": k, **row, "expected": float(ranked.probability[:k].sum()), **hits})
+        return rows
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
-        text = []
-        for k, here in rows.groupby("k"):
-            for level in (["dataset"], ["dataset", "model"]):
-                lines = []
-                for key, part in here.groupby(level, sort=False):
-                    kept = f"({(part['top'] >= part[list(self.OTHERS)].max(axis=1)).sum()} of {len(part)})"
-                    values = [f"{part[name].mean():.1f}" for name in ("expected", *self.OTHERS)]
-                    cost = [f"{part[f'{name}, s'].mean():.1f}" for name in ("top", "score")]
-                    lines.append([*key, f"{part['top'].mean():.1f} {kept}", *values, *cost])
-                head = [*level, "top", "expected", *self.OTHERS, "top, s", "score, s"]
-                text += [f"## k = {k:,}, by {' and '.join(level)}", table(head, lines, len(level))]
+        text, names = [], ["top", "expected", *self.OTHERS, "top, s", "score, s"]
+        for k, level in product(settings.kept, (["dataset"], ["dataset", "model"])):
+            lines = []
+            for key, part in rows[rows["k"] == k].groupby(level, sort=False):
+                as_many = (part["top"] >= part[list(self.OTHERS)].max(axis=1)).sum()
+                values = [f"{part[name].mean():.1f}" for name in names]
+                lines.append([*key, *values, f"{as_many} of {len(part)}"])
+            text += [f"## k = {k:,}, by {level[-1]}", table([*level, *names, "as many"], lines, len(level))]
         return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,7 +103,8 @@ def most_probable_pairs(
     chunk_size : int
         Pairs scored at once; the result does not depend on it, up to rounding.
     exclude : Tensor [2, K], optional
-        More known edges to leave out; the predictor's own ``held_out_`` always are.
+        More pairs to leave out, in either order in an undirected graph; the predictor's ``held_out_`` always
+        are.
     base_rate : float in (0, 1) or "density", optional
         Share of links among ALL missing pairs. Without it the probabilities hold for ``predictor.base_rate``
         and are far too high as shares among all pairs.
@@ -218,13 +219,21 @@ def _scored(
     return np.concatenate(X), np.concatenate(z)
 
 
-def top_paths(graph: Graph, k: int, length: int, *, known: IntArray, chunk_size: int = 1 << 18) -> IntArray:
+def top_paths(
+    graph: Graph,
+    k: int,
+    length: int,
+    *,
+    known: IntArray,
+    chunk_size: int = 1 << 18,
+    weight: Callable[[FloatArray], FloatArray] = lambda paths: 1.0 / np.sqrt(paths),
+) -> IntArray:
     """Keys of the k pairs without a `known` key that paths of a length join most, best first, ties by key.
 
     Of length 2: resource allocation, ``sum_w 1 / d_w``. Of length 3: ``sum_ab A_ab / sqrt(d_a d_b)``. As in
-    :func:`linkcal.features.pair_paths`, without their target link, which no missing pair has. Where more than
-    ``_MOST_PATHS`` paths would have to be walked, those between the largest degrees, which count least, are
-    left out.
+    :func:`linkcal.features.pair_paths`, without their target link, which no missing pair has. `weight` is
+    given ``d_w d_w`` or ``d_a d_b``, the paths over a node or an edge. Where more than ``_MOST_PATHS`` paths
+    would have to be walked, those between the largest degrees, which count least, are left out.
     """
     n, rows = graph.num_nodes, graph.ends[0].cpu().numpy()
     starts, neighbours = neighbour_lists(graph)
@@ -236,9 +245,9 @@ def top_paths(graph: Graph, k: int, length: int, *, known: IntArray, chunk_size:
     paths = degree[first] * degree[last]
     walked = np.argsort(paths, kind="stable")
     walked = walked[: np.searchsorted(np.cumsum(paths[walked]), _MOST_PATHS, side="right")]
-    walked = walked[paths[walked] > 0]
+    walked = walked[paths[walked] > 1]  # another path only leads back
     ends = first[walked], last[walked]
-    between = csr_matrix((1.0 / np.sqrt(paths[walked]), ends), shape=(n, n))
+    between = csr_matrix((weight(paths[walked]), ends), shape=(n, n))
     reached = adjacency @ np.bincount(ends[0], weights=degree[ends[1]], minlength=n)
     # Entries that rows of the product have at most, and rows that stay within the chunk together.
     cost = np.cumsum(np.minimum(reached[rows], n))

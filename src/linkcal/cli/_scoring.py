@@ -47,6 +47,7 @@ _CANDIDATES = (
     "Missing pairs that each source nominates: score, resource allocation, paths of length three. "
     "Default: 10000, or 2 K if more."
 )
+_EXCLUDE = "Pairs never to list, as for `linkcal score`; either order in an undirected graph."
 
 
 def _load(folder: Path, calibrator: str | None) -> tuple[CalibratedLinkPredictor, NodeIds | BipartiteIds]:
@@ -159,10 +160,11 @@ def _provenance(
     # the original features is used there.
     positions = bool(getattr(predictor.model, "features_from_edges", False))
     features = bool(info.get("features_from_edges")) if positions else graph.features_from_edges
+    edges = "changed since the fit" if "graph_update" in info else "the training edges only"
     return {
         "statement": (
             f"Scored on the calibrator's message-passing graph ({graph.num_nodes:,} nodes, "
-            f"{graph.num_pairs:,} edges: the training edges only), each pair without its target link. "
+            f"{graph.num_pairs:,} edges: {edges}), each pair without its target link. "
             f"Probabilities {valid}.{_edge_trace(features, positions, type(predictor.model).__name__)}"
         ),
         **info,
@@ -284,6 +286,12 @@ def top(
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
     candidates: Annotated[int | None, typer.Option(help=_CANDIDATES, metavar="N")] = None,
+    exclude: Annotated[Path | None, typer.Option(help=_EXCLUDE, metavar="PAIRS")] = None,
+    source: Source = "source",
+    target: Target = "target",
+    delimiter: Delimiter = None,
+    no_header: NoHeader = False,
+    comment: Comment = None,
     raw_ids: RawIds = False,
     chunk_size: ChunkSize = 1 << 18,
 ) -> None:
@@ -292,14 +300,29 @@ def top(
     Known edges, also those held out for validation and test, are left out, and in a bipartite graph pairs of
     one type. A calibrator that reads the model's score alone (`--calibrator platt`) keeps the model's order
     of all missing pairs. Others order the candidates that score, resource allocation and paths of length
-    three nominate; `in-n-out-plus` is fitted anew on these, with the held-out links among them.
+    three nominate; `in-n-out-plus` is fitted anew on these, with the held-out links among them. `--source` to
+    `--comment` are about the file of `--exclude`.
     """
     from linkcal.all_pairs import most_probable_pairs
+    from linkcal.data import read_pairs
 
-    check_output_file(out)
+    check_output_file(out, exclude)
     predictor, node_ids = _load(folder, calibrator)
+    left_out = None
+    if exclude is not None:
+        left_out = _joined(
+            read_pairs(
+                exclude, node_ids, source=source, target=target, delimiter=delimiter, header=not no_header,
+                comment=comment, raw_ids=raw_ids,
+            )
+        )  # fmt: skip
     ranked = most_probable_pairs(
-        predictor, k, candidates=candidates, chunk_size=chunk_size, base_rate=as_base_rate(base_rate)
+        predictor,
+        k,
+        candidates=candidates,
+        chunk_size=chunk_size,
+        base_rate=as_base_rate(base_rate),
+        exclude=left_out,
     )
     ends = [column.to_pylist() for column in node_ids.decode_pairs(ranked.edge_label_index)]
     with csv_rows(out, "source", "target", "logit", "probability", raw_ids=raw_ids) as writer:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
@@ -131,6 +132,7 @@ def read_edges(
     bipartite: bool | None = None,
     target_features: _PathLike | None = None,
     weight: str | None = None,
+    time: str | None = None,
 ) -> NamedGraph:
     r"""Read a graph from an edge list and, optionally, node features; InputError names what is wrong.
 
@@ -163,6 +165,9 @@ def read_edges(
         type), and 1 for a target node.
     weight : str, optional
         Name of the column with edge weights, all above 0, and equal where an edge is repeated.
+    time : str, optional
+        Name of the column that says when each edge was there, numbers or ISO 8601 dates (of the zone UTC
+        unless they name one; seconds since 1970 in ``Graph.edge_time``). Of a repeated edge the first counts.
 
     Returns
     -------
@@ -207,7 +212,10 @@ def read_edges(
         _refuse_rows_of_no_edge(file, *ends)
     coded = [end.dictionary_encode() for end in ends]  # each distinct text is looked up once
     name = file.path.name.split(".")[0]
-    weights = None if weight is None else file.numbers(weight)
+    values: dict[str, Any] = {
+        "edge_weight": None if weight is None else file.numbers(weight),
+        "edge_time": None if time is None else file.times(time),
+    }
     if weight is None:
         _warn_of_weights(file, file.columns)
     if bipartite:
@@ -222,7 +230,7 @@ def read_edges(
         x = None
         if source_x is not None and target_x is not None:
             x = bipartite_features(source_x, target_x)
-        graph = Graph.from_edges(index, len(ids), x=x, name=name, node_type=node_type, edge_weight=weights)
+        graph = Graph.from_edges(index, len(ids), x=x, name=name, node_type=node_type, **values)
         return NamedGraph(graph, ids)
     rows = None if features is None else _feature_rows(features)
     node_ids = NodeIds.from_values(
@@ -238,8 +246,8 @@ def read_edges(
             "users and items, only pairs of both may be negatives"
         )
     x = None if rows is None else _aligned(*rows, node_ids)
-    rest: dict[str, Any] = {"x": x, "directed": directed, "name": name, "edge_weight": weights}
-    return NamedGraph(Graph.from_edges(index, len(node_ids), **rest), node_ids)
+    graph = Graph.from_edges(index, len(node_ids), x=x, directed=directed, name=name, **values)
+    return NamedGraph(graph, node_ids)
 
 
 def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
@@ -607,25 +615,44 @@ class _File:
 
     def numbers(self, column: str) -> Tensor:
         """A column of numbers [rows], float64; what is missing becomes NaN."""
+        with damage_named(self.path, self.name, self.valid):
+            values = self._column(column, "fiu", pa.float64()).cast(pa.float64()).to_numpy()
+        return torch.from_numpy(np.array(values, dtype=np.float64))
+
+    def times(self, column: str) -> Tensor:
+        """A column of times [rows], float64: numbers, or dates as seconds since 1970."""
+        with damage_named(self.path, self.name, self.valid):
+            given = self._column(column, "fiuUM", pa.string()).to_pandas()
+        values = given if given.dtype.kind in "fiuM" else pd.to_numeric(given, errors="coerce")
+        if values.dtype.kind == "M" or not values.notna().any():
+            dates = pd.to_datetime(given, format="ISO8601", utc=True, errors="coerce")
+            values = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
+        wrong = np.flatnonzero(~np.isfinite(values.to_numpy(np.float64)))
+        if len(wrong):
+            raise InputError(
+                f"column {column!r} of {self.path} must hold numbers or ISO 8601 dates, one kind in all "
+                f"rows, got {len(wrong)} that are not, the first {_shown(given[int(wrong[0])])} in "
+                f"{self.place(int(wrong[0]))}"
+            )
+        return torch.from_numpy(values.to_numpy(np.float64, copy=True))
+
+    def _column(self, column: str, kinds: str, read_as: Any) -> Any:
+        """A named column, a pyarrow array: of an npz file of NumPy `kinds`, of text `read_as`."""
         names = self.names()
         if names.count(column) != 1:
             raise InputError(
                 f"{self.name} must have the column {column!r} once, got "
                 f"{one_line(', '.join(map(repr, names)))} in {self.path}"
             )
-        with damage_named(self.path, self.name, self.valid):
-            if self.kind == "npz":
-                values = read_arrays(self.path, self.name, {column: ("fiu", 1)})[column]
-            elif self.kind == "parquet":
-                values = pq.read_table(self.path, columns=[column]).column(0).cast(pa.float64()).to_numpy()
-            else:
-                header = self.text.header()[names.index(column)]
-                options = pacsv.ConvertOptions(include_columns=[header], column_types={header: pa.float64()})
-                read = pacsv.ReadOptions(column_names=self.text.names)
-                with self.text.open() as stream:
-                    table = pacsv.read_csv(stream, read, self.parse_options(), options)
-                values = table.column(0).to_numpy()
-        return torch.from_numpy(np.array(values, dtype=np.float64))
+        if self.kind == "npz":
+            return pa.array(read_arrays(self.path, self.name, {column: (kinds, 1)})[column])
+        if self.kind == "parquet":
+            return pq.read_table(self.path, columns=[column]).column(0)
+        header = self.text.header()[names.index(column)]
+        options = pacsv.ConvertOptions(include_columns=[header], column_types={header: read_as})
+        read = pacsv.ReadOptions(column_names=self.text.names)
+        with self.text.open() as stream:
+            return pacsv.read_csv(stream, read, self.parse_options(), options).column(0)
 
     def _csv_batches(self) -> Iterator[list[Any]]:
         header = self.text.header()
