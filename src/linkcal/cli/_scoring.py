@@ -50,7 +50,10 @@ _CANDIDATES = (
 _EXCLUDE = "Pairs never to list, as for `linkcal score`; either order in an undirected graph."
 
 
-def _load(folder: Path, calibrator: str | None) -> tuple[CalibratedLinkPredictor, NodeIds | BipartiteIds]:
+def load_folder(
+    folder: Path, calibrator: str | None
+) -> tuple[CalibratedLinkPredictor, NodeIds | BipartiteIds]:
+    """The predictor of a folder, and the names of its nodes."""
     from linkcal.data import NodeIds
     from linkcal.predictor import CalibratedLinkPredictor
 
@@ -87,7 +90,7 @@ def score(
     from linkcal.data import read_pairs
 
     check_output_file(out, pairs)
-    predictor, node_ids = _load(folder, calibrator)
+    predictor, node_ids = load_folder(folder, calibrator)
     chunks = read_pairs(
         pairs, node_ids, source=source, target=target, chunk_size=chunk_size,
         delimiter=delimiter, header=not no_header, comment=comment, raw_ids=raw_ids,
@@ -232,7 +235,7 @@ def select(
 
     from linkcal.data import read_pairs
 
-    predictor, node_ids = _load(folder, calibrator)
+    predictor, node_ids = load_folder(folder, calibrator)
     wanted = as_base_rate(base_rate)
     rate = predictor.base_rate if wanted is None else predictor.resolve_base_rate(wanted)
     text: dict[str, Any] = {
@@ -307,7 +310,7 @@ def top(
     from linkcal.data import read_pairs
 
     check_output_file(out, exclude)
-    predictor, node_ids = _load(folder, calibrator)
+    predictor, node_ids = load_folder(folder, calibrator)
     left_out = None
     if exclude is not None:
         left_out = _joined(

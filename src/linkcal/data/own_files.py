@@ -350,6 +350,61 @@ def read_pairs(
         first_row += index.shape[1]
 
 
+def read_labelled_pairs(
+    path: _PathLike,
+    node_ids: NodeIds | BipartiteIds,
+    *,
+    label: str = "label",
+    optional: bool = False,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    r"""Read pairs of a fitted graph and whether they are links.
+
+    Parameters
+    ----------
+    path, node_ids, **options
+        As in :func:`read_pairs`.
+    label : str
+        Name of the column of 1 (link) and 0 (negative).
+    optional : bool
+        Whether a file without that column is read too.
+
+    Returns
+    -------
+    pairs, labels : Tensor [2, L] and Tensor [L], or None without the column
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "new.csv")
+    ...     _ = path.write_text("source,target,label\n0,1,1\n2,0,0\n")
+    ...     read_labelled_pairs(path, NodeIds.range(3))
+    (tensor([[0, 2],
+            [1, 0]]), tensor([1., 0.]))
+    """
+    chunks = [chunk.edge_label_index for chunk in read_pairs(path, node_ids, **options)]
+    columns = options.get("source", "source"), options.get("target", "target")
+    text = TextOptions(options.get("delimiter"), options.get("header", True), options.get("comment"))
+    file = _File(path, "pairs", ("csv", "parquet", "npz"), columns, text, options.get("raw_ids", False))
+    if not chunks:
+        raise InputError(f"pairs must have at least one row, got none in {path}")
+    pairs = torch.cat(chunks, dim=1)
+    return pairs, None if optional and label not in file.names() else _labels(file, label)
+
+
+def _labels(file: _File, column: str) -> Tensor:
+    """A column of 1 and 0 [rows], float32."""
+    values = file.numbers(column)
+    wrong = torch.nonzero((values != 0) & (values != 1)).flatten().tolist()
+    if wrong:
+        raise InputError(
+            f"column {_shown(column)} of {file.path} must hold 1 (link) or 0 (negative), got {len(wrong)} "
+            f"others, the first {values[wrong[0]]:g} in {file.place(wrong[0])}"
+        )
+    return values.float()
+
+
 def _side(file: _File, coded: Any, features: _PathLike | None) -> tuple[NodeIds, Tensor | None]:
     """Ids and features of one type of nodes of a bipartite graph."""
     rows = None if features is None else _feature_rows(features)
