@@ -95,6 +95,7 @@ def step_progress() -> Iterator[Callable[[Step], None]]:
 def print_results(metrics: dict[str, Any]) -> None:
     """Print one row per calibrator, with the labels and units of ``linkcal.metrics``."""
     from linkcal.metrics.registry import COLUMNS
+    from linkcal.report._page import headline
 
     rows: dict[str, dict[str, float]] = dict(metrics["results"])
     columns = list(next(iter(rows.values())))
@@ -124,8 +125,11 @@ def print_results(metrics: dict[str, Any]) -> None:
         table.add_row("true probability", *cells({**metrics["oracle"], "true_error": 0.0}, " "))
     # Wide enough for all columns wherever the output goes; a terminal narrower than that wraps cells.
     Console(width=None if Console().is_terminal else 190).print(table)
-    if "model_value" in metrics:
-        Console(soft_wrap=True).print(metrics["model_value"]["sentence"], highlight=False)
+    for sentence in [
+        *headline(metrics),
+        *([metrics["model_value"]["sentence"]] if "model_value" in metrics else []),
+    ]:
+        Console(soft_wrap=True).print(sentence, highlight=False, markup=False)
 
 
 def _ratio(metrics: dict[str, Any]) -> str:

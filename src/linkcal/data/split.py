@@ -18,7 +18,8 @@ from linkcal._core.validation import (
     check_positive_float,
     check_positive_int,
 )
-from linkcal.data.graph import Graph, check_graph, pair_keys, warn_of_two_types
+from linkcal.data.audit import audit_pairs
+from linkcal.data.graph import Graph, check_graph, warn_of_two_types
 from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, check_kind, sample_negatives
 from linkcal.exceptions import EdgeFeaturesWarning, InputError, ShortageError
 
@@ -101,9 +102,9 @@ class LinkPairs:
 class LinkSplit:
     """Message-passing graph and labelled pairs of one run.
 
-    InputError if a validation or test link is an edge of `graph`, or a pair stands twice in the three parts
-    together (in either direction where the graph is undirected), or a pair does not join the two types of a
-    bipartite graph.
+    InputError with the first error that :func:`audit_pairs` finds: a validation or test link or a negative is
+    an edge of `graph`, a training link is none, a pair stands twice in the three parts together (in either
+    direction where the graph is undirected), or does not join the two types of a bipartite graph.
 
     Parameters
     ----------
@@ -113,6 +114,8 @@ class LinkSplit:
         Training positives are edges of `graph`; no negative is an edge of the full graph.
     seed, negatives, counts_full : int, str and dict, optional
         Seed of the split and kind of its negatives, None for a split from elsewhere; the full graph's counts.
+    features_from_held_out : bool
+        Whether the features are known to have been computed from all edges, held-out links included.
 
     Examples
     --------
@@ -129,31 +132,12 @@ class LinkSplit:
     seed: int | None = None
     counts_full: dict[str, int] = field(default_factory=dict)
     negatives: str | None = None
+    features_from_held_out: bool = False
 
     def __post_init__(self) -> None:
-        graph, way = self.graph, "" if self.graph.directed else ", in either direction"
         # A subclass of LinkPairs may hold pairs drawn with replacement, and is not checked.
-        parts = {name: part for name in reversed(_PARTS) if type(part := getattr(self, name)) is LinkPairs}
-        keys = {}
-        for name, part in parts.items():
-            pairs = graph.check_pairs(part.edge_label_index, f"{name}.edge_label_index")
-            pairs = pairs.to(graph.edge_index.device)
-            keys[name] = pair_keys(pairs, graph.num_nodes, directed=graph.directed)
-            leaked = pairs[:, graph.has_pairs(pairs) & (part.edge_label == 1).to(pairs.device)]
-            if name != "train" and leaked.size(1):
-                raise InputError(
-                    f"{name} links must not be message-passing edges{way}, got {leaked.size(1)} that are, "
-                    f"such as {tuple(leaked[:, 0].tolist())}"
-                )
-        ordered = torch.cat([*keys.values(), graph.edge_index.new_empty(0)]).sort().values
-        repeated = torch.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-        if repeated.numel():
-            key = int(repeated[0])
-            places = [name for name, part in keys.items() for _ in range(int((part == key).sum()))]
-            raise InputError(
-                f"train, val and test must hold each pair once{way}, got {repeated.numel()} repeated, such "
-                f"as {divmod(key, graph.num_nodes)} in {' and '.join(places)}"
-            )
+        parts = {name: part for name in _PARTS if type(part := getattr(self, name)) is LinkPairs}
+        audit_pairs(self.graph, **parts).raise_error()
 
     def part(self, name: str) -> LinkPairs:
         """``train``, ``val`` or ``test`` by name."""
@@ -267,7 +251,10 @@ def split_links(
     }
     message = _message_graph(graph, positives["train"])
     counts = {**graph.counts(), "features": 0 if message.x is None else message.x.size(1)}
-    return LinkSplit(graph=message, **parts, seed=seed, counts_full=counts, negatives=negatives)
+    return LinkSplit(
+        message, **parts, seed=seed, counts_full=counts, negatives=negatives,
+        features_from_held_out=graph.features_from_edges,
+    )  # fmt: skip
 
 
 def _message_graph(graph: Graph, train_edges: Tensor) -> Graph:
