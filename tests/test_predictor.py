@@ -514,8 +514,8 @@ def test_few_calibration_links_are_warned_of_once_at_the_callers_line(trained_gc
     # 1.96 sqrt(0.25 / 120), and sqrt(2 / pi * 15 / 6 / 120).
     assert str(one.message) == (
         "60 links and 60 negatives to calibrate on, fewer than 100 of a class: a probability near the base "
-        "rate is known to +- 9 points at best (95 %), and on as many test pairs calibrated probabilities show "
-        "an ECE of about 12 %"
+        "rate is known to +- 9 points at best (95 %), and on as many test pairs calibrated probabilities "
+        "show an ECE of about 12 %"
     )
     assert issubclass(FewLinksWarning, RareClassWarning)
     with warnings.catch_warnings():

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from linkcal._core.validation import check_edge_index
-from linkcal.data.graph import JOINS_TYPES, Graph, check_graph, pair_keys
+from linkcal.data.graph import JOINS_TYPES, Graph, IntArray, check_graph, pair_keys
+from linkcal.data.negatives import in_sorted
 from linkcal.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -127,17 +130,15 @@ def audit_pairs(
 as (2, 1)
     """
     graph = check_graph(graph)
-    parts = {
-        name: part for name, part in (("train", train), ("val", val), ("test", test)) if part is not None
-    }
-    place, index, label = graph.edge_index.device, [graph.edge_index[:, :0]], [graph.edge_index.new_empty(0)]
+    given = (("train", train), ("val", val), ("test", test))
+    parts = {name: part for name, part in given if part is not None}
+    index, label = [np.empty((2, 0), dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for name, part in parts.items():
         checked = check_edge_index(part.edge_label_index, graph.num_nodes, f"{name}.edge_label_index")
-        index.append(checked.to(place))
-        label.append((part.edge_label == 1).to(place, torch.int64))
-    sizes = torch.tensor([each.size(1) for each in index[1:]], dtype=torch.int64)
-    part_of = torch.repeat_interleave(torch.arange(len(sizes)), sizes).to(place)
-    pairs = _Pairs(graph, tuple(parts), torch.cat(index, dim=1), torch.cat(label), part_of)
+        index.append(checked.cpu().numpy())
+        label.append((part.edge_label == 1).cpu().numpy().astype(np.int64))
+    part_of = np.repeat(np.arange(len(parts)), [each.shape[1] for each in index[1:]])
+    pairs = _Pairs(graph, tuple(parts), np.concatenate(index, axis=1), np.concatenate(label), part_of)
     return SplitAudit((*pairs.against_the_graph(), *pairs.against_each_other(), *pairs.reversed()))
 
 
@@ -171,115 +172,109 @@ def audit_split(split: LinkSplit) -> SplitAudit:
 
 
 def reversed_links(graph: Graph, held_out: Tensor) -> Tensor:
-    """Held-out links [2, H] whose reverse is an edge, if the graph and they have the reverse of each link.
+    """Whether the reverse of each held-out link [2, H] is an edge; none if some link has no reverse.
 
-    Most likely such a graph is undirected and was split as a directed one.
+    A graph that has the reverse of each of its links is most likely undirected, and split as a directed one.
     """
     links = torch.cat([graph.edge_index, held_out], dim=1)
     there, back = (
         torch.unique(pair_keys(each, graph.num_nodes, directed=True)) for each in (links, links.flip(0))
     )
-    leaked = graph.has_pairs(held_out.flip(0))
-    return held_out[:, leaked] if torch.equal(there, back) else held_out[:, :0]
+    return graph.has_pairs(held_out.flip(0)) & torch.equal(there, back)
 
 
-@dataclass(frozen=True, eq=False)
 class _Pairs:
-    """All labelled pairs [2, L] beside each other, with labels [L] and the number [L] of each one's part."""
+    """All labelled pairs (2, L) beside each other, with labels (L,) and the number (L,) of their parts."""
 
-    graph: Graph
-    names: tuple[str, ...]
-    pairs: Tensor
-    label: Tensor
-    part_of: Tensor
+    def __init__(
+        self, graph: Graph, names: tuple[str, ...], pairs: IntArray, label: IntArray, part_of: IntArray
+    ) -> None:
+        self.graph, self.names, self.pairs, self.label, self.part_of = graph, names, pairs, label, part_of
+        self.way = "" if graph.directed else ", in either direction"
+        low, high = pairs if graph.directed else np.sort(pairs, axis=0)
+        self.keys = low * graph.num_nodes + high
+        # Sorted keys are looked up many times faster than others.
+        self.order = np.argsort(self.keys)
+        self.ordered = self.keys[self.order]
+        # An undirected graph stores (u, v) and (v, u).
+        self.is_edge = np.empty(len(self.keys), dtype=bool)
+        self.is_edge[self.order] = in_sorted(graph._keys.cpu().numpy(), self.ordered)
 
     def against_the_graph(self) -> Iterator[AuditFinding]:
         """What a pair is beside what it should be."""
-        graph, way = self.graph, _way(self.graph)
-        is_edge, is_link = graph.has_pairs(self.pairs), self.label == 1
-        wrong, loops = graph.wrong_types(self.pairs), self.pairs[0] == self.pairs[1]
+        graph, is_link, loops = self.graph, self.label == 1, self.pairs[0] == self.pairs[1]
+        should_be = np.array([name == "train" for name in self.names], dtype=bool)[self.part_of] & is_link
+        wrong = graph.wrong_types(torch.from_numpy(self.pairs))
+        types = np.zeros_like(loops) if wrong is None else wrong.numpy()
+        if not (types | loops | (self.is_edge != should_be)).any():
+            return
         for number, name in enumerate(self.names):
-            mine = self.part_of == number
-            if wrong is not None and bool((rows := wrong & mine).any()):
-                types = [f"of types {graph.types_of(pair)}" for pair in self.pairs[:, rows][:, :_EXAMPLES].T]
-                text = f".edge_label_index {JOINS_TYPES}, got {{}} of {int(mine.sum())} pairs that do not"
-                yield self._finding("types", rows, name + text, types)
-            linked, inside = mine & is_link, f"message-passing edges{way}, got {{}} that are"
-            held_out = ("held-out-edge", linked & is_edge, f"links must not be {inside}")
+            mine, inside = self.part_of == number, f"message-passing edges{self.way}, got {{}} that are"
+            held_out = ("held-out-edge", is_link & self.is_edge, f"links must not be {inside}")
             outside = "links must be message-passing edges (PyG: disjoint_train_ratio=0), got {} that are not"
+            joined = f"pairs {JOINS_TYPES}, got {{}} of {mine.sum()} that do not"
             for kind, rows, text in (
-                ("self-pair", mine & loops, "pairs must join two different nodes, got {} that do not"),
-                ("missing-edge", linked & ~is_edge, outside) if name == "train" else held_out,
-                ("negative-edge", mine & ~is_link & is_edge, f"negatives must not be {inside}"),
+                ("types", types, joined),
+                ("self-pair", loops, "pairs must join two different nodes, got {} that do not"),
+                ("missing-edge", is_link & ~self.is_edge, outside) if name == "train" else held_out,
+                ("negative-edge", ~is_link & self.is_edge, f"negatives must not be {inside}"),
             ):
-                if bool(rows.any()):
-                    yield self._finding(kind, rows, f"{name} {text}")
+                if (found := np.flatnonzero(mine & rows)).size:
+                    places = [self._types(row) for row in found[:_EXAMPLES]] if kind == "types" else []
+                    yield self._finding(kind, found, f"{name} {text}", places)
 
-    def _finding(self, kind: str, rows: Tensor, text: str, places: list[str] | None = None) -> AuditFinding:
-        shown = tuple((u, v) for u, v in self.pairs[:, rows][:, :_EXAMPLES].T.tolist())
-        count = int(rows.sum())
-        return AuditFinding(kind, count, text.format(count), shown, tuple(places or ()))
+    def _finding(self, kind: str, rows: IntArray, text: str, places: Sequence[str] = ()) -> AuditFinding:
+        shown = tuple((u, v) for u, v in self.pairs[:, rows[:_EXAMPLES]].T.tolist())
+        return AuditFinding(kind, rows.size, text.format(rows.size), shown, tuple(places))
+
+    def _types(self, row: int) -> str:
+        return f"of types {self.graph.types_of(torch.from_numpy(self.pairs[:, row]))}"
 
     def against_each_other(self) -> Iterator[AuditFinding]:
         """Pairs that stand more than once, each under the worst of its kinds."""
-        keys = pair_keys(self.pairs, self.graph.num_nodes, directed=self.graph.directed)
-        ordered = keys.sort().values
-        if not bool((ordered[1:] == ordered[:-1]).any()):
+        if not (self.ordered[1:] == self.ordered[:-1]).any():
             return
-        _, group, size = torch.unique(keys, return_inverse=True, return_counts=True)
+        _, first, group = np.unique(self.keys, return_index=True, return_inverse=True)
 
-        def differs(values: Tensor) -> Tensor:
-            low, high = (_reduced(values, group, size.numel(), how) for how in ("amin", "amax"))
-            return low != high
+        def differs(values: IntArray) -> NDArray[np.bool_]:
+            """Whether the rows of each pair differ."""
+            return np.asarray(np.bincount(group, values != values[first][group]) > 0)
 
-        rows = torch.arange(keys.numel(), device=keys.device)
-        first = _reduced(rows, group, size.numel(), "amin")
         labels, parts = differs(self.label), differs(self.part_of)
-        turned = differs((self.pairs[0] > self.pairs[1]).long())
-        whole, way = "train, val and test must", _way(self.graph)
-        once = f"{whole} hold each pair once{way}, got {{}} repeated"
+        turned = differs((self.pairs[0] > self.pairs[1]).astype(np.int64))
+        again = (np.bincount(group) > 1) & ~parts & ~labels
+        both = (again & turned).sum()
+        whole = "train, val and test must"
+        once = f"{whole} hold each pair once{self.way}, got {{}} repeated"
         for kind, chosen, text in (
-            ("both-labels", labels, f"{whole} give each pair one label{way}, got {{}} with both"),
+            ("both-labels", labels, f"{whole} give each pair one label{self.way}, got {{}} with both"),
             ("overlap", parts & ~labels, once),
-            ("repeated", (size > 1) & ~parts & ~labels, f"{once} in a part"),
+            ("repeated", again, f"{once} in a part{f', {both} of them in both directions' * bool(both)}"),
         ):
-            if not bool(chosen.any()):
-                continue
-            if kind == "repeated" and bool((chosen & turned).any()):
-                text += f", {int((chosen & turned).sum())} of them in both directions"
-            rows = first[chosen].sort().values
-            places = [self._place(group == group[row], kind) for row in rows[:_EXAMPLES]]
-            shown = tuple((u, v) for u, v in self.pairs[:, rows[:_EXAMPLES]].T.tolist())
-            yield AuditFinding(kind, rows.numel(), text.format(rows.numel()), shown, tuple(places))
+            rows = np.sort(first[chosen])
+            if rows.size:
+                places = [self._places(self.keys == self.keys[row], kind) for row in rows[:_EXAMPLES]]
+                yield self._finding(kind, rows, text, places)
 
-    def _place(self, rows: Tensor, kind: str) -> str:
+    def _places(self, rows: NDArray[np.bool_], kind: str) -> str:
         """Parts of the rows of one pair, with its labels where they differ."""
-        names = [self.names[number] for number in self.part_of[rows].tolist()]
+        names = [self.names[number] for number in self.part_of[rows]]
         if kind != "both-labels":
             return f"in {' and '.join(names)}"
-        labels = ("a link" if label else "a negative" for label in self.label[rows].tolist())
+        labels = ("a link" if label else "a negative" for label in self.label[rows])
         return " and ".join(f"{label} in {name}" for label, name in zip(labels, names, strict=True))
 
     def reversed(self) -> Iterator[AuditFinding]:
         """Held-out links of a directed graph that looks undirected."""
-        is_held_out = (self.label == 1).new_tensor([name != "train" for name in self.names])
-        links = self.pairs[:, (self.label == 1) & is_held_out[self.part_of]]
-        if not self.graph.directed or not links.size(1):
+        if not self.graph.directed:
             return
-        leaked = reversed_links(self.graph, links)
-        if leaked.size(1):
+        is_held_out = np.array([name != "train" for name in self.names], dtype=bool)[self.part_of]
+        rows = np.flatnonzero(is_held_out & (self.label == 1))
+        links = torch.from_numpy(self.pairs[:, rows]).to(self.graph.edge_index.device)
+        leaked = rows[reversed_links(self.graph, links).cpu().numpy()]
+        if leaked.size:
             text = (
-                f"a directed graph should not have the reverse of each of its edges, got {leaked.size(1)} of "
-                f"{links.size(1)} held-out links whose reverse is a message-passing edge"
+                "a directed graph should not have the reverse of each of its edges, got {} of "
+                f"{rows.size} held-out links whose reverse is a message-passing edge"
             )
-            shown = tuple((u, v) for u, v in leaked[:, :_EXAMPLES].T.tolist())
-            yield AuditFinding("reversed-edge", leaked.size(1), text, shown, is_error=False)
-
-
-def _way(graph: Graph) -> str:
-    return "" if graph.directed else ", in either direction"
-
-
-def _reduced(values: Tensor, group: Tensor, number: int, how: str) -> Tensor:
-    """Smallest or largest value [G] of each group of rows."""
-    return values.new_zeros(number).scatter_reduce(0, group, values, how, include_self=False)
+            yield replace(self._finding("reversed-edge", leaked, text), is_error=False)

@@ -208,7 +208,7 @@ def _of_two_types(data: HeteroData, part: str) -> Data:
 
 
 def _refuse_symmetric(graph: Graph, held_out: Tensor) -> None:
-    leaked = reversed_links(graph, held_out).size(1)
+    leaked = int(reversed_links(graph, held_out).sum())
     if leaked:
         raise InputError(
             f"a directed graph must not have the reverse of each of its edges, got one whose message-passing "
