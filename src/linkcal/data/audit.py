@@ -191,7 +191,7 @@ class _Pairs:
     ) -> None:
         self.graph, self.names, self.pairs, self.label, self.part_of = graph, names, pairs, label, part_of
         self.way = "" if graph.directed else ", in either direction"
-        low, high = pairs if graph.directed else np.sort(pairs, axis=0)
+        low, high = pairs if graph.directed else (np.minimum(*pairs), np.maximum(*pairs))
         self.keys = low * graph.num_nodes + high
         # Sorted keys are looked up many times faster than others.
         self.order = np.argsort(self.keys)
