@@ -94,13 +94,13 @@ def bootstrap_intervals(
     classes = int(label.sum()), int((1.0 - label).sum())
     predictors = {}
     for name, given in y_prob.items():
-        values = check_probabilities(given), check_scores(given if score is None else score[name])
-        if any(each.size != label.size for each in values):
-            sizes = [each.size for each in values]
+        p, s = check_probabilities(given), check_scores(given if score is None else score[name])
+        sizes = [p.size, s.size]
+        if sizes != [label.size] * 2:
             raise InputError(
                 f"y_prob and score must have one value per link, {label.size}, got {sizes} for {name}"
             )
-        predictors[name] = _predictor(label[order], *(each[order] for each in values), n_bins, classes)
+        predictors[name] = _predictor(label[order], p[order], s[order], n_bins, classes)
     measured = [
         _values(each, np.ones((1, label.size)), weight[order], classes) for each in predictors.values()
     ]
@@ -116,10 +116,10 @@ def bootstrap_intervals(
         found[name] = {}
         for key, values in drawn.items():
             if key.startswith("ece"):
-                ends = _ece_interval(measured[place][key][0], values, level)
+                found[name][key] = _ece_interval(measured[place][key][0], values, level)
             else:
-                ends = np.quantile(values[:, 0], [tail, 1.0 - tail])
-            found[name][key] = float(ends[0]), float(ends[1])
+                low, high = np.quantile(values[:, 0], [tail, 1.0 - tail])
+                found[name][key] = float(low), float(high)
     return found
 
 
