@@ -36,7 +36,8 @@ def load_graph(name: str, seed: int = 0) -> Graph:
     """A graph with node features, by the name of a data set or of a simulated graph."""
     if name in SIMULATED:
         nodes, edges, features = SIMULATED[name]
-        return simulate_graph(nodes, num_edges=edges, num_features=features, seed=seed)
+        graph = simulate_graph(nodes, num_edges=edges, num_features=features, seed=seed)
+        return replace(graph, edge_time=graph.edge_index.sum(dim=0).double())
     if name == "ogbl-ddi":
         graph = load_official_split(name).graph
         x = torch.randn(graph.num_nodes, 64, generator=torch.Generator().manual_seed(0))
@@ -73,6 +74,7 @@ def trained(point: Point, folder: Path) -> Trained:
     """
     store = Store(folder if point.store is None else point.store)
     settings: dict[str, Any] = {"epochs": 20} if point.quick else {}
+    settings |= {"by_time": True} if getattr(point, "by_time", 0) else {}
     dataset = "simulated" if point.dataset == SMALL else point.dataset
     job = SweepPlan([dataset], [point.model], [point.seed], [0], ["val"], settings).jobs()[0]
     graph = load_graph(point.dataset)

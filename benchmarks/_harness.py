@@ -327,9 +327,6 @@ def shown(name: str, value: float) -> str:
 def table(head: Sequence[str], lines: Iterable[Sequence[Any]], text_columns: int = 1) -> str:
     """Markdown table; columns after the first `text_columns` are right-aligned."""
     rule = "|" + " --- |" * text_columns + " ---: |" * (len(head) - text_columns)
-    rows = (f"| {' | '.join(map(_cell, line))} |" for line in lines)
+    cells = ([f"{v:,.4g}" if isinstance(v, float) else str(v) for v in line] for line in lines)
+    rows = (f"| {' | '.join(line)} |" for line in cells)
     return "\n".join([f"| {' | '.join(head)} |", rule, *rows])
-
-
-def _cell(value: Any) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)

@@ -84,8 +84,7 @@ class Decisions(Case):
     everything random that a guarantee speaks about is random here. Shares and rates in percent.
     """
 
-    name = "decisions"
-    title = "Decisions where the truth is known"
+    name, title = "decisions", "Decisions where the truth is known"
     axes = {
         "seed": (0,), "part": ("intervals", "selection", "thresholds"),
         "calibrator": ("platt", "in-n-out-plus"),

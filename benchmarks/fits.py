@@ -15,8 +15,7 @@ from linkcal.calibrators import CALIBRATORS, StructuralCalibrator, make_calibrat
 class CalibratorSpeed(TrainedCase):
     """Seconds of a fit to the validation links and of a million predictions, for every calibrator."""
 
-    name = "calibrator-speed"
-    title = "Seconds of the calibrators"
+    name, title = "calibrator-speed", "Seconds of the calibrators"
     axes = {"dataset": ("pubmed",), "model": ("gcn",), "seed": (0,), "calibrator": tuple(CALIBRATORS)}
     settings = {"predictions": 1_000_000, "repeats": 5}
     quick = {"calibrator": ("platt", "in-n-out-plus"), "predictions": 3_000, "repeats": 1}

@@ -109,8 +109,7 @@ class Mutation(Case):
     (seconds) is passed. Finished mutants stay in the store and are not run again.
     """
 
-    name = "mutation"
-    title = "Mutation score"
+    name, title = "mutation", "Mutation score"
     needs = ("store",)
     settings = {
         "sample": 300, "seed": 0, "jobs": 2, "limit": 600.0,
@@ -161,12 +160,11 @@ class Mutation(Case):
             for mutant in {each.tests: each for each in made}.values():
                 row = judged(replace(mutant, end=mutant.start, text=""))
                 if row["outcome"] != "survived":
-                    tests = " ".join(mutant.tests)
-                    raise SystemExit(f"{tests} must pass on the unchanged code, got: {row['outcome']}")
+                    raise SystemExit(f"{mutant.tests} must pass on unchanged code, got: {row['outcome']}")
             with ThreadPoolExecutor(point.jobs) as pool:
                 rows = list(pool.map(judged, made))
             while not copies.empty():
-                copies.get().close()
+                copies.get().process.communicate()
             return rows
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
@@ -210,10 +208,6 @@ class Copy:
             changed.write_bytes(source)
         row = {"path": mutant.path, "outcome": _OUTCOMES[code], "s": time.perf_counter() - start}
         return row | {"diff": mutant.diff(source)}
-
-    def close(self) -> None:
-        """End the process."""
-        self.process.communicate()
 
     def _pytest(self, tests: Iterable[str]) -> int | None:
         assert self.process.stdin is not None  # both are pipes

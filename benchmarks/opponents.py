@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 from _cells import Trained, TrainedCase, fitted
 from _harness import DATASETS, Point, Row, interval, table
-from numpy.typing import NDArray
+from quality import DIVISION, FloatArray
 from scipy.special import expit
 
 from linkcal.calibrators import StructuralCalibrator, StructureOnly
 from linkcal.features import COLUMN_GROUPS, STRUCTURAL_COLUMNS, LinkScores, link_segments
 from linkcal.metrics import group_calibration, model_value, negative_log_likelihood, roc_auc
 
-FloatArray = NDArray[np.float64]
-
-DIVISION = ["dataset", "seed"]
 #: Columns of `in-n-out-plus` until paths were added to them.
 FEWER = tuple(name for name in STRUCTURAL_COLUMNS if name not in COLUMN_GROUPS["paths"][1:])
 #: Fits of the same additive model by name: what they read.
@@ -41,8 +37,7 @@ class Opponents(TrainedCase):
     products deviates more than calibrated probabilities would.
     """
 
-    name = "opponents"
-    title = "What a model adds to structure"
+    name, title = "opponents", "What a model adds to structure"
     axes = {"dataset": DATASETS, "model": ("gcn", "sage"), "seed": (0,)}
     quick = {"model": ("gcn",)}
 

@@ -46,10 +46,6 @@ def kept(values: Mapping[str, Any]) -> Row:
     return row | {"excess": excess, "in band": bool(values["ece"] <= values["ece_floor_q95"])}
 
 
-def columns_of(scores: LinkScores) -> tuple[FloatArray, NDArray[np.int64]]:
-    return scores.to_arrays("structural")
-
-
 class Negatives(TrainedCase):
     """Calibrators under kinds of negatives: targets, which features help, transfer between kinds.
 
@@ -62,8 +58,7 @@ class Negatives(TrainedCase):
     95 % interval over the test links of a cell leaves out 0.
     """
 
-    name = "negatives"
-    title = "in-n-out-plus against the other calibrators, by kind of negatives"
+    name, title = "negatives", "in-n-out-plus against the other calibrators, by kind of negatives"
     axes = CELLS
     settings = {"kinds": NEGATIVE_KINDS, "calibrators": FAST}
     quick = ONE_CELL
@@ -88,12 +83,12 @@ class Negatives(TrainedCase):
         return [row for kind in point.kinds for row in self._of_kind(point, made, kind, tests)]
 
     def _of_kind(self, point: Point, made: Trained, kind: Any, tests: Mapping[str, LinkScores]) -> list[Row]:
-        val, (X, y) = made.scores("val", kind), columns_of(tests[kind])
+        val, (X, y) = made.scores("val", kind), tests[kind].to_arrays("structural")
         fits = {
             name: fitted(StructuralCalibrator(features=groups), val) for name, groups in self.FEATURES.items()
         }
         by_features = {name: fit.decision_function(X) for name, fit in fits.items()}
-        X_base, y_base = columns_of(made.scores("train", kind))
+        X_base, y_base = made.scores("train", kind).to_arrays("structural")
         stacked = fitted(StructuralCalibrator(), val, X_base=X_base, y_base=y_base)
         logits = {OURS: by_features["all"], STACKED: stacked.decision_function(X)}
         platt = fitted(make_calibrator("platt"), val)
@@ -111,7 +106,7 @@ class Negatives(TrainedCase):
             row = {"table": "gains", "kind": kind, "name": name, "gain": (first - second).mean()}
             rows.append(row | {"error": (first - second).std(ddof=1) / len(first) ** 0.5})
         for test_kind, scores in tests.items():
-            X_test, y_test = columns_of(scores)
+            X_test, y_test = scores.to_arrays("structural")
             by_ours, by_platt = fits["all"].decision_function(X_test), platt.decision_function(X_test[:, :1])
             for name, logit in ((OURS, by_ours), ("platt", by_platt)):
                 row = {"table": "transfer", "kind": kind, "name": name, "test_kind": test_kind}
@@ -186,8 +181,7 @@ class RareLinks(TrainedCase):
     fresh uniform negatives that are no link of the graph and no pair of the split.
     """
 
-    name = "rare-links"
-    title = "Probabilities where links are rare"
+    name, title = "rare-links", "Probabilities where links are rare"
     axes = CELLS
     settings = {"calibrators": ("platt", "isotonic", "bbq", OURS), "negatives": 400_000}
     quick = {**ONE_CELL, "negatives": 2_000}
@@ -272,8 +266,7 @@ class TopOrder(TrainedCase):
     trainings; in brackets the share of trainings that find more test links, and fewer, than by score.
     """
 
-    name = "top-order"
-    title = "Order of the most probable missing pairs"
+    name, title = "top-order", "Order of the most probable missing pairs"
     axes = {**CELLS, "model": MODELS[:4]}
     settings = {"kept": (100, 1_000), "candidates": (1_000, 10_000, 100_000)}
     quick = {**ONE_CELL, "kept": (20, 50), "candidates": (50, 200, 400)}

@@ -10,6 +10,7 @@ interrupted goes on after the last finished point. ``--quick`` runs any case on 
 from __future__ import annotations
 
 from _harness import Case, main
+from drift import Drift
 from fits import CalibratorSpeed
 from mutation import Mutation
 from opponents import Opponents
@@ -22,7 +23,7 @@ from toggle import Toggle
 
 CASES: tuple[Case, ...] = (
     Toggle(), CalibratorSpeed(), Scale(), Negatives(), RareLinks(), TopOrder(),
-    Opponents(), Decisions(), Targets(), Stacked(), Mutation(),
+    Opponents(), Decisions(), Drift(), Targets(), Stacked(), Mutation(),
 )  # fmt: skip
 
 if __name__ == "__main__":

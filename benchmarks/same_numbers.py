@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,8 +46,7 @@ def main() -> int:
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     actions = top.add_subparsers(dest="action", required=True)
-    recorder = actions.add_parser("record", help="write the numbers of this commit")
-    recorder.add_argument("folder", type=Path)
+    actions.add_parser("record", help="write the numbers of this commit").add_argument("folder", type=Path)
     comparer = actions.add_parser("compare", help="compare two folders of numbers")
     comparer.add_argument("before", type=Path)
     comparer.add_argument("after", type=Path)
@@ -81,11 +81,8 @@ def compare(before: Path, after: Path, tolerance: float) -> int:
         largest = max(differences.values(), default=0.0)
         print(f"{path.stem}: {len(differences)} numbers, largest difference {largest:.2g}")
         moved = sorted(name for name, value in differences.items() if value > tolerance)
-        for title, names in (
-            ("moved", moved),
-            ("gone", sorted(first.keys() - second.keys())),
-            ("new", sorted(second.keys() - first.keys())),
-        ):
+        gone, new = sorted(first.keys() - second.keys()), sorted(second.keys() - first.keys())
+        for title, names in (("moved", moved), ("gone", gone), ("new", new)):
             failed = failed or bool(names)
             for name in names[:5]:
                 print(f"  {title}: {name} {first.get(name)} -> {second.get(name)}")
@@ -101,14 +98,12 @@ def difference(before: float, after: float) -> float:
 
 
 def cases() -> dict[str, Callable[[], Numbers]]:
-    found: dict[str, Callable[[], Numbers]] = {}
-    for name in TOGGLED:
-        found[f"toggle-{name}"] = partial(toggles, name)
-    found["folder"] = folder_numbers
-    for dataset in DATASETS:
-        for model in MODELS:
-            found[f"run-{dataset}-{model}"] = partial(run, dataset, model)
-    return found
+    runs = {f"run-{d}-{m}": partial(run, d, m) for d, m in product(DATASETS, MODELS)}
+    return {
+        **{f"toggle-{name}": partial(toggles, name) for name in TOGGLED},
+        "folder": folder_numbers,
+        **runs,
+    }
 
 
 def linkcal(*arguments: str) -> None:
@@ -156,8 +151,7 @@ def folder_numbers() -> Numbers:
             table = Path(folder) / f"{name}.csv"
             linkcal(*arguments, "--out", str(table))
             for column, values in pd.read_csv(table).items():
-                for row, value in enumerate(values):
-                    numbers[f"{name}.{column}.{row}"] = float(value)
+                numbers |= flat({f"{name}.{column}": values.astype(float).tolist()})
     return numbers
 
 
@@ -179,8 +173,7 @@ def toggles(name: str) -> Numbers:
     for method in METHODS:
         toggled = toggle_edges(model, split.graph.x, split.graph.edge_index, pairs, method=method)
         for part in ("absent", "present", "logit_absent", "logit_present"):
-            for place, value in enumerate(getattr(toggled, part).flatten().tolist()):
-                numbers[f"{method}.{part}.{place}"] = value
+            numbers |= flat({f"{method}.{part}": getattr(toggled, part).flatten().tolist()})
     return numbers
 
 

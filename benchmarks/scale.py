@@ -26,8 +26,7 @@ class Scale(Case):
     28 thousand million missing pairs. ``read-FORMAT``: `read_edges` on 10 M edges among 1 M nodes.
     """
 
-    name = "scale"
-    title = "Large graphs"
+    name, title = "scale", "Large graphs"
     own_process = True
     threads = 2
     axes = {"part": ("collab-vgae", "collab-peg", "read-csv", "read-csv-strings", "read-parquet", "read-npz")}
@@ -67,10 +66,9 @@ class Scale(Case):
         job, _, kind = point.part.partition("-")
         if job == "read":
             return [{"stage": "read", **read_edges(made).graph.counts()}]
-        # 3 % more are drawn than remain, as repeats collapse.
-        edges = round(1.03 * point.edges)
         clock = [time.perf_counter()]
-        sizes = {"num_edges": edges, "num_features": point.features, "num_blocks": 50}
+        # 3 % more are drawn than remain, as repeats collapse.
+        sizes = {"num_edges": round(1.03 * point.edges), "num_features": point.features, "num_blocks": 50}
         graph = simulate_graph(point.nodes, **sizes, seed=0)
         clock.append(time.perf_counter())
         with warnings.catch_warnings():

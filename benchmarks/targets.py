@@ -39,8 +39,7 @@ class Targets(Case):
     trainings.
     """
 
-    name = "targets"
-    title = "in-n-out-plus against the best of all others"
+    name, title = "targets", "in-n-out-plus against the best of all others"
     needs = ("records",)
     settings = {"fit_on": "val", "others": ""}
     derived = True
@@ -106,8 +105,7 @@ class Stacked(Case):
     ECE less its noise floor. +- is a standard error over trainings.
     """
 
-    name = "stacked"
-    title = "Stacked in-n-out-plus beside the plain one"
+    name, title = "stacked", "Stacked in-n-out-plus beside the plain one"
     needs = ("records",)
     derived = True
     #: Metric, factor, digits, and whether less is better.

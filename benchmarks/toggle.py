@@ -29,8 +29,7 @@ class Toggle(Case):
     grows with the pairs. All methods take turns; seconds are medians, memory is that above the start.
     """
 
-    name = "toggle"
-    title = "Toggling every pair"
+    name, title = "toggle", "Toggling every pair"
     needs = ("data",)
     threads = 2
     axes = {

@@ -29,7 +29,7 @@ ALLOWED = {
     "scores": _ARRAY_SIDE | {"_folder"},
     "artifact": _GRAPH_SIDE | {"calibrators", "_scoring", "_folder"},
     "_scoring": _GRAPH_SIDE | {"calibrators"},
-    "predictor": _PREDICTOR,
+    "predictor": _PREDICTOR | {"metrics"},
     "all_pairs": _PREDICTOR | {"predictor"},
     "workflow": _PREDICTOR | _ARRAY_SIDE | {"predictor"},
     "cli": _PREDICTOR

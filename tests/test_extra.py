@@ -46,7 +46,7 @@ def test_scores_are_calibrated_without_the_extra(without_gnn, tmp_path):
         "import linkcal.calibrators, linkcal.decisions, linkcal.metrics, linkcal.plots, linkcal.report\n"
         "print('loaded', GNN & set(sys.modules))"
     )
-    assert "(selected)" in shown
+    assert "\n > " in shown
     assert "loaded set()" in shown
     header, *lines = (tmp_path / "new.csv").read_text().splitlines()
     assert header == "source,target,logit,probability,p_low,p_high"

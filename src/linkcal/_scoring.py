@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from linkcal._core.random import numpy_stream
-from linkcal._core.validation import check_base_rate, check_fraction, check_positive_int
+from linkcal._core.validation import check_base_rate, check_edge_index, check_fraction, check_positive_int
 from linkcal.calibrators import Calibrator
 from linkcal.calibrators.networks import links_beside
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, sample_negatives
@@ -200,6 +200,81 @@ def gather_evidence(
     except ShortageError as shortage:
         null_pairs = sample_negatives(known, shortage.available, **rest)
     return Evidence(replace(calibration, positive_rate=None, negative_rate=None), null_pairs)
+
+
+def updated_graph(
+    model: nn.Module, graph: Graph, edge_index: Any, x: Any, node_type: Any, edge_weight: Any
+) -> Graph:
+    """Other edges, and perhaps other features and more nodes, in the place of a message-passing graph."""
+    inner, n, edges = unwrap_link_predictor(model), graph.num_nodes, check_edge_index(edge_index, None)
+    name, needed = type(inner).__name__, max(n, int(edges.max()) + 1 if edges.numel() else 0)
+    # What a model's `prepare` computes from the edges (PEG's positions) is computed anew.
+    positions = isinstance(inner, GraphModel) and inner.features_from_edges
+    if graph.x is None and (x is not None or positions or needed > n):
+        raise UnsupportedModelError(
+            "model must read node features to take new nodes, features or positions, got "
+            f"{name} with a learned embedding of each of {n} nodes: train one with features"
+        )
+    replaced = graph.attributes is not None
+    if x is None and graph.features_from_edges and not replaced:
+        raise InputError(
+            "x must be given for a graph whose features were computed from its edges, got None: compute them "
+            "from the new edges"
+        )
+    if x is not None and replaced and not positions:
+        raise InputError(f"x must be None where prepare of {name} replaced the features, got new ones")
+    if x is None:
+        x = graph.attributes if positions else graph.x
+    num_nodes = n if x is None else len(x)
+    if num_nodes < needed:
+        raise InputError(
+            f"x must have a row for each of the {n} nodes, then for new ones, {needed} with these edges, got "
+            f"{num_nodes} rows"
+        )
+    types = graph.node_type if node_type is None else torch.as_tensor(node_type)
+    if types is not None and (graph.node_type is None or len(types) != num_nodes):
+        expected = "None" if graph.node_type is None else f"given for each of the {num_nodes} nodes"
+        raise InputError(
+            f"node_type must be {expected}, as the graph of the fit has it, got {len(types)} types"
+        )
+    if (edge_weight is None) != (graph.edge_weight is None):
+        expected, came = ("None", "some") if graph.edge_weight is None else ("given", "None")
+        raise InputError(f"edge_weight must be {expected}, as the graph of the fit has it, got {came}")
+    new = Graph.from_edges(
+        edges,
+        num_nodes,
+        x=x,
+        directed=graph.directed,
+        name=graph.name,
+        node_type=types,
+        edge_weight=edge_weight,
+    )
+    new = new.moved(lambda part: part.to(graph.edge_index.device))
+    if graph.node_type is not None and not torch.equal(new.node_type[:n], graph.node_type):  # type: ignore[index]
+        raise InputError("node_type must keep the types of the nodes of the fit, got others")
+    if graph.x is not None and new.x is not None:
+        if not positions and new.x.size(1) != graph.x.size(1):
+            raise InputError(f"x must have {graph.x.size(1)} columns, as at the fit, got {new.x.size(1)}")
+        new = replace(new, x=new.x.to(graph.x.dtype))
+    from_edges = graph.features_from_edges and not (positions and replaced)
+    new = replace(new, attributes=None if positions else graph.attributes, features_from_edges=from_edges)
+    return inner.prepare(new) if isinstance(inner, GraphModel) and positions else new
+
+
+def graph_shift(
+    calibrator: Calibrator, before: LinkScores, after: LinkScores
+) -> tuple[dict[str, list[float]], bool]:
+    """Calibrated logits and NLL of labelled links on two graphs; whether the NLL surely rose."""
+    y = before.to_arrays()[1]
+    logits = [calibrated_logits(calibrator, scores) for scores in (before, after)]
+    losses = [np.logaddexp(0.0, z) - y * z for z in logits]
+    shift = {
+        "mean_logit_links": [float(z[y == 1].mean()) for z in logits],
+        "mean_logit_negatives": [float(z[y == 0].mean()) for z in logits],
+        "nll": [float(loss.mean()) for loss in losses],
+    }
+    rise = losses[1] - losses[0]
+    return shift, bool(rise.mean() > 2.0 * rise.std() / len(y) ** 0.5)
 
 
 #: Weights of at most so many bytes are hashed whenever a graph is encoded, which costs far more.

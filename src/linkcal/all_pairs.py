@@ -98,7 +98,8 @@ def most_probable_pairs(
         Pairs scored at once; the result does not depend on it (for a PairPredictor and with `rerank`, up to
         rounding).
     exclude : Tensor [2, K], optional
-        More known edges to leave out; the predictor's own `held_out_` always are.
+        More pairs to leave out, in either order in an undirected graph; the predictor's `held_out_` always
+        are.
     base_rate : float in (0, 1) or "density", optional
         Share of links among ALL missing pairs. Without it the probabilities hold for ``predictor.base_rate``
         and are far too high as shares among all pairs.

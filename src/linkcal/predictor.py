@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from linkcal import _scoring, decisions
 from linkcal._core.maths import FloatArray
+from linkcal._core.random import numpy_stream
 from linkcal._core.validation import (
     check_binary_labels,
     check_choice,
@@ -30,9 +32,10 @@ from linkcal.data import BipartiteIds, Graph, LinkPairs, LinkSplit, NodeIds, pai
 from linkcal.data.negatives import in_sorted
 from linkcal.decisions._intervals import calibrated_interval, ranking_scores
 from linkcal.decisions._thresholds import weights_at_base_rate
-from linkcal.exceptions import InputError, NotFittedError
-from linkcal.features import FitOn, LinkScorer, LinkScores
+from linkcal.exceptions import InputError, LinkcalWarning, NotFittedError
+from linkcal.features import COLUMN_NAMES, FitOn, LinkScorer, LinkScores, link_segments
 from linkcal.features._scores import scored_state
+from linkcal.metrics import CalibrationAlarm, PopulationTest, calibration_alarm, same_population
 from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
 from linkcal.models.adapter import warn_of_missing_weights
 
@@ -67,7 +70,8 @@ class CalibratedLinkPredictor(nn.Module):
     ``fit`` scores the calibration links, each without its target link, and fits a clone of the calibrator on
     them. Every later pair is scored on the same message-passing graph, again without its target link. Changed
     weights or another graph change the score distribution, so the calibration no longer holds: scoring and
-    saving refuse both until ``fit`` is called again. Several threads may use a fitted predictor.
+    saving refuse both until ``fit`` is called again; ``update_graph`` changes the graph. Several threads may
+    use a fitted predictor.
 
     Parameters
     ----------
@@ -93,7 +97,8 @@ class CalibratedLinkPredictor(nn.Module):
     evidence_ : Evidence or None
         Calibration links and null pairs, for ``select``, ``threshold_for`` and ``predict_interval``.
     info_ : dict
-        ``fit_on``, ``negatives_per_positive`` and counts of the calibration links. Probabilities hold for
+        ``fit_on``, ``negatives_per_positive`` and counts of the calibration links; records of ``refresh`` and
+        ``update_graph``. Probabilities hold for
         that ratio of negatives to links, or for ``base_rate`` if it is there.
 
     Examples
@@ -409,7 +414,9 @@ class CalibratedLinkPredictor(nn.Module):
         """Interval [L, 2] of links that a scorer scored; see :meth:`predict_interval`."""
         self._require_fitted()
         level, shift = check_fraction(level, "level"), self._offset(self._rate(base_rate))
-        reference, label = self._kept("_interval_evidence", (self.calibrator_,), self._interval_evidence)
+        reference, label = self._kept(
+            "_interval_evidence", (self.calibrator_, self.graph_), self._interval_evidence
+        )
         ends = np.empty((0, 2))
         if len(scores):  # scikit-learn's checks refuse no rows
             X = scores.to_matrix(self.calibrator_.link_features)
@@ -441,6 +448,155 @@ class CalibratedLinkPredictor(nn.Module):
         record["standard_error"] = calibrator.offset_standard_error_
         ratio = (len(y) - positives) / positives
         self.info_ = {**self.info_, "negatives_per_positive": ratio, "refresh": record}
+        return self
+
+    def check(
+        self,
+        links: LinkPairs | Tensor,
+        labels: Any = None,
+        *,
+        base_rate: BaseRate | None = None,
+        alpha: float = 0.05,
+    ) -> CalibrationAlarm | PopulationTest:
+        """Test that the calibration holds for new pairs: for their labels, or without labels for their kind.
+
+        With labels, in the order in which they came, an anytime-valid test of the probabilities, overall and
+        by :func:`linkcal.features.link_segments`. Without, a test that the logits and structural columns of
+        the pairs are distributed as those of the calibration links, which finds the wrong kind of negatives.
+
+        Parameters
+        ----------
+        links, labels : LinkPairs (in random order), or Tensor [2, L] and array-like [L] of 0 and 1 or None
+        base_rate : float in (0, 1) or "density", optional
+            Share of links among the pairs; without labels, links or negatives of the calibration are left
+            out until they have it.
+        alpha : float in (0, 1)
+            Probability of an alarm if the calibration holds, for labels over all times together.
+
+        Returns
+        -------
+        CalibrationAlarm or PopulationTest
+            Of :mod:`linkcal.metrics`; ``alarm`` is the answer, ``str`` the sentence.
+        """
+        self._require_fitted()
+        rng = numpy_stream(0, "check")
+        if isinstance(links, LinkPairs):
+            order = rng.permutation(len(links))  # parts of a split have their links first
+            links, labels = links.edge_label_index[:, order], links.edge_label[order]
+        scorer, pairs = self.scorer("structural"), self._placed(links, "links")
+        scores = scorer.score(pairs)
+        if labels is not None:
+            y = check_binary_labels(labels, pairs.size(1), "labels")
+            p = torch.sigmoid(self.logit_of(scores, base_rate=base_rate))
+            return calibration_alarm(y, p, link_segments(scores), alpha=alpha)
+        X, y = scorer.score(self._evidence().calibration.to(self._device)).to_arrays("structural")
+        share, rate = y.mean(), self._rate(base_rate)
+        odds = rate / (1.0 - rate) * (1.0 - share) / share
+        surplus = rng.permutation(np.flatnonzero(y == (odds < 1.0)))
+        left_out = surplus[round(min(odds, 1.0 / odds) * len(surplus)) :]
+        new = scores.to_matrix("structural")
+        names = ("logit", *COLUMN_NAMES["structural"])
+        return same_population(np.delete(X, left_out, axis=0), new, names, alpha=alpha)
+
+    def update_graph(
+        self,
+        edge_index: Tensor,
+        x: Tensor | None = None,
+        *,
+        node_type: Any = None,
+        edge_weight: Any = None,
+        refit: bool = False,
+    ) -> Self:
+        """Take another message-passing graph: held-out links added, later edges, new nodes.
+
+        Scores move with the graph, and the calibration with them: more edges mostly raise logits. The shift
+        on the calibration links, each without its target link, is kept as ``info_["graph_update"]``: mean
+        calibrated logit of links and of negatives, and NLL, each as ``[before, after]``. `refit` fits the
+        calibrator again to their scores on the new graph; :meth:`refresh` moves its offset by new labels.
+        docs/growth.md measures both. An update that raises changes nothing.
+
+        Parameters
+        ----------
+        edge_index : Tensor [2, E'], int
+            ALL edges of the new graph, in any form that :meth:`linkcal.data.Graph.from_edges` takes, such as
+            ``torch.cat([clp.graph_.pairs, clp.held_out_, new], dim=1)``. Calibration negatives and null pairs
+            that are edges now are left out of ``evidence_``.
+        x : Tensor [N', F], optional
+            Features of the N nodes in their order, then of new ones; default: as before. Needed where
+            features were computed from edges. A model that learned an embedding of each node has no new ones.
+        node_type, edge_weight : Tensor [N'] and [E']
+            Needed for new nodes of a bipartite graph, and for a graph with weights.
+        refit : bool
+            Only after a fit on ``"val"`` or ``"train-loo"``. Ends what :meth:`refresh` did.
+
+        Warns
+        -----
+        LinkcalWarning
+            Without `refit`, if the NLL of the calibration links rose by more than two standard errors.
+
+        Examples
+        --------
+        >>> from linkcal import CalibratedLinkPredictor, Platt
+        >>> from linkcal.data import simulate_graph, split_links
+        >>> from linkcal.models import make_model
+        >>> split = split_links(simulate_graph(300, num_edges=900, num_features=20, seed=0), seed=0)
+        >>> clp = CalibratedLinkPredictor(make_model("gcn", 20), Platt()).fit(split)
+        >>> edges = torch.cat([clp.graph_.pairs, clp.held_out_, torch.tensor([[300], [7]])], dim=1)
+        >>> x = torch.cat([split.graph.x, split.graph.x[:1]])  # node 300 looks like node 0
+        >>> clp.update_graph(edges, x, refit=True).predict_proba(torch.tensor([[300], [8]])).shape
+        torch.Size([1])
+        """
+        self._require_unchanged()
+        evidence, fit_on = self._evidence(), self.info_["fit_on"]
+        if check_flag(refit, "refit") and fit_on not in ("val", "train-loo"):
+            raise InputError(
+                f"refit must be False for a calibrator fitted on {fit_on!r}, whose training links "
+                "are not kept, got True: call fit on a split with the new graph, or refresh with new labels"
+            )
+        graph = _scoring.updated_graph(self.predictor, self.graph_, edge_index, x, node_type, edge_weight)
+        if self.node_ids_ is not None and graph.num_nodes > len(self.node_ids_):
+            raise InputError(
+                f"x must have {len(self.node_ids_)} rows where nodes have names (node_ids_), got "
+                f"{graph.num_nodes}: set node_ids_ = None to number new nodes from {len(self.node_ids_)} on"
+            )
+        links, null_pairs = evidence.calibration.to(self._device), evidence.null_pairs.to(self._device)
+        kept = torch.nonzero((links.edge_label == 1) | ~graph.has_pairs(links.edge_label_index)).flatten()
+        links = LinkPairs(links.edge_label_index[:, kept], links.edge_label[kept])
+        if not links.num_negatives:
+            raise InputError("edge_index must leave a calibration negative without an edge, got edges of all")
+        features, averaged = self.calibrator_.link_features, self.symmetrise and not graph.ordered_pairs
+        rest: dict[str, Any] = {"features": features, "symmetrise": averaged}
+        before = self._calibration_scores().take(kept)
+        after = LinkScorer(self.predictor, graph, **rest).score(links, target_link=scored_state(fit_on))
+        shift, harm = _scoring.graph_shift(self.calibrator_, before, after)
+        calibrator = _scoring.fit_calibrator(self.calibrator, after) if refit else self.calibrator_
+        # Nothing of the predictor changes until all that may be refused is done.
+        record = {
+            "edges": [self.graph_.num_pairs, graph.num_pairs],
+            "nodes": [self.graph_.num_nodes, graph.num_nodes],
+            **shift,
+            "negatives_now_edges": len(evidence.calibration) - len(kept),
+            "refit": refit,
+        }
+        info = {**self.info_, "graph_update": record}
+        if refit:
+            positives, negatives = links.num_positives, links.num_negatives
+            info |= {"calibration_negatives": negatives, "negatives_per_positive": negatives / positives}
+            info.pop("refresh", None)
+        self.calibrator_, self.graph_, self.info_ = calibrator, graph, info
+        self.evidence_ = Evidence(links, null_pairs[:, ~graph.has_pairs(null_pairs)])
+        if self.held_out_ is not None:
+            held_out = self.held_out_.to(self._device)
+            self.held_out_ = held_out[:, ~graph.has_pairs(held_out)]
+        self._fingerprint = Fingerprint(self.predictor, graph)
+        if harm and not refit:
+            warnings.warn(
+                "the calibration links score otherwise on the new graph: their NLL is "
+                f"{shift['nll'][1]:.3f}, {shift['nll'][0]:.3f} before; pass refit=True, or call refresh with "
+                "new labels",
+                LinkcalWarning,
+                stacklevel=2,
+            )
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:

@@ -30,6 +30,7 @@ from linkcal._core.validation import (
     check_positive_int,
 )
 from linkcal.calibrators import CALIBRATORS, Calibrator, base_rate_offset, make_calibrator
+from linkcal.calibrators.base import collected_warnings, warn_caller
 from linkcal.calibrators.registry import select_calibrator
 from linkcal.decisions import LinkThreshold, certified_threshold, conformal_p_values, select_links
 from linkcal.decisions._intervals import calibrated_interval
@@ -333,15 +334,14 @@ def calibrate_scores(
             raise InputError(f"{name} pairs must have both classes, got {got} in {table.place}")
     calibration, (links, negatives) = halves["calibration"], halves["calibration"].counts()
     X = calibration.logit[:, None]
-    notes: dict[str, list[warnings.WarningMessage]] = {}
+    notes = {}
     with blas_threads(1):
         for name, calibrator in fitted.items():
-            with warnings.catch_warnings(record=True) as notes[name]:
-                warnings.simplefilter("always")
+            with collected_warnings() as notes[name]:
                 calibrator.fit(X, calibration.label)
         selected = select_calibrator(fitted, lambda _: (X, calibration.label), seed=seed)
     for note in notes[selected]:  # those of the others are in metrics.json
-        warnings.warn(note.message, note.category, stacklevel=2)
+        warn_caller(str(note), type(note))
     info = {
         "dataset": "scores" if table.path is None else table.path.name.split(".")[0],
         "score": kind, "column": column, "source": source, "target": target, "label": label, "split": split,
@@ -351,7 +351,7 @@ def calibrate_scores(
         info |= {"base_rate": base_rate, "base_rate_origin": "given"}
     found = CalibratedScores(fitted, info, calibration, halves["test"])
     found.metrics.update(_metrics(found, repeated_rows=len(y) - int(kept.sum())))
-    found.metrics["warnings"] = {name: [str(note.message) for note in each] for name, each in notes.items()}
+    found.metrics["warnings"] = {name: [str(note) for note in each] for name, each in notes.items()}
     by_group = {column: table.texts(column, "name a group")[parts["test"]].astype(str) for column in groups}
     found.metrics["groups"] = {name: _group_metrics(found, name, values) for name, values in by_group.items()}
     _warn_of_limits(found)

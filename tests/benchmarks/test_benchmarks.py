@@ -136,6 +136,15 @@ def test_opponents(quick):
     assert "## NLL by cell" in page
 
 
+def test_drift(quick):
+    rows, page = quick("drift", "--calibrators", "uncalibrated", "platt")
+    nll = {(row["name"], row["graph"], row["repair"]): row["nll"] for row in rows}
+    assert len(rows) == 2 * len(nll) == 2 * 2 * (3 + 5)  # random and by time, calibrators, states
+    assert nll["uncalibrated", "all links", "refit"] == nll["uncalibrated", "all links", "none"]
+    assert nll["platt", "all links", "refit"] != nll["platt", "all links", "offset"]
+    assert "## By data set" in page
+
+
 def test_top_order(quick, benchmarks):
     rows, _ = quick("top-order")
     graph = benchmarks["_cells"].load_graph("small")
@@ -188,7 +197,7 @@ def test_scale(quick, benchmarks, monkeypatch):
 
 
 def test_every_case_is_tested(benchmarks):
-    tested = {"toggle", "rare-links", "top-order", "calibrator-speed", "opponents"} | SLOW | OTHERS
+    tested = {"toggle", "rare-links", "top-order", "calibrator-speed", "opponents", "drift"} | SLOW | OTHERS
     assert {case.name for case in benchmarks["run"].CASES} == tested
 
 

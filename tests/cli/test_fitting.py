@@ -60,9 +60,29 @@ def test_a_warning_is_printed_once_and_names_what_the_user_sees(run, tmp_path):
     for k in (20, 50):
         expected = f"linkcal: warning: Hits@{k} needs at least {k} negatives, got "
         assert sum(line.startswith(expected) for line in lines) == 1, answer.err
-    assert len(lines) == len(set(lines)) > 2
-    classes = {cls.__name__ for cls in CALIBRATORS.values()} - {"Temperature"}
-    assert not [line for line in lines if any(name in line for name in classes)]
+    assert answer.err.splitlines()[-len(lines) :] == lines
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    chosen = set(metrics["warnings"].pop(metrics["selected"]))
+    others = {text for texts in metrics["warnings"].values() for text in texts} - chosen
+    shown = {line.partition("warning: ")[2] for line in lines}
+    assert others
+    assert chosen <= shown
+    assert not others & shown
+
+
+def test_the_table_fits_80_columns_and_shows_all_on_request(run, tmp_path):
+    options = ("--calibrators", "uncalibrated,platt", "--epochs", 2)
+    narrow, wide = run("--out", tmp_path / "a", *options), run("--out", tmp_path / "b", "--wide", *options)
+    assert max(map(len, narrow.out.splitlines()[:12])) <= 80
+    assert "Brier" in wide.out
+    assert "Brier" not in narrow.out
+    metrics = json.loads((tmp_path / "a" / "metrics.json").read_text())
+    assert list(metrics["results"]) == ["uncalibrated", "platt"]
+    row = next(line for line in narrow.out.splitlines() if f"> {metrics['selected']}" in line)
+    assert f"{100 * metrics['results'][metrics['selected']]['ece']:.2f}" in row
+    unknown = run("--out", tmp_path / "c", "--calibrators", "plat")
+    assert (unknown.code, unknown.err.count("\n")) == (1, 1)
+    assert "calibrators must be one of" in unknown.err
 
 
 def test_kind_of_negatives(run, tmp_path):

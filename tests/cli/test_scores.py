@@ -33,7 +33,7 @@ def scores(tmp_path_factory):
 def folder(cli, scores, tmp_path):
     answer = cli("calibrate", scores, "--logit", "score", "--group", "kind", "--out", tmp_path / "out")
     assert answer.code == 0, answer.err
-    assert " (selected) " in answer.out
+    assert "\n > " in answer.out
     assert "Groups by kind: the largest deviation is in kind=" in answer.message
     assert "cannot move the base rate" not in answer.err  # a temperature's, which nobody chose
     return tmp_path / "out"

@@ -337,6 +337,18 @@ def test_counts_out_of_range_are_one_line(fails, fitted, option, name, value, ra
     fails("top", fitted, option, value, parts=(f"{name} must be a whole number {range_}, got {value}"[:150],))
 
 
+def test_top_leaves_out_the_pairs_of_a_file(cli, fails, fitted, tmp_path):
+    """Case A11: known pairs by the user's ids, in either order."""
+    whole = [(row["source"], row["target"]) for row in cli("top", fitted, "-k", 9).rows]
+    path = tmp_path / "known.csv"
+    path.write_text("a;b\n" + "".join(f"{v};{u}\n" for u, v in whole[1::2]))
+    options = ("--exclude", path, "--source", "a", "--target", "b", "--delimiter", ";")
+    answer = cli("top", fitted, "-k", 5, *options)
+    assert [(row["source"], row["target"]) for row in answer.rows] == whole[::2]
+    path.write_text("a;b\nuser-000;nobody\n")
+    fails("top", fitted, *options, parts=("pairs must name nodes of the graph", "'nobody' in line 2"))
+
+
 def test_top_warns_of_another_kind_of_negatives(cli, fails, two_hop):
     for options in ((), ("--base-rate", 0.01)):
         answer = cli("top", two_hop, "-k", 3, *options)

@@ -1,4 +1,4 @@
-"""The examples of bipartite, directed and weighted graphs run, and show what they say."""
+"""The examples of bipartite, directed, weighted and growing graphs run, and show what they say."""
 
 import runpy
 from pathlib import Path
@@ -35,3 +35,10 @@ def test_weighted(capsys):
     result = run("weighted", epochs=20)
     assert result["calibrated"] < result["uncalibrated"]
     assert "toggled by method 'naive'" in capsys.readouterr().out
+
+
+def test_temporal(capsys):
+    result = run("temporal", epochs=30)
+    assert result["refreshed with 200 labels"] < result["fitted on the past"]
+    assert 0.0 < result["new node"] < 1.0
+    assert int(capsys.readouterr().out.split()[0]) > 0  # unseen nodes

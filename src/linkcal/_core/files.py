@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from linkcal.exceptions import ArtifactError, InputError
 
-_KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floats", "U": "strings"}
+_KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floats", "U": "strings", "M": "dates"}
 
 
 def one_line(text: object) -> str:

@@ -7,6 +7,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, Self
@@ -340,8 +341,26 @@ def unchanged_if_refused(target: object) -> Iterator[None]:
         raise
 
 
+_collected: ContextVar[list[LinkcalWarning] | None] = ContextVar("_collected", default=None)
+
+
+@contextmanager
+def collected_warnings() -> Iterator[list[LinkcalWarning]]:
+    """Keep what :func:`warn_caller` would issue in the block, in this thread, in a list."""
+    kept: list[LinkcalWarning] = []
+    token = _collected.set(kept)
+    try:
+        yield kept
+    finally:
+        _collected.reset(token)
+
+
 def warn_caller(message: str, category: type[LinkcalWarning]) -> None:
     """Warn at the line outside of linkcal that led here."""
+    kept = _collected.get()
+    if kept is not None:
+        kept.append(category(message))
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

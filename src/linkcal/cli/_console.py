@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -47,9 +48,8 @@ def ratio_in_words(negatives_per_link: float, kind: str | None = None) -> str:
     return f"{negatives_per_link:g} {which}negative{'' if negatives_per_link == 1 else 's'} per link"
 
 
-def _warnings_as_lines() -> Callable[..., None]:
-    """A ``warnings.showwarning`` that prints linkcal's own warnings as one line each, and each only once."""
-    printed: set[str] = set()
+def _warnings_kept(kept: list[str]) -> Callable[..., None]:
+    """A ``warnings.showwarning`` that keeps the texts of linkcal's own warnings, each only once."""
     others = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **options: Any) -> None:
@@ -57,9 +57,8 @@ def _warnings_as_lines() -> Callable[..., None]:
 
         if not issubclass(category, LinkcalWarning):
             others(message, category, *where, **options)
-        elif str(message) not in printed:
-            printed.add(str(message))
-            log(f"linkcal: warning: {message}")
+        elif str(message) not in kept:
+            kept.append(str(message))
 
     return show
 
@@ -92,39 +91,45 @@ def step_progress() -> Iterator[Callable[[Step], None]]:
         yield show
 
 
-def print_results(metrics: dict[str, Any]) -> None:
+#: What a table of 80 columns shows; the others are in the report.
+_NARROW = ("ece", "ece_floor_q95", "nll", "auc", "hits@20", "true_error")
+
+
+def print_results(metrics: dict[str, Any], *, wide: bool = False) -> None:
     """Print one row per calibrator, with the labels and units of ``linkcal.metrics``."""
-    from linkcal.metrics.registry import COLUMNS
-    from linkcal.report._page import headline
+    from linkcal.report._page import build_table, headline
 
     rows: dict[str, dict[str, float]] = dict(metrics["results"])
-    columns = list(next(iter(rows.values())))
+    if not wide:
+        rows = {name: {key: row[key] for key in _NARROW if key in row} for name, row in rows.items()}
+    columns, cells = build_table(rows)
     counts = metrics["counts"]
     # A name from a file's: what stands in brackets there is no markup.
     name = f"{metrics['model']} on {escape(metrics['dataset'])}"
     table = Table(
         title=f"{name}, seed {metrics['seed']}, fitted on {metrics['fit_on']}",
-        caption=f"{counts['test_positives']:,} test links, {counts['test_negatives']:,} negatives: "
-        f"probabilities hold for {_ratio(metrics)}. * ECE at or below the 95 % floor, which a calibrated "
-        "predictor exceeds in 5 of 100 test sets.",
+        caption=f"> selected, * best of its column. {counts['test_positives']:,} test links, "
+        f"{counts['test_negatives']:,} negatives: probabilities hold for {_ratio(metrics)}. A calibrated "
+        "predictor exceeds the ECE floor in 5 of 100 test sets.",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("calibrator", no_wrap=True)
-    for name in columns:
-        unit = f" ({COLUMNS[name].unit})" if COLUMNS[name].unit else ""
-        table.add_column(f"{COLUMNS[name].label}{unit}", justify="right")
-
-    def cells(values: dict[str, float], mark: str) -> list[str]:
-        shown = [COLUMNS[name].text(values[name]) if name in values else "" for name in columns]
-        return [text + mark if name == "ece" else text for name, text in zip(columns, shown, strict=True)]
-
-    for calibrator, row in rows.items():
-        label = f"{calibrator} (selected)" if calibrator == metrics["selected"] else calibrator
-        table.add_row(label, *cells(row, "*" if row["ece"] <= row["ece_floor_q95"] else " "))
+    for column in columns:
+        table.add_column(column.label + (f" ({column.unit})" if column.unit else ""), justify="right")
+    for calibrator, row in cells.items():
+        mark = "> " if calibrator == metrics["selected"] else "  "
+        table.add_row(mark + calibrator, *(cell.text + ("*" if cell.best else " ") for cell in row))
     if "oracle" in metrics:
+        oracle = {**metrics["oracle"], "true_error": 0.0}
         table.add_section()
-        table.add_row("true probability", *cells({**metrics["oracle"], "true_error": 0.0}, " "))
-    # Wide enough for all columns wherever the output goes; a terminal narrower than that wraps cells.
-    Console(width=None if Console().is_terminal else 190).print(table)
+        texts = [
+            column.text(oracle[column.name]) + " " if column.name in oracle else "" for column in columns
+        ]
+        table.add_row("  true probability", *texts)
+    # As wide as its columns need wherever the output goes; a terminal narrower than that wraps cells.
+    Console(width=None if Console().is_terminal else 190 if wide else 80).print(table)
     for sentence in [
         *headline(metrics),
         *([metrics["model_value"]["sentence"]] if "model_value" in metrics else []),
@@ -156,6 +161,7 @@ Preset = Annotated[str | None, typer.Option(help=_PRESET)]
 _OUT = "Folder for the results; default: runs/, then a name from the settings."
 Out = Annotated[Path | None, typer.Option(help=_OUT)]
 OutFile = Annotated[Path | None, typer.Option(help="CSV or Parquet file; default: CSV to stdout.")]
+Wide = Annotated[bool, typer.Option("--wide", help="Print all columns of the table, not those that fit 80.")]
 Json = Annotated[bool, typer.Option("--json", help="Print metrics.json to stdout instead of a table.")]
 Folder = Annotated[Path, typer.Argument(help="Folder of `linkcal run` or `linkcal fit`.", metavar="DIR")]
 Pairs = Annotated[Path, typer.Argument(help="Query pairs: .csv, .tsv, .parquet or .npz.", metavar="PAIRS")]
@@ -275,8 +281,9 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int
 
     0, 1 for a user error (one line), 2 for wrong usage, 130 after Ctrl-C.
     """
+    kept: list[str] = []
     with warnings.catch_warnings():
-        warnings.showwarning = _warnings_as_lines()
+        warnings.showwarning = _warnings_kept(kept)
         try:
             app(args=None if arguments is None else list(arguments), prog_name=name)
         except SystemExit as stop:
@@ -294,4 +301,8 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int
                 raise
             print(f"{name}: error: {message}", file=sys.stderr)  # noqa: T201
             return 1
+        finally:
+            # After the results, and never in the middle of a progress bar.
+            for text in kept:
+                log(f"linkcal: warning: {text}")
     return 0

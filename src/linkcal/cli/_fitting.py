@@ -28,6 +28,7 @@ from linkcal.cli._console import (
     Seed,
     Source,
     Target,
+    Wide,
     as_base_rate,
     log,
     print_results,
@@ -46,12 +47,16 @@ _FEATURES = (
 )
 
 
+_CALIBRATORS = "Calibrators to fit and choose from, comma-separated; default: all."
+_Calibrators = Annotated[str | None, typer.Option(help=_CALIBRATORS)]
 _BIPARTITE = (
     "Whether the columns of EDGES name nodes of two types, such as users and items, with ids of their own: "
     "only pairs of both types are then drawn, scored and listed."
 )
 Directed = Annotated[bool, typer.Option("--directed", help="Treat (u, v) and (v, u) as different links.")]
 _WEIGHT = "Column of EDGES with edge weights above 0, for models that read them (gcn, vgae)."
+_TIME = "Column of EDGES with times (numbers or ISO dates): the last links are tested, and train nothing."
+_BY_TIME = "Test the last links of a data set with edge times (bitcoin-alpha, bitcoin-otc)."
 _TARGET_FEATURES = (
     "Features of the target nodes with --bipartite; --features are then those of the source nodes."
 )
@@ -71,21 +76,25 @@ def run(
     negatives_per_positive: NegativesPerPositive = 1.0,
     negatives: Negatives = "uniform",
     base_rate: RunBaseRate = None,
+    by_time: Annotated[bool, typer.Option("--by-time", help=_BY_TIME)] = False,
+    calibrators: _Calibrators = None,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
     from linkcal.workflow import load_graph
 
     config = _config(
-        dataset, fit_on, preset, base_rate,
+        dataset, fit_on, preset, base_rate, calibrators,
         model=model, seed=seed, epochs=epochs, batch_size=batch_size,
-        negatives_per_positive=negatives_per_positive, negatives=negatives,
+        negatives_per_positive=negatives_per_positive, negatives=negatives, by_time=by_time,
     )  # fmt: skip
     graph = load_graph(config, data_root=data_root)
     kind = "" if negatives == "uniform" else f"-{negatives}"
+    kind += "-by-time" * by_time
     folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}{kind}-seed{seed}"
     source = {"dataset": dataset, "data_root": None if data_root is None else str(data_root.resolve())}
-    run_on_graph(config, graph, folder, device, json, {**source, **preset_source(preset)})
+    run_on_graph(config, graph, folder, device, json, {**source, **preset_source(preset)}, wide=wide)
 
 
 def fit(
@@ -97,6 +106,7 @@ def fit(
     bipartite: Annotated[bool | None, typer.Option(help=_BIPARTITE)] = None,
     target_features: Annotated[Path | None, typer.Option(help=_TARGET_FEATURES)] = None,
     weight: Annotated[str | None, typer.Option(help=_WEIGHT, metavar="COLUMN")] = None,
+    time: Annotated[str | None, typer.Option(help=_TIME, metavar="COLUMN")] = None,
     source: Source = "source",
     target: Target = "target",
     delimiter: Delimiter = None,
@@ -112,7 +122,9 @@ def fit(
     negatives_per_positive: NegativesPerPositive = 1.0,
     negatives: Negatives = "uniform",
     base_rate: RunBaseRate = None,
+    calibrators: _Calibrators = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a finished run in the folder.")] = False,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Train on your own graph and fit every calibrator; `linkcal score` then scores any pairs."""
@@ -122,9 +134,10 @@ def fit(
     name = edges.name.split(".")[0]
     config = _config(
         # Not the name of a known data set, whose reduced preset settings are not meant for this graph.
-        f"{name}-file" if name in DATASETS else name, fit_on, preset, base_rate,
+        f"{name}-file" if name in DATASETS else name, fit_on, preset, base_rate, calibrators,
         model=model, seed=seed, epochs=epochs, batch_size=batch_size,
         negatives_per_positive=negatives_per_positive, negatives=negatives,
+        by_time=time is not None,
     )  # fmt: skip
     check_output_folder(out, new=not force)
     text: dict[str, Any] = {
@@ -135,7 +148,7 @@ def fit(
     }
     named = read_edges(
         edges, features=features, source=source, target=target, directed=directed, bipartite=bipartite,
-        target_features=target_features, weight=weight, **text,
+        target_features=target_features, weight=weight, time=time, **text,
     )  # fmt: skip
     record = {
         "edges": file_record(edges),
@@ -145,14 +158,20 @@ def fit(
         "directed": directed,
         **({"bipartite": True} if bipartite else {}),
         **({} if weight is None else {"weight": weight}),
+        **({} if time is None else {"time": time}),
         **({} if target_features is None else {"target_features": file_record(target_features)}),
         **preset_source(preset),
     }
-    run_on_graph(config, named.graph, out, device, json, record, node_ids=named.node_ids)
+    run_on_graph(config, named.graph, out, device, json, record, wide=wide, node_ids=named.node_ids)
 
 
 def _config(
-    dataset: str, fit_on: str, preset: str | None, base_rate: str | None, **options: Any
+    dataset: str,
+    fit_on: str,
+    preset: str | None,
+    base_rate: str | None,
+    calibrators: str | None,
+    **options: Any,
 ) -> RunConfig:
     from linkcal.workflow import RunConfig, preset_options
 
@@ -161,6 +180,7 @@ def _config(
         fit_on=fit_on,
         base_rate=as_base_rate(base_rate),
         **({} if preset is None else preset_options(preset, options["model"])),
+        **({} if calibrators is None else {"calibrators": tuple(calibrators.split(","))}),
         **options,
     )
 
@@ -180,6 +200,8 @@ def run_on_graph(
     device: str,
     json: bool,
     source: dict[str, Any],
+    *,
+    wide: bool = False,
     node_ids: NodeIds | BipartiteIds | None = None,
 ) -> None:
     """Run, write the folder, and print the table (or the JSON) and the paths of the files."""
@@ -198,7 +220,7 @@ def run_on_graph(
     if json:
         typer.echo(to_json(outcome.metrics))
     else:
-        print_results(outcome.metrics)
+        print_results(outcome.metrics, wide=wide)
     for name, path in paths.items():
         log(f"{name:>9}: {path}")
 

@@ -15,6 +15,7 @@ from linkcal.cli._console import (
     Seed,
     Source,
     Target,
+    Wide,
     check_output_file,
     log,
     print_results,
@@ -47,6 +48,7 @@ def calibrate(
     base_rate: _Rate = None,
     seed: Seed = 0,
     out: Out = None,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Calibrate the scores of any link predictor, given labelled pairs that it was not trained on.
@@ -66,7 +68,7 @@ def calibrate(
     if json:
         typer.echo(to_json(found.metrics))
     else:
-        print_results(found.metrics)
+        print_results(found.metrics, wide=wide)
     for column, groups in found.metrics["groups"].items():
         log(_groups_in_words(column, groups))
     for name, path in paths.items():

@@ -43,10 +43,14 @@ _NULL = (
     "Negatives that were chosen in the same way as the query pairs; default: those of the folder, of the "
     "kind of its calibration negatives."
 )
+_EXCLUDE = "Pairs never to list, as for `linkcal score`; either order in an undirected graph."
 _RERANK = "Re-order the N highest-scoring pairs by calibrated probability and list the first K."
 
 
-def _load(folder: Path, calibrator: str | None) -> tuple[CalibratedLinkPredictor, NodeIds | BipartiteIds]:
+def load_folder(
+    folder: Path, calibrator: str | None
+) -> tuple[CalibratedLinkPredictor, NodeIds | BipartiteIds]:
+    """The predictor of a folder, and the names of its nodes."""
     from linkcal.data import NodeIds
     from linkcal.predictor import CalibratedLinkPredictor
 
@@ -83,7 +87,7 @@ def score(
     from linkcal.data import read_pairs
 
     check_output_file(out, pairs)
-    predictor, node_ids = _load(folder, calibrator)
+    predictor, node_ids = load_folder(folder, calibrator)
     chunks = read_pairs(
         pairs, node_ids, source=source, target=target, chunk_size=chunk_size,
         delimiter=delimiter, header=not no_header, comment=comment, raw_ids=raw_ids,
@@ -156,10 +160,11 @@ def _provenance(
     # the original features is used there.
     positions = bool(getattr(predictor.model, "features_from_edges", False))
     features = bool(info.get("features_from_edges")) if positions else graph.features_from_edges
+    edges = "changed since the fit" if "graph_update" in info else "the training edges only"
     return {
         "statement": (
             f"Scored on the calibrator's message-passing graph ({graph.num_nodes:,} nodes, "
-            f"{graph.num_pairs:,} edges: the training edges only), each pair without its target link. "
+            f"{graph.num_pairs:,} edges: {edges}), each pair without its target link. "
             f"Probabilities {valid}.{_edge_trace(features, positions, type(predictor.model).__name__)}"
         ),
         **info,
@@ -227,7 +232,7 @@ def select(
 
     from linkcal.data import read_pairs
 
-    predictor, node_ids = _load(folder, calibrator)
+    predictor, node_ids = load_folder(folder, calibrator)
     wanted = as_base_rate(base_rate)
     rate = predictor.base_rate if wanted is None else predictor.resolve_base_rate(wanted)
     text: dict[str, Any] = {
@@ -281,6 +286,12 @@ def top(
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
     rerank: Annotated[int | None, typer.Option(help=_RERANK, metavar="N")] = None,
+    exclude: Annotated[Path | None, typer.Option(help=_EXCLUDE, metavar="PAIRS")] = None,
+    source: Source = "source",
+    target: Target = "target",
+    delimiter: Delimiter = None,
+    no_header: NoHeader = False,
+    comment: Comment = None,
     raw_ids: RawIds = False,
     chunk_size: ChunkSize = 1 << 18,
 ) -> None:
@@ -289,14 +300,28 @@ def top(
     All missing pairs are ranked, in bounded memory; known edges, also those held out for validation and test,
     are left out, and in a bipartite graph pairs of one type. Pairs are ordered by the model's score, ties by
     node number; `--rerank N` orders the N highest-scoring pairs by calibrated probability. SEAL ranks only
-    pairs at distance 2.
+    pairs at distance 2. `--source` to `--comment` are about the file of `--exclude`.
     """
     from linkcal.all_pairs import AT_DISTANCE_2, most_probable_pairs
+    from linkcal.data import read_pairs
 
-    check_output_file(out)
-    predictor, node_ids = _load(folder, calibrator)
+    check_output_file(out, exclude)
+    predictor, node_ids = load_folder(folder, calibrator)
+    left_out = None
+    if exclude is not None:
+        left_out = _joined(
+            read_pairs(
+                exclude, node_ids, source=source, target=target, delimiter=delimiter, header=not no_header,
+                comment=comment, raw_ids=raw_ids,
+            )
+        )  # fmt: skip
     ranked = most_probable_pairs(
-        predictor, k, chunk_size=chunk_size, base_rate=as_base_rate(base_rate), rerank=rerank
+        predictor,
+        k,
+        chunk_size=chunk_size,
+        base_rate=as_base_rate(base_rate),
+        rerank=rerank,
+        exclude=left_out,
     )
     ends = [column.to_pylist() for column in node_ids.decode_pairs(ranked.edge_label_index)]
     with csv_rows(out, "source", "target", "logit", "probability", raw_ids=raw_ids) as writer:

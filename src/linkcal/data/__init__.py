@@ -9,7 +9,15 @@ from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, NegativeSampler
 from linkcal.data.node_features import STRUCTURAL_FEATURES, structural_node_features
 from linkcal.data.node_ids import BipartiteIds, NodeIds
 from linkcal.data.ogb import OFFICIAL_SPLITS, load_official_split
-from linkcal.data.own_files import NamedGraph, PairChunk, read_edges, read_features, read_pairs, read_split
+from linkcal.data.own_files import (
+    NamedGraph,
+    PairChunk,
+    read_edges,
+    read_features,
+    read_labelled_pairs,
+    read_pairs,
+    read_split,
+)
 from linkcal.data.positions import laplacian_eigenmaps
 from linkcal.data.pyg import from_pyg, graph_from_hetero, to_pyg
 from linkcal.data.simulated import BlockModelTruth, simulate_graph
@@ -45,6 +53,7 @@ __all__ = [
     "pair_keys",
     "read_edges",
     "read_features",
+    "read_labelled_pairs",
     "read_pairs",
     "read_split",
     "sample_negatives",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from linkcal._core.maths import FloatArray
 from linkcal._core.validation import check_edge_index
 from linkcal.data.graph import JOINS_TYPES, Graph, IntArray, check_graph, pair_keys
 from linkcal.data.negatives import in_sorted
@@ -30,8 +32,9 @@ class AuditFinding:
     Parameters
     ----------
     kind : str
-        ``types``, ``self-pair``, ``held-out-edge``, ``negative-edge``, ``missing-edge``, ``both-labels``,
-        ``overlap``, ``repeated``, ``reversed-edge`` or ``edge-features``, as :func:`audit_pairs` states.
+        ``types``, ``self-pair``, ``held-out-edge``, ``negative-edge``, ``missing-edge``, ``time``,
+        ``both-labels``, ``overlap``, ``repeated``, ``reversed-edge`` or ``edge-features``, as
+        :func:`audit_pairs` states.
     count : int
         Pairs that have it.
     text : str
@@ -117,8 +120,10 @@ def audit_pairs(
     one. ``missing-edge``: a training link is none. ``both-labels``: a pair is a link here and a negative
     there. ``overlap``: a pair stands in two parts. ``repeated``: it stands twice in a part, perhaps in both
     directions. ``types``: a pair does not join the two types of a bipartite graph, source first.
-    ``self-pair``: a node is paired with itself. No error: ``reversed-edge``, the message-passing graph of a
-    directed graph that has the reverse of each of its edges holds the reverse of held-out links.
+    ``self-pair``: a node is paired with itself. ``time``: a link is not earlier than the first of a later
+    part, where all parts have times; a negative may then be a link of a later part. No error:
+    ``reversed-edge``, the message-passing graph of a directed graph that has the reverse of each of its edges
+    holds the reverse of held-out links.
 
     Examples
     --------
@@ -139,7 +144,13 @@ as (2, 1)
         label.append((part.edge_label == 1).cpu().numpy().astype(np.int64))
     part_of = np.repeat(np.arange(len(parts)), [each.shape[1] for each in index[1:]])
     pairs = _Pairs(graph, tuple(parts), np.concatenate(index, axis=1), np.concatenate(label), part_of)
-    return SplitAudit((*pairs.against_the_graph(), *pairs.against_each_other(), *pairs.reversed()))
+    late: list[AuditFinding] = []
+    apart, times = pairs, [part.time for part in parts.values() if part.edge_label.numel()]
+    known = [time.cpu().numpy() for time in times if time is not None]
+    if known and len(known) == len(times) and len(parts) == len(given):
+        late, apart = list(pairs.against_time(np.concatenate(known))), pairs.without_later_links()
+    found = (*pairs.against_the_graph(), *late, *apart.against_each_other(), *pairs.reversed())
+    return SplitAudit(found)
 
 
 def audit_split(split: LinkSplit) -> SplitAudit:
@@ -229,6 +240,28 @@ class _Pairs:
 
     def _types(self, row: int) -> str:
         return f"of types {self.graph.types_of(torch.from_numpy(self.pairs[:, row]))}"
+
+    def against_time(self, time: FloatArray) -> Iterator[AuditFinding]:
+        """Links that are not before the first of a later part; `time` (L,) is NaN for negatives."""
+        start, after = math.inf, ""
+        for number, name in reversed([*enumerate(self.names)]):
+            links = (self.part_of == number) & (self.label == 1)
+            rows = np.flatnonzero(links & (time >= start))
+            if rows.size:
+                text = f"{name} links must be earlier than all {after} links, got {{}} that are not"
+                first = f"the first {after} link is at {start:.17g}"
+                places = [f"at {time[row]:.17g}, {first}" for row in rows[:_EXAMPLES]]
+                yield self._finding("time", rows, text, places)
+            if links.any():
+                start, after = float(time[links].min()), name
+
+    def without_later_links(self) -> _Pairs:
+        """All but negatives that are links of a later part: they were negatives at their time."""
+        _, group = np.unique(self.keys, return_inverse=True)
+        latest, is_link = np.full(group.size, -1), self.label == 1
+        np.maximum.at(latest, group[is_link], self.part_of[is_link])
+        kept = is_link | (self.part_of >= latest[group])
+        return _Pairs(self.graph, self.names, self.pairs[:, kept], self.label[kept], self.part_of[kept])
 
     def against_each_other(self) -> Iterator[AuditFinding]:
         """Pairs that stand more than once, each under the worst of its kinds."""

@@ -103,6 +103,9 @@ class Graph:
     edge_weight : Tensor [E], float32, optional
         Above 0, of the columns of `edge_index`; equal in both directions of an undirected edge. Models read
         it as ``encode(x, edge_index, edge_weight)``.
+    edge_time : Tensor [E], float64, optional
+        When each edge was first there, equal in both directions of an undirected edge; for
+        ``split_links(graph, time=graph.edge_time)``. The message-passing graph of a split has none.
     num_self_loops, num_duplicates, num_backward : int
         Columns that :meth:`from_edges` dropped; `num_backward` is None without `forward_only`.
 
@@ -127,6 +130,7 @@ class Graph:
     num_self_loops: int = 0
     num_duplicates: int = 0
     num_backward: int | None = None
+    edge_time: Tensor | None = None
 
     @classmethod
     def from_edges(
@@ -142,13 +146,15 @@ class Graph:
         forward_only: bool = False,
         node_type: Any = None,
         edge_weight: Any = None,
+        edge_time: Any = None,
     ) -> Graph:
         """Make a simple graph from any edge list [2, E'] (self-loops, repeats, one or both directions).
 
         ``num_duplicates`` counts repeated columns, not reversed edges. `forward_only` first drops the columns
         with row > column, which loses edges of a list with one direction only. InputError if an argument has
         the wrong shape, range or content, or both `x` and `feature_builder` are given. `edge_weight` [E'] is
-        above 0, and the same wherever an edge stands (in either direction, if undirected).
+        above 0, and the same wherever an edge stands (in either direction, if undirected); of `edge_time`
+        [E'] the earliest value of an edge counts.
         """
         num_nodes = check_positive_int(num_nodes, "num_nodes")
         if num_nodes > _MAX_NODES:
@@ -162,6 +168,8 @@ class Graph:
             node_type = _check_node_type(node_type, edge_index, num_nodes, directed=directed)
         if edge_weight is not None:
             edge_weight = _check_edge_weight(edge_weight, edge_index.size(1)).to(edge_index.device)
+        if edge_time is not None:
+            edge_time = check_edge_time(edge_time, edge_index.size(1), "edge_time").to(edge_index.device)
         listed, loops = edge_index, edge_index[0] == edge_index[1]
         edge_index = edge_index[:, ~loops]
         backward = edge_index[0] > edge_index[1]
@@ -174,6 +182,8 @@ class Graph:
         simple = torch.stack([keys // num_nodes, keys % num_nodes])
         if edge_weight is not None:
             edge_weight = _weight_of_each(simple, listed, edge_weight, num_nodes, directed=directed)
+        if edge_time is not None:
+            edge_time = _extremes(simple, listed, edge_time, num_nodes, directed=directed)[0]
         return cls(
             edge_index=simple,
             num_nodes=num_nodes,
@@ -184,6 +194,7 @@ class Graph:
             feature_builder=feature_builder,
             node_type=node_type,
             edge_weight=edge_weight,
+            edge_time=edge_time,
             num_self_loops=int(loops.sum()),
             num_duplicates=duplicates,
             num_backward=int(backward.sum()) if forward_only else None,
@@ -262,8 +273,11 @@ class Graph:
         """Weights [L] of edges [2, L] of the graph; None without weights."""
         if self.edge_weight is None:
             return None
-        keys = pair_keys(edge_index, self.num_nodes, directed=True)
-        return self.edge_weight[torch.searchsorted(self._keys, keys)]
+        return self.edge_weight[self.places_of(edge_index)]
+
+    def places_of(self, edge_index: Tensor) -> Tensor:
+        """Column [L] of `self.edge_index` in which each edge [2, L] of the graph stands."""
+        return torch.searchsorted(self._keys, pair_keys(edge_index, self.num_nodes, directed=True))
 
     @property
     def node_input(self) -> Tensor:
@@ -304,16 +318,17 @@ class Graph:
 
     def to(self, device: torch.device | str) -> Graph:
         """Copy of the graph with its tensors on `device`."""
-        return self.moved(lambda part: part.to(device))
+        time = None if self.edge_time is None else self.edge_time.to(device)
+        return replace(self.moved(lambda part: part.to(device)), edge_time=time)
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Graph:
-        """Copy of the graph with `move` applied to each of its tensors."""
+        """Copy of the graph with `move` applied to its tensors; times keep their digits."""
         parts = {name: getattr(self, name) for name in GRAPH_TENSORS}
         moved: dict[str, Any] = {name: move(part) for name, part in parts.items() if part is not None}
         return replace(self, **moved)
 
 
-#: Fields of a graph that are tensors.
+#: Fields of a message-passing graph that are tensors.
 GRAPH_TENSORS = ("edge_index", "x", "attributes", "node_type", "edge_weight")
 
 
@@ -397,25 +412,46 @@ def _check_edge_weight(edge_weight: Any, num_edges: int) -> Tensor:
     return weight
 
 
+def check_edge_time(edge_time: Any, num_edges: int, name: str) -> Tensor:
+    """Return times [E], finite numbers, as float64."""
+    time = edge_time if isinstance(edge_time, Tensor) else torch.from_numpy(np.array(edge_time))
+    if time.shape != (num_edges,) or time.is_complex():
+        raise InputError(
+            f"{name} must hold a number for each of the {num_edges} columns of edge_index, got {time.dtype} "
+            f"{list(time.shape)}"
+        )
+    time = time.to(torch.float64)
+    missing = int((~torch.isfinite(time)).sum())
+    if missing:
+        raise InputError(f"{name} must be finite, got {count_not_finite(missing)}")
+    return time
+
+
+def _extremes(
+    simple: Tensor, listed: Tensor, values: Tensor, num_nodes: int, *, directed: bool
+) -> tuple[Tensor, Tensor]:
+    """Smallest and largest value [E] of each edge of a simple graph, from a list that may repeat them."""
+    wanted, given = (pair_keys(edges, num_nodes, directed=directed) for edges in (simple, listed))
+    distinct, place = torch.unique(given, return_inverse=True)
+    rows = torch.searchsorted(distinct, wanted)
+    empty = values.new_zeros(len(distinct))
+    low = empty.scatter_reduce(0, place, values, "amin", include_self=False)
+    return low[rows], empty.scatter_reduce(0, place, values, "amax", include_self=False)[rows]
+
+
 def _weight_of_each(
     simple: Tensor, listed: Tensor, weight: Tensor, num_nodes: int, *, directed: bool
 ) -> Tensor:
     """Weights of the edges of a simple graph, from a list that may repeat them; refuse contradictions."""
-    wanted, given = (pair_keys(edges, num_nodes, directed=directed) for edges in (simple, listed))
-    distinct, place = torch.unique(given, return_inverse=True)
-    low, high = (
-        weight.new_zeros(len(distinct)).scatter_reduce(0, place, weight, how, include_self=False)
-        for how in ("amin", "amax")
-    )
+    low, high = _extremes(simple, listed, weight, num_nodes, directed=directed)
     differ = low != high
     if bool(differ.any()):
-        u, v = divmod(int(distinct[differ][0]), num_nodes)
         raise InputError(
             f"edge_weight must be the same wherever an edge stands{' either way' * (not directed)}, got "
-            f"{int(differ.sum())} edges with two weights, such as ({u}, {v}) with {low[differ][0]:g} and "
-            f"{high[differ][0]:g}"
+            f"{int(differ.sum()) // (1 if directed else 2)} edges with two weights, such as "
+            f"{tuple(simple[:, differ][:, 0].tolist())} with {low[differ][0]:g} and {high[differ][0]:g}"
         )
-    return low[torch.searchsorted(distinct, wanted)]
+    return low
 
 
 def _check_features(features: Any, num_nodes: int) -> Tensor:

@@ -90,7 +90,8 @@ def load_dataset(
     Returns
     -------
     Graph
-        The Bitcoin graphs have a ``feature_builder`` (:func:`structural_node_features`) instead of ``x``.
+        The Bitcoin graphs have a ``feature_builder`` (:func:`structural_node_features`) instead of ``x``, and
+        ``edge_time``, the second since 1970 in which either first rated the other.
         InputError if a file is not the published one, DataNotFoundError if one cannot be fetched.
 
     Examples
@@ -139,10 +140,15 @@ def _read(name: str, folder: Path) -> tuple[Tensor, Tensor]:
 def read_bitcoin(path: Path, *, name: str) -> Graph:
     """Unsigned undirected graph of a file of ratings (Kumar et al., ICDM 2016); nodes by user id."""
     with damage_named(path, "file", "a table of lines SOURCE,TARGET,RATING,TIME"):
-        table = pd.read_csv(path, header=None, usecols=[0, 1], dtype=np.int64)
-    users, index = np.unique(table.to_numpy().T, return_inverse=True)
-    index = index.reshape(2, -1)
-    return Graph.from_edges(index, len(users), name=name, feature_builder=structural_node_features)
+        kinds = {0: np.int64, 1: np.int64, 3: np.float64}
+        table = pd.read_csv(path, header=None, usecols=[0, 1, 3], dtype=kinds)
+    users, index = np.unique(table[[0, 1]].to_numpy().T, return_inverse=True)
+    rest: dict[str, Any] = {
+        "name": name,
+        "feature_builder": structural_node_features,
+        "edge_time": table[3].to_numpy(),
+    }
+    return Graph.from_edges(index.reshape(2, -1), len(users), **rest)
 
 
 def _planetoid(name: str, folder: str) -> RawFiles:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
@@ -132,6 +133,7 @@ def read_edges(
     bipartite: bool | None = None,
     target_features: _PathLike | None = None,
     weight: str | None = None,
+    time: str | None = None,
 ) -> NamedGraph:
     r"""Read a graph from an edge list and, optionally, node features; InputError names what is wrong.
 
@@ -164,6 +166,9 @@ def read_edges(
         type), and 1 for a target node.
     weight : str, optional
         Name of the column with edge weights, all above 0, and equal where an edge is repeated.
+    time : str, optional
+        Name of the column that says when each edge was there, numbers or ISO 8601 dates (of the zone UTC
+        unless they name one; seconds since 1970 in ``Graph.edge_time``). Of a repeated edge the first counts.
 
     Returns
     -------
@@ -208,7 +213,10 @@ def read_edges(
         _refuse_rows_of_no_edge(file, *ends)
     coded = [end.dictionary_encode() for end in ends]  # each distinct text is looked up once
     name = file.path.name.split(".")[0]
-    weights = None if weight is None else file.numbers(weight)
+    values: dict[str, Any] = {
+        "edge_weight": None if weight is None else file.numbers(weight),
+        "edge_time": None if time is None else file.times(time),
+    }
     if weight is None:
         _warn_of_weights(file, file.columns)
     if bipartite:
@@ -223,7 +231,7 @@ def read_edges(
         x = None
         if source_x is not None and target_x is not None:
             x = bipartite_features(source_x, target_x)
-        graph = Graph.from_edges(index, len(ids), x=x, name=name, node_type=node_type, edge_weight=weights)
+        graph = Graph.from_edges(index, len(ids), x=x, name=name, node_type=node_type, **values)
         return NamedGraph(graph, ids)
     rows = None if features is None else _feature_rows(features)
     node_ids = NodeIds.from_values(
@@ -239,8 +247,8 @@ def read_edges(
             "users and items, only pairs of both may be negatives"
         )
     x = None if rows is None else _aligned(*rows, node_ids)
-    rest: dict[str, Any] = {"x": x, "directed": directed, "name": name, "edge_weight": weights}
-    return NamedGraph(Graph.from_edges(index, len(node_ids), **rest), node_ids)
+    graph = Graph.from_edges(index, len(node_ids), x=x, directed=directed, name=name, **values)
+    return NamedGraph(graph, node_ids)
 
 
 def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
@@ -343,6 +351,61 @@ def read_pairs(
         first_row += index.shape[1]
 
 
+def read_labelled_pairs(
+    path: _PathLike,
+    node_ids: NodeIds | BipartiteIds,
+    *,
+    label: str = "label",
+    optional: bool = False,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    r"""Read pairs of a fitted graph and whether they are links.
+
+    Parameters
+    ----------
+    path, node_ids, **options
+        As in :func:`read_pairs`.
+    label : str
+        Name of the column of 1 (link) and 0 (negative).
+    optional : bool
+        Whether a file without that column is read too.
+
+    Returns
+    -------
+    pairs, labels : Tensor [2, L] and Tensor [L], or None without the column
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "new.csv")
+    ...     _ = path.write_text("source,target,label\n0,1,1\n2,0,0\n")
+    ...     read_labelled_pairs(path, NodeIds.range(3))
+    (tensor([[0, 2],
+            [1, 0]]), tensor([1., 0.]))
+    """
+    chunks = [chunk.edge_label_index for chunk in read_pairs(path, node_ids, **options)]
+    columns = options.get("source", "source"), options.get("target", "target")
+    text = TextOptions(options.get("delimiter"), options.get("header", True), options.get("comment"))
+    file = _File(path, "pairs", ("csv", "parquet", "npz"), columns, text, options.get("raw_ids", False))
+    if not chunks:
+        raise InputError(f"pairs must have at least one row, got none in {path}")
+    pairs = torch.cat(chunks, dim=1)
+    return pairs, None if optional and label not in file.names() else _labels(file, label)
+
+
+def _labels(file: _File, column: str) -> Tensor:
+    """A column of 1 and 0 [rows], float32."""
+    values = file.numbers(column)
+    wrong = torch.nonzero((values != 0) & (values != 1)).flatten().tolist()
+    if wrong:
+        raise InputError(
+            f"column {_shown(column)} of {file.path} must hold 1 (link) or 0 (negative), got {len(wrong)} "
+            f"others, the first {values[wrong[0]]:g} in {file.place(wrong[0])}"
+        )
+    return values.float()
+
+
 def read_split(
     edges: _PathLike,
     parts: Mapping[str, _PathLike],
@@ -396,14 +459,7 @@ def read_split(
             raise InputError(f"{file.name} must have at least one row, got none in {path}")
         ends = [parse_ids(pa.chunked_array(list(chunks))) for chunks in zip(*batches, strict=True)]
         file.refuse_missing_ids(ends, file.columns)
-        values = file.numbers(label)
-        wrong = torch.nonzero((values != 0) & (values != 1)).flatten().tolist()
-        if wrong:
-            raise InputError(
-                f"column {_shown(label)} of {path} must hold 1 (link) or 0 (negative), got "
-                f"{len(wrong)} others, the first {values[wrong[0]]:g} in {file.place(wrong[0])}"
-            )
-        read[name] = ends, values.float()
+        read[name] = ends, _labels(file, label)
     old, graph = named.node_ids, named.graph
     sides = list(zip(*(ends for ends, _ in read.values()), strict=True))
     ids: NodeIds | BipartiteIds
@@ -690,25 +746,44 @@ class _File:
 
     def numbers(self, column: str) -> Tensor:
         """A column of numbers [rows], float64; what is missing becomes NaN."""
+        with damage_named(self.path, self.name, self.valid):
+            values = self._column(column, "fiu", pa.float64()).cast(pa.float64()).to_numpy()
+        return torch.from_numpy(np.array(values, dtype=np.float64))
+
+    def times(self, column: str) -> Tensor:
+        """A column of times [rows], float64: numbers, or dates as seconds since 1970."""
+        with damage_named(self.path, self.name, self.valid):
+            given = self._column(column, "fiuUM", pa.string()).to_pandas()
+        values = given if given.dtype.kind in "fiuM" else pd.to_numeric(given, errors="coerce")
+        if values.dtype.kind == "M" or not values.notna().any():
+            dates = pd.to_datetime(given, format="ISO8601", utc=True, errors="coerce")
+            values = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
+        wrong = np.flatnonzero(~np.isfinite(values.to_numpy(np.float64)))
+        if len(wrong):
+            raise InputError(
+                f"column {column!r} of {self.path} must hold numbers or ISO 8601 dates, one kind in all "
+                f"rows, got {len(wrong)} that are not, the first {_shown(given[int(wrong[0])])} in "
+                f"{self.place(int(wrong[0]))}"
+            )
+        return torch.from_numpy(values.to_numpy(np.float64, copy=True))
+
+    def _column(self, column: str, kinds: str, read_as: Any) -> Any:
+        """A named column, a pyarrow array: of an npz file of NumPy `kinds`, of text `read_as`."""
         names = self.names()
         if names.count(column) != 1:
             raise InputError(
                 f"{self.name} must have the column {column!r} once, got "
                 f"{one_line(', '.join(map(repr, names)))} in {self.path}"
             )
-        with damage_named(self.path, self.name, self.valid):
-            if self.kind == "npz":
-                values = read_arrays(self.path, self.name, {column: ("fiu", 1)})[column]
-            elif self.kind == "parquet":
-                values = pq.read_table(self.path, columns=[column]).column(0).cast(pa.float64()).to_numpy()
-            else:
-                header = self.text.header()[names.index(column)]
-                options = pacsv.ConvertOptions(include_columns=[header], column_types={header: pa.float64()})
-                read = pacsv.ReadOptions(column_names=self.text.names)
-                with self.text.open() as stream:
-                    table = pacsv.read_csv(stream, read, self.parse_options(), options)
-                values = table.column(0).to_numpy()
-        return torch.from_numpy(np.array(values, dtype=np.float64))
+        if self.kind == "npz":
+            return pa.array(read_arrays(self.path, self.name, {column: (kinds, 1)})[column])
+        if self.kind == "parquet":
+            return pq.read_table(self.path, columns=[column]).column(0)
+        header = self.text.header()[names.index(column)]
+        options = pacsv.ConvertOptions(include_columns=[header], column_types={header: read_as})
+        read = pacsv.ReadOptions(column_names=self.text.names)
+        with self.text.open() as stream:
+            return pacsv.read_csv(stream, read, self.parse_options(), options).column(0)
 
     def _csv_batches(self) -> Iterator[list[Any]]:
         header = self.text.header()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from linkcal._core.random import numpy_stream
 from linkcal._core.validation import (
@@ -19,9 +21,9 @@ from linkcal._core.validation import (
     check_positive_int,
 )
 from linkcal.data.audit import audit_pairs
-from linkcal.data.graph import Graph, check_graph, warn_of_two_types
+from linkcal.data.graph import Graph, check_edge_time, check_graph, warn_of_two_types
 from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, check_kind, sample_negatives
-from linkcal.exceptions import EdgeFeaturesWarning, InputError, ShortageError
+from linkcal.exceptions import EdgeFeaturesWarning, InputError, LinkcalWarning, ShortageError
 
 _PARTS = ("test", "val", "train")
 
@@ -37,6 +39,8 @@ class LinkPairs:
         for a negative.
     positive_rate, negative_rate : float, optional
         Fractions of the full graph's edges and non-edges that were drawn, for :meth:`label_probability`.
+    time : Tensor [L], float64, optional
+        When each link was first there; NaN for a negative.
 
     Examples
     --------
@@ -48,6 +52,7 @@ class LinkPairs:
     edge_label: Tensor
     positive_rate: float | None = None
     negative_rate: float | None = None
+    time: Tensor | None = None
 
     def __post_init__(self) -> None:
         index = check_edge_index(self.edge_label_index, None, "edge_label_index")
@@ -60,13 +65,19 @@ class LinkPairs:
         other = label[(label != 0) & (label != 1)]
         if other.numel():
             raise InputError(f"edge_label must hold only 0 and 1, got {other[0].item()!r}")
+        time = self.time
+        if time is not None and (time.shape != label.shape or bool(time[label == 1].isnan().any())):
+            raise InputError(
+                f"time must hold a number for each link and NaN for each negative, [{len(label)}], got "
+                f"{list(time.shape)} with {int(time.isnan().sum())} NaN"
+            )
 
     @classmethod
-    def of(cls, positives: Tensor, negatives: Tensor, **rates: float | None) -> LinkPairs:
-        """Links [2, P], then negatives [2, Q], with their labels and, where known, the two rates."""
+    def of(cls, positives: Tensor, negatives: Tensor, **rest: Any) -> LinkPairs:
+        """Links [2, P], then negatives [2, Q], with their labels and, where known, rates and times."""
         label = torch.zeros(positives.size(1) + negatives.size(1), device=positives.device)
         label[: positives.size(1)] = 1.0
-        return cls(torch.cat([positives, negatives], dim=1), label, **rates)
+        return cls(torch.cat([positives, negatives], dim=1), label, **rest)
 
     def __len__(self) -> int:
         return self.edge_label_index.size(1)
@@ -95,7 +106,8 @@ class LinkPairs:
     def to(self, device: torch.device | str) -> LinkPairs:
         """Copy with tensors on `device`."""
         index, label = self.edge_label_index.to(device), self.edge_label.to(device)
-        return replace(self, edge_label_index=index, edge_label=label)
+        time = None if self.time is None else self.time.to(device)
+        return replace(self, edge_label_index=index, edge_label=label, time=time)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +116,9 @@ class LinkSplit:
 
     InputError with the first error that :func:`audit_pairs` finds: a validation or test link or a negative is
     an edge of `graph`, a training link is none, a pair stands twice in the three parts together (in either
-    direction where the graph is undirected), or does not join the two types of a bipartite graph.
+    direction where the graph is undirected), or does not join the two types of a bipartite graph. Where all
+    parts have times, test links must be later than validation links, and these later than training links; a
+    negative may be a link of a later part.
 
     Parameters
     ----------
@@ -165,6 +179,7 @@ class LinkSplit:
 def split_links(
     graph: Graph,
     *,
+    time: Any = None,
     val_fraction: float = 0.1,
     test_fraction: float = 0.1,
     negatives_per_positive: float = 1.0,
@@ -177,33 +192,45 @@ def split_links(
     ----------
     graph : Graph
         The full graph. Its ``feature_builder``, if any, computes features from the training edges alone.
+    time : Tensor [E] or array-like, optional
+        When each column of ``graph.edge_index`` was first there, such as ``graph.edge_time``. The last links
+        are then tested, those before them validate, and the first train. Links of one time stay together, in
+        the later part where they reach over a cut, so parts may be larger than their fractions.
     val_fraction, test_fraction : float in (0, 1)
         Fractions of the edges, rounded down (as PyG's ``RandomLinkSplit`` does); their sum is below 1.
     negatives_per_positive : float > 0
         Negatives per link in every part, rounded to the nearest whole number.
     negatives : {"uniform", "degree", "two-hop"}
         As in :func:`~linkcal.data.sample_negatives`; degrees and common neighbours are those of the FULL
-        graph; a bipartite graph has no two-hop ones. Training draws its own uniform negatives in each epoch.
+        graph, with `time` of the edges up to the end of the part; a bipartite graph has no two-hop ones.
+        Training draws its own uniform negatives in each epoch.
     seed : int
+        With `time` of the negatives alone.
 
     Returns
     -------
     LinkSplit
-        In every part positives stand first, then negatives, both in random order; undirected pairs have the
-        smaller index first. ``negative_rate`` is known for uniform negatives only. InputError if a part would
-        have no positive or no negative, ShortageError if there are too few non-edges of that kind.
+        In every part positives stand first, then negatives, both in random order (with `time` the links in
+        theirs, which ``LinkPairs.time`` holds); undirected pairs have the smaller index first.
+        ``negative_rate`` is known for uniform negatives only, with `time` no rate is. With `time`,
+        ``counts()`` has the nodes of validation and test links without a training edge (unseen nodes), and
+        the links that have one. InputError if a part would have no positive or no negative, ShortageError if
+        there are too few non-edges of that kind.
 
     Warns
     -----
     EdgeFeaturesWarning
         If the features were computed from all edges (as by PEG's ``prepare``) and so leak held-out links.
     LinkcalWarning
-        If every edge joins two groups of nodes, as in a bipartite graph, and there is no ``node_type``.
+        If every edge joins two groups of nodes, as in a bipartite graph, and there is no ``node_type``. With
+        `time`, if nodes are unseen in a graph without features, where models learn an embedding of each.
 
     Notes
     -----
     Negatives are one sample without replacement from the non-edges of the FULL graph, cut into three: no pair
-    stands in two parts, as happens to negatives that are sampled for each part alone (PyG issue 10706).
+    stands in two parts, as happens to negatives that are sampled for each part alone (PyG issue 10706). With
+    `time` they are pairs without an edge up to the end of their part, each drawn once: a negative can become
+    a link of a later part.
 
     Examples
     --------
@@ -228,7 +255,14 @@ def split_links(
             stacklevel=2,
         )
     warn_of_two_types(graph)
-    num_positives = _positives_per_part(graph.num_pairs, val_fraction, test_fraction)
+    sizes = _positives_per_part(graph.num_pairs, val_fraction, test_fraction)
+    if time is None:
+        order = torch.from_numpy(numpy_stream(seed, "split").permutation(graph.num_pairs))
+        positives = _cut(graph.pairs[:, order.to(graph.edge_index.device)], sizes)
+        times: dict[str, Tensor] = {}
+    else:
+        positives, times = _cut_by_time(graph, time, sizes)
+    num_positives = {part: pairs.size(1) for part, pairs in positives.items()}
     num_negatives = {part: round(per_positive * num) for part, num in num_positives.items()}
     for part, size in num_negatives.items():
         if size < 1:
@@ -236,31 +270,92 @@ def split_links(
                 f"negatives_per_positive must give every part at least one negative, got {per_positive!r} "
                 f"with {num_positives[part]} {part} positives"
             )
-    drawn = _draw_negatives(graph, num_negatives, negatives, seed)
-    order = torch.from_numpy(numpy_stream(seed, "split").permutation(graph.num_pairs))
-    positives = _cut(graph.pairs[:, order.to(graph.edge_index.device)], num_positives)
+    if times:
+        drawn = _draw_past_negatives(graph, positives, num_negatives, negatives, seed)
+    else:
+        drawn = _draw_negatives(graph, num_negatives, negatives, seed)
     non_edges = graph.num_possible_pairs - graph.num_pairs
     parts = {
         part: LinkPairs.of(
             positives[part],
             drawn[part],
-            positive_rate=num_positives[part] / graph.num_pairs,
-            negative_rate=num_negatives[part] / non_edges if negatives == "uniform" else None,
+            positive_rate=None if times else num_positives[part] / graph.num_pairs,
+            negative_rate=None if times or negatives != "uniform" else num_negatives[part] / non_edges,
+            time=functional.pad(times[part], (0, num_negatives[part]), value=math.nan) if times else None,
         )
         for part in _PARTS
     }
     message = _message_graph(graph, positives["train"])
     counts = {**graph.counts(), "features": 0 if message.x is None else message.x.size(1)}
+    if times:
+        counts |= _count_unseen(message, positives)
     return LinkSplit(
         message, **parts, seed=seed, counts_full=counts, negatives=negatives,
         features_from_held_out=graph.features_from_edges,
     )  # fmt: skip
 
 
+def _cut_by_time(
+    graph: Graph, time: Any, sizes: dict[str, int]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Links of each part in the order of their time, and these times; links of one time in one part."""
+    pairs, of_column = graph.pairs, check_edge_time(time, graph.edge_index.size(1), "time")
+    of_column = of_column.to(pairs.device)
+    when = of_column[graph.places_of(pairs)]
+    if not graph.directed and bool((when != of_column[graph.places_of(pairs.flip(0))]).any()):
+        raise InputError("time must be the same in both directions of an undirected edge, got edges with two")
+    when, order = torch.sort(when, stable=True)
+    start = {"val": when[sizes["train"]], "test": when[-sizes["test"]]}
+    part = (when >= start["val"]).int() + (when >= start["test"]).int()
+    found = {name: part == place for place, name in enumerate(reversed(_PARTS))}
+    for name in reversed(_PARTS):
+        if not bool(found[name].any()):
+            raise InputError(
+                f"time must leave every part a link, got none for {name} of {len(when)}: links of one time "
+                f"stay together, and {int((when == start['val']).sum())} are of {float(start['val']):.17g}"
+            )
+    by_part = {name: pairs[:, order[rows]] for name, rows in found.items()}
+    return by_part, {name: when[rows] for name, rows in found.items()}
+
+
+def _draw_past_negatives(
+    graph: Graph, positives: dict[str, Tensor], sizes: dict[str, int], kind: NegativeKind, seed: int
+) -> dict[str, Tensor]:
+    """Pairs without an edge up to the end of each part, each pair in one part only."""
+    generator, drawn = numpy_stream(seed, "negatives"), dict[str, Tensor]()
+    for place, part in enumerate(_PARTS):
+        past = graph.with_edges(torch.cat([positives[name] for name in _PARTS[place:]], dim=1))
+        taken = torch.cat([graph.edge_index[:, :0], *drawn.values()], dim=1)
+        try:
+            drawn[part] = sample_negatives(past, sizes[part], generator, kind=kind, exclude=taken)
+        except ShortageError as error:
+            detail = f"negatives = {kind!r} ({part} {sizes[part]})"
+            raise ShortageError(f"{detail}: {error}", error.available) from None
+    return drawn
+
+
+def _count_unseen(message: Graph, positives: dict[str, Tensor]) -> dict[str, int]:
+    """Nodes of held-out links without a training edge, and the links that have one; warn if it matters."""
+    unseen = torch.bincount(message.edge_index.flatten(), minlength=message.num_nodes) == 0
+    counts = {}
+    for part in ("val", "test"):
+        counts[f"{part}_unseen_nodes"] = int(unseen[torch.unique(positives[part])].sum())
+        counts[f"{part}_links_of_unseen_nodes"] = int(unseen[positives[part]].any(dim=0).sum())
+    if message.x is None and counts["test_unseen_nodes"]:
+        warnings.warn(
+            f"{counts['test_links_of_unseen_nodes']} of {positives['test'].size(1)} test links have a node "
+            "without a training edge, whose learned embedding stays as it was drawn: give node features",
+            LinkcalWarning,
+            stacklevel=3,
+        )
+    return counts
+
+
 def _message_graph(graph: Graph, train_edges: Tensor) -> Graph:
     """Graph of the training edges [2, P] alone, with features built from them where `graph` asks for it."""
     edge_index = graph.with_edges(train_edges).edge_index
-    graph = replace(graph, edge_index=edge_index, edge_weight=graph.weight_of(edge_index))
+    weight = graph.weight_of(edge_index)
+    graph = replace(graph, edge_index=edge_index, edge_weight=weight, edge_time=None)
     if graph.feature_builder is None:
         return graph
     x = graph.feature_builder(edge_index, graph.num_nodes)

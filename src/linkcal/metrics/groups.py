@@ -112,7 +112,7 @@ def group_calibration(
     rng = generator_of(random_state)
     if not prob.size or not groups:
         raise InputError(f"groups must name at least one grouping of links, got {len(groups)} of {prob.size}")
-    segment, member = _members(groups, prob.size)
+    segment, member = segment_members(groups, prob.size)
     variance = member @ (prob * (1.0 - prob))
     expected = member @ prob
 
@@ -143,7 +143,7 @@ def group_calibration(
     )
 
 
-def _members(groups: Mapping[str, ArrayLike], num_links: int) -> tuple[tuple[str, ...], csr_array]:
+def segment_members(groups: Mapping[str, ArrayLike], num_links: int) -> tuple[tuple[str, ...], csr_array]:
     """Names (S,) of the segments and which links they hold, (S, L) of zeros and ones."""
     names: list[str] = []
     members = []

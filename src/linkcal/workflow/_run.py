@@ -25,6 +25,7 @@ from linkcal._core.validation import check_device
 from linkcal._scoring import gather_evidence
 from linkcal.artifact import Artifact, check_artifact_folder, save_artifact
 from linkcal.calibrators import Calibrator, registry
+from linkcal.calibrators.base import collected_warnings, warn_caller
 from linkcal.data import BipartiteIds, Graph, LinkSplit, NodeIds
 from linkcal.exceptions import InputError
 from linkcal.features import LinkScores, link_segments
@@ -126,13 +127,16 @@ def run_experiment(
     parts = ("val",) if config.fit_on == "val" else ("train", "val")
     links = steps.fit_links({part: trained.score(part) for part in parts}, config.fit_on)
     lap("toggle")
-    fitted, seconds_fit = {}, {}
+    fitted, seconds_fit, notes = {}, {}, {}
     for number, name in enumerate(config.calibrators):
         notify(Step(f"fit {name}", number, len(config.calibrators)))
         start = time.perf_counter()
-        (fitted[name],) = steps.fit_calibrators(config, name, [links])
+        with collected_warnings() as notes[name]:
+            (fitted[name],) = steps.fit_calibrators(config, name, [links])
         seconds_fit[name] = time.perf_counter() - start
     selected = select_calibrator(fitted, links.scores, links.validation, seed=config.seed)
+    for note in notes[selected]:  # those of the others are in metrics.json
+        warn_caller(str(note), type(note))
     lap("calibrate")
     test = trained.score("test")
     label = test.to_arrays()[1].astype(np.float64)
@@ -152,7 +156,10 @@ def run_experiment(
             beside["worst_segment"] = _add_groups(results, label, probability, test)
         info = _info(config, trained.split, selected, rate)
         metrics = {**info, "seed": config.seed, "counts": trained.split.counts(), "results": results}
-        metrics |= beside
+        metrics |= {
+            **beside,
+            "warnings": {name: [str(note) for note in each] for name, each in notes.items()},
+        }
         if truth is not None and rate is None:
             metrics["oracle"] = evaluate_links(label, truth)
     lap("evaluate")

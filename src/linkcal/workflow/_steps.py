@@ -42,7 +42,7 @@ Progress = Callable[[Step], None]
 def load_graph(config: RunConfig, *, data_root: str | os.PathLike[str] | None = None) -> Graph | LinkSplit:
     """Load the named data set of a run as its settings want it: a split where there is an official one."""
     if config.dataset in data.OFFICIAL_SPLITS:
-        for name, default in (("negatives_per_positive", 1.0), ("negatives", "uniform")):
+        for name, default in (("negatives_per_positive", 1.0), ("negatives", "uniform"), ("by_time", False)):
             option, value = f"--{name.replace('_', '-')}", getattr(config, name)
             if value != default:
                 raise InputError(
@@ -63,8 +63,11 @@ def split_graph(config: RunConfig, graph: Graph | LinkSplit) -> LinkSplit:
         )
     if config.normalise_features and graph.x is not None:
         graph = replace(graph, x=NormalizeFeatures()(Data(x=graph.x)).x)
+    if config.by_time and graph.edge_time is None:
+        raise InputError(f"by_time must be False for {config.dataset}, whose edges have no times, got True")
+    time = graph.edge_time if config.by_time else None
     names = ("val_fraction", "test_fraction", "negatives_per_positive", "negatives", "seed")
-    return split_links(graph, **{name: getattr(config, name) for name in names})
+    return split_links(graph, time=time, **{name: getattr(config, name) for name in names})
 
 
 def warn_of_limits(config: RunConfig, split: LinkSplit) -> None:
