@@ -38,6 +38,7 @@ __all__ = [
     "CalibrationPattern", "GroupCalibration", "MetricSpec", "ModelValue", "NullBand", "PopulationTest",
     "ReliabilityCurve", "accuracy", "average_precision", "bootstrap_intervals", "brier_score",
     "calibration_alarm", "calibration_floor", "calibration_null_band", "calibration_pattern",
-    "debiased_calibration_error",     "evaluate_links", "expected_calibration_error", "group_calibration", "hits_at_k", "model_value",
-    "negative_log_likelihood", "reliability_curve", "roc_auc", "same_population",
+    "debiased_calibration_error", "evaluate_links", "expected_calibration_error", "group_calibration",
+    "hits_at_k", "model_value", "negative_log_likelihood", "reliability_curve", "roc_auc",
+    "same_population",
 ]  # fmt: skip
