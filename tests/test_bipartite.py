@@ -154,7 +154,7 @@ def test_pairs_of_the_wrong_types_are_refused_with_an_example(rated):
         clp.select(split.test.edge_label_index, null_pairs=wrong)
     with pytest.raises(InputError, match=r"\(200, 3\) of types \(1, 0\)"):
         clp.predict_proba(torch.tensor([[USERS], [3]]))
-    with pytest.raises(InputError, match=r"test.edge_label_index of a bipartite graph.*such as \(3, 5\)"):
+    with pytest.raises(InputError, match=r"test pairs of a bipartite graph.*such as \(3, 5\)"):
         LinkSplit(split.graph, split.train, split.val, LinkPairs(wrong, torch.zeros(2)))
 
 

@@ -23,6 +23,7 @@ from linkcal._core.validation import (
     check_flag,
     check_fraction,
     check_positive_int,
+    warn_of_few_links,
 )
 from linkcal._scoring import BaseRate, Evidence, Fingerprint
 from linkcal.artifact import Artifact, load_artifact, save_artifact
@@ -190,6 +191,8 @@ class CalibratedLinkPredictor(nn.Module):
         place = next(self.predictor.parameters(), split.graph.edge_index).device
         split = replace(split, **{part: getattr(split, part).to(place) for part in ("graph", "train", "val")})
         evidence = _scoring.gather_evidence(split, fit_on, num_null=num_null)
+        positives, negatives = evidence.calibration.num_positives, evidence.calibration.num_negatives
+        warn_of_few_links(positives, negatives, stacklevel=2)
         features, averaged = self.calibrator.link_features, self.symmetrise and not split.graph.ordered_pairs
         links = _scoring.score_fit_links(
             self.predictor, split, fit_on, features=features, symmetrise=averaged
@@ -199,7 +202,6 @@ class CalibratedLinkPredictor(nn.Module):
         self.graph_, self.node_ids_, self.evidence_ = split.graph, None, evidence
         self.held_out_ = split.val.edge_label_index[:, split.val.edge_label == 1]
         self._fingerprint = Fingerprint(self.predictor, self.graph_)
-        positives, negatives = evidence.calibration.num_positives, evidence.calibration.num_negatives
         self.info_ = {
             "fit_on": fit_on,
             "calibration_positives": positives,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from linkcal.data.audit import AuditFinding, SplitAudit, audit_pairs, audit_split
 from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
 from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
 from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, NegativeSampler, sample_negatives
@@ -15,6 +16,7 @@ from linkcal.data.own_files import (
     read_features,
     read_labelled_pairs,
     read_pairs,
+    read_split,
 )
 from linkcal.data.positions import laplacian_eigenmaps
 from linkcal.data.pyg import from_pyg, graph_from_hetero, to_pyg
@@ -26,6 +28,7 @@ __all__ = [
     "NEGATIVE_KINDS",
     "OFFICIAL_SPLITS",
     "STRUCTURAL_FEATURES",
+    "AuditFinding",
     "BipartiteIds",
     "BlockModelTruth",
     "DatasetInfo",
@@ -39,6 +42,9 @@ __all__ = [
     "NegativeSampler",
     "NodeIds",
     "PairChunk",
+    "SplitAudit",
+    "audit_pairs",
+    "audit_split",
     "from_pyg",
     "graph_from_hetero",
     "laplacian_eigenmaps",
@@ -49,6 +55,7 @@ __all__ = [
     "read_features",
     "read_labelled_pairs",
     "read_pairs",
+    "read_split",
     "sample_negatives",
     "simulate_graph",
     "split_links",
