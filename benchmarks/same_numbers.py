@@ -146,7 +146,7 @@ def folder_numbers() -> Numbers:
             "score-interval": ["score", str(out), str(pairs), "--interval", "0.9"],
             "select": ["select", str(out), str(pairs), "--fdr", "0.1"],
             "top": ["top", str(out), "-k", "200"],
-            "top-rerank": ["top", str(out), "-k", "200", "--rerank", "2000"],
+            "top-score": ["top", str(out), "-k", "200", "--calibrator", "platt"],
         }.items():
             table = Path(folder) / f"{name}.csv"
             linkcal(*arguments, "--out", str(table))

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import warnings
 from dataclasses import replace
 from hashlib import sha256
 
@@ -15,7 +16,14 @@ from torch_geometric.nn import GCNConv
 from linkcal import CalibratedLinkPredictor, InNOut, Isotonic, Platt, StructuralCalibrator
 from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import Graph, LinkPairs, split_links
-from linkcal.exceptions import ArtifactError, InputError, NotFittedError, UnsupportedModelError
+from linkcal.exceptions import (
+    ArtifactError,
+    FewLinksWarning,
+    InputError,
+    NotFittedError,
+    RareClassWarning,
+    UnsupportedModelError,
+)
 from linkcal.features import STRUCTURAL_COLUMNS, calibration_links, score_links
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
 
@@ -493,3 +501,23 @@ def test_intervals_and_selections_stay_on_the_device_of_the_scores(fitted, small
     seen.clear()
     assert fitted.interval_of(scores).device == scores.logit.device
     assert (scores.logit.device,) in seen
+
+
+def test_few_calibration_links_are_warned_of_once_at_the_callers_line(trained_gcn, small_split):
+    kept = torch.cat([torch.arange(60), torch.arange(60) + small_split.val.num_positives])
+    val = LinkPairs(small_split.val.edge_label_index[:, kept], small_split.val.edge_label[kept])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        CalibratedLinkPredictor(trained_gcn, Platt()).fit(replace(small_split, val=val))
+    (one,) = [each for each in caught if issubclass(each.category, FewLinksWarning)]
+    assert one.filename == __file__
+    # 1.96 sqrt(0.25 / 120), and sqrt(2 / pi * 15 / 6 / 120).
+    assert str(one.message) == (
+        "60 links and 60 negatives to calibrate on, fewer than 100 of a class: a probability near the base "
+        "rate is known to +- 9 points at best (95 %), and on as many test pairs calibrated probabilities "
+        "show an ECE of about 12 %"
+    )
+    assert issubclass(FewLinksWarning, RareClassWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FewLinksWarning)
+        CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)  # 300 of each

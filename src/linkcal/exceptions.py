@@ -14,9 +14,9 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
 __all__ = [
     "ArtifactError", "BaseRateWarning", "BoundReachedWarning", "ConvergenceWarning", "DataNotFoundError",
-    "EdgeFeaturesWarning", "FewNegativesWarning", "InputError", "LinkcalError", "LinkcalWarning",
-    "MissingExtraError", "NotFittedError", "RareClassWarning", "ShortageError", "SymmetricDecoderWarning",
-    "TrainingDivergedError", "UnsupportedModelError", "WorkerDiedError",
+    "EdgeFeaturesWarning", "FewLinksWarning", "FewNegativesWarning", "InputError", "LinkcalError",
+    "LinkcalWarning", "MissingExtraError", "NotFittedError", "RareClassWarning", "ShortageError",
+    "SymmetricDecoderWarning", "TrainingDivergedError", "UnsupportedModelError", "WorkerDiedError",
 ]  # fmt: skip
 
 
@@ -130,6 +130,10 @@ class BaseRateWarning(LinkcalWarning):
 
 class RareClassWarning(LinkcalWarning):
     """One of the two classes has too few members for a reliable fit."""
+
+
+class FewLinksWarning(RareClassWarning):
+    """So few calibration links can neither determine a probability well nor show that it is right."""
 
 
 class EdgeFeaturesWarning(LinkcalWarning):

@@ -23,6 +23,7 @@ from linkcal._core.validation import (
     check_flag,
     check_fraction,
     check_positive_int,
+    warn_of_few_links,
 )
 from linkcal._scoring import BaseRate, Evidence, Fingerprint
 from linkcal.artifact import Artifact, load_artifact, save_artifact
@@ -190,6 +191,8 @@ class CalibratedLinkPredictor(nn.Module):
         place = next(self.predictor.parameters(), split.graph.edge_index).device
         split = replace(split, **{part: getattr(split, part).to(place) for part in ("graph", "train", "val")})
         evidence = _scoring.gather_evidence(split, fit_on, num_null=num_null)
+        positives, negatives = evidence.calibration.num_positives, evidence.calibration.num_negatives
+        warn_of_few_links(positives, negatives, stacklevel=2)
         features, averaged = self.calibrator.link_features, self.symmetrise and not split.graph.ordered_pairs
         links = _scoring.score_fit_links(
             self.predictor, split, fit_on, features=features, symmetrise=averaged
@@ -199,7 +202,6 @@ class CalibratedLinkPredictor(nn.Module):
         self.graph_, self.node_ids_, self.evidence_ = split.graph, None, evidence
         self.held_out_ = split.val.edge_label_index[:, split.val.edge_label == 1]
         self._fingerprint = Fingerprint(self.predictor, self.graph_)
-        positives, negatives = evidence.calibration.num_positives, evidence.calibration.num_negatives
         self.info_ = {
             "fit_on": fit_on,
             "calibration_positives": positives,
@@ -480,13 +482,13 @@ class CalibratedLinkPredictor(nn.Module):
         rng = numpy_stream(0, "check")
         if isinstance(links, LinkPairs):
             order = rng.permutation(len(links))  # parts of a split have their links first
-            links, labels = links.edge_label_index[:, order], links.edge_label[order]
+            labels, links = links.edge_label[order], links.edge_label_index[:, order]
         scorer, pairs = self.scorer("structural"), self._placed(links, "links")
         scores = scorer.score(pairs)
         if labels is not None:
-            y = check_binary_labels(labels, pairs.size(1), "labels")
+            label = check_binary_labels(labels, pairs.size(1), "labels")
             p = torch.sigmoid(self.logit_of(scores, base_rate=base_rate))
-            return calibration_alarm(y, p, link_segments(scores), alpha=alpha)
+            return calibration_alarm(label, p, link_segments(scores), alpha=alpha)
         X, y = scorer.score(self._evidence().calibration.to(self._device)).to_arrays("structural")
         share, rate = y.mean(), self._rate(base_rate)
         odds = rate / (1.0 - rate) * (1.0 - share) / share

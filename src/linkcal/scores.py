@@ -21,15 +21,23 @@ from linkcal._core.maths import logit as logit_of_probability
 from linkcal._core.random import numpy_stream
 from linkcal._core.tables import Columns, Table
 from linkcal._core.threads import blas_threads
-from linkcal._core.validation import check_choice, check_flag, check_fraction, check_positive_int
+from linkcal._core.validation import (
+    FEW_LINKS,
+    chance_limits,
+    check_choice,
+    check_flag,
+    check_fraction,
+    check_positive_int,
+)
 from linkcal.calibrators import CALIBRATORS, Calibrator, base_rate_offset, make_calibrator
 from linkcal.calibrators.base import collected_warnings, warn_caller
 from linkcal.calibrators.registry import select_calibrator
 from linkcal.decisions import LinkThreshold, certified_threshold, conformal_p_values, select_links
 from linkcal.decisions._intervals import calibrated_interval
 from linkcal.decisions._thresholds import weights_at_base_rate
-from linkcal.exceptions import BaseRateWarning, InputError, LinkcalWarning, RareClassWarning
+from linkcal.exceptions import BaseRateWarning, FewLinksWarning, InputError, LinkcalWarning
 from linkcal.metrics import METRICS, evaluate_links, group_calibration
+from linkcal.metrics.intervals import intervals_record
 
 __all__ = ["SCORE_CALIBRATORS", "CalibratedScores", "calibrate_scores"]
 
@@ -38,8 +46,6 @@ SCORE_CALIBRATORS = tuple(name for name, cls in CALIBRATORS.items() if cls.link_
 
 _FORMAT, _VERSION, _EVIDENCE = "linkcal-scores", 1, "evidence.safetensors"
 _INFO = ("score", "column", "source", "target", "selected", "negatives_per_positive")
-# With fewer of a class, chance moves an ECE by more than calibration leaves.
-_FEW = 100
 
 
 class _Labelled(NamedTuple):
@@ -432,13 +438,13 @@ def _test_rows(
 def _metrics(found: CalibratedScores, **counts: int) -> dict[str, Any]:
     """Content of ``metrics.json``."""
     info, (_, y), weight = found.info, found.test, found._weight()
-    results = {}
+    results, p, z = {}, {}, {}
     for name in found.calibrators:
-        p, z = found._calibrated(found.test.logit, None, name)
-        results[name] = evaluate_links(y, p, z, sample_weight=weight)
+        p[name], z[name] = found._calibrated(found.test.logit, None, name)
+        results[name] = evaluate_links(y, p[name], z[name], sample_weight=weight)
         for key in results[name] if weight is not None else ():
             if key in METRICS and METRICS[key].input == "score":  # Hits@K counts negatives, not weights
-                results[name][key] = METRICS[key].function(y, z)
+                results[name][key] = METRICS[key].function(y, z[name])
     for half in ("calibration", "test"):
         counts[f"{half}_positives"], counts[f"{half}_negatives"] = getattr(found, half).counts()
     how = "a random half of each class" if info["split"] is None else f"val in column {info['split']!r}"
@@ -449,6 +455,7 @@ def _metrics(found: CalibratedScores, **counts: int) -> dict[str, Any]:
         "fit_on": f"{len(found.calibration.label):,} labelled pairs ({how})",
         "counts": counts,
         "results": results,
+        **intervals_record(y, p, z, weight),
     }
 
 
@@ -470,13 +477,15 @@ def _group_metrics(found: CalibratedScores, name: str, values: NDArray[Any]) -> 
 def _warn_of_limits(found: CalibratedScores) -> None:
     """Warn where the labelled pairs cannot show what a reader may see in the numbers."""
     counts, (_, y) = found.calibration.counts() + found.test.counts(), found.test
-    if min(counts) < _FEW:
+    if min(counts) < FEW_LINKS:
         floor = 100 * found.metrics["results"][found.info["selected"]]["ece_floor_q95"]
         text = (
             "fitted on {} links and {} negatives, measured on {} and {}: with fewer than {} of a class, an "
-            "ECE up to {:.1f} % is what calibrated probabilities show by chance"
+            "ECE up to {:.1f} % is what calibrated probabilities show by chance, and a probability near the "
+            "base rate is known to +- {:.0f} points at best (95 %)"
         )
-        warnings.warn(text.format(*counts, _FEW, floor), RareClassWarning, stacklevel=3)
+        precision, _ = chance_limits(*found.calibration.counts())
+        warnings.warn(text.format(*counts, FEW_LINKS, floor, 100 * precision), FewLinksWarning, stacklevel=3)
     rate, share = found.calibration_rate, float(y.mean())
     if abs(share - rate) > 4.0 * np.sqrt(rate * (1.0 - rate) / len(y)):
         warnings.warn(

@@ -16,7 +16,7 @@ def test_version(cli):
     assert (answer.code, answer.out) == (0, f"linkcal {version('linkcal')}\n")
 
 
-@pytest.mark.parametrize("command", ["", "run", "fit", "score", "select", "top", "list"])
+@pytest.mark.parametrize("command", ["", "run", "fit", "audit", "score", "select", "top", "list"])
 def test_help(cli, command):
     answer = cli(*command.split(), "--help")
     assert answer.code == 0

@@ -220,3 +220,88 @@ def test_direction_is_kept_in_splitting_scoring_and_ranking(cli, write_pairs, tm
     everything = {(row["source"], row["target"]) for row in cli("top", out, "-k", 1440).rows}
     assert len(everything) == 40 * 39 - 120
     assert {pair[::-1] for pair in RING} <= everything
+
+
+# --- audit --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """Files of a clean split; each call replaces the pairs of one."""
+
+    def write(**changes):
+        rows = {
+            "edges": ["source,target", "ann,bob", "bob,cid", "cid,dan"],
+            "train": ["source,target,label", "ann,bob,1", "dan,ann,0"],
+            "val": ["source,target,label", "ann,cid,1", "bob,dan,0"],
+            "test": ["source,target,label", "dan,eve,1", "eve,ann,0"],
+        }
+        for name, lines in rows.items():
+            lines = changes.get(name, lines[1:])
+            (tmp_path / f"{name}.csv").write_text("\n".join([rows[name][0], *lines]) + "\n")
+        options = [
+            each for name in ("train", "val", "test") for each in (f"--{name}", tmp_path / f"{name}.csv")
+        ]
+        return ["audit", tmp_path / "edges.csv", *options]
+
+    return write
+
+
+def test_audit_of_a_clean_split_ends_with_0(cli, parts):
+    answer = cli(*parts())
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.splitlines() == [
+        "5 nodes (1 without an edge), 3 message-passing edges",
+        "train: 1 links, 1 negatives",
+        "val: 1 links, 1 negatives",
+        "test: 1 links, 1 negatives",
+        "No leak found.",
+    ]
+
+
+def test_audit_names_leaks_by_the_ids_of_the_files(cli, parts):
+    arguments = parts(val=["cid,bob,1", "dan,bob,0"], test=["bob,dan,1", "eve,ann,0", "ann,eve,0"])
+    answer = cli(*arguments)
+    assert answer.code == 1
+    assert answer.out.splitlines()[4:] == [
+        "error: held-out-edge: val links must not be message-passing edges, in either direction, got 1 that "
+        "are, such as",
+        "    cid, bob",
+        "error: both-labels: train, val and test must give each pair one label, in either direction, got 1 "
+        "with both, such as",
+        "    dan, bob a negative in val and a link in test",
+        "error: repeated: train, val and test must hold each pair once, in either direction, got 1 repeated "
+        "in a part, 1 of them in both directions, such as",
+        "    eve, ann in test and test",
+        "3 kinds of leaks.",
+    ]
+    # As different links none of these is one.
+    directed = cli(*arguments, "--directed")
+    assert (directed.code, directed.out.splitlines()[-1]) == (0, "No leak found.")
+
+
+def test_audit_of_two_types_keeps_their_ids_apart(cli, parts):
+    # User 1 and item 1 are two nodes: (1, 2) is an edge, (2, 1) another pair.
+    arguments = parts(edges=["1,2", "2,3"], train=["1,2,1"], val=["2,1,1", "1,3,0"], test=["3,2,1", "1,1,0"])
+    answer = cli(*arguments, "--bipartite")
+    assert (answer.code, answer.out.splitlines()[0]) == (
+        0, "6 nodes (2 without an edge), 2 message-passing edges"
+    )  # fmt: skip
+    one_type = cli(*arguments)
+    assert (
+        "self-pair: test pairs must join two different nodes, got 1 that do not, such as\n    1, 1"
+        in one_type.out
+    )
+    leak = cli(*parts(edges=["1,2", "2,3"], train=["1,2,1"], val=["2,3,1"], test=["3,2,0"]), "--bipartite")
+    assert (leak.code, "    2, 3\n" in leak.out) == (1, True)
+
+
+def test_audit_refuses_what_it_cannot_read(fails, parts, tmp_path):
+    fails(
+        *parts(val=["ann,bob,2", "bob,eve,-1"]),
+        parts=("must hold 1 (link) or 0", "got 2 others, the first 2 in"),
+    )
+    fails(*parts(), "--label", "y", parts=("must have the column 'y' once, got 'source', 'target'",))
+    fails(*parts(test=[",bob,1"]), parts=("test pairs must have a node id in every row, got 1", "line 2"))
+    fails(*parts(test=[]), parts=("test pairs must have at least one row, got none in",))
+    fails("audit", tmp_path / "edges.csv", parts=("parts must name a file of train, val or test pairs",))

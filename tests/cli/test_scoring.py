@@ -278,7 +278,9 @@ def test_null_pairs_are_the_users_or_of_the_folders_kind(cli, fails, fitted, two
 def predictor_on(graph, name, folder, *, negatives="uniform", **options):
     """A folder of an untrained model: the messages about its pairs do not depend on training."""
     every = torch.triu_indices(graph.num_nodes, graph.num_nodes, 1)[:, :40]
-    links = LinkPairs(every, (torch.arange(every.size(1)) % 2).float())
+    label = (torch.arange(every.size(1)) % 2).float()
+    kept = (label == 1) | ~graph.has_pairs(every)  # no negative is an edge
+    every, links = every[:, kept], LinkPairs(every[:, kept], label[kept])
     held_out = Graph.from_edges(every[:, links.edge_label == 1], graph.num_nodes)
     graph = replace(graph, edge_index=graph.edge_index[:, ~held_out.has_pairs(graph.edge_index)])
     nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
@@ -316,19 +318,20 @@ def test_top_lists_missing_pairs_by_name_and_states_the_ratio(cli, files, fitted
     assert len(cli("top", fitted, "-k", 10**6).rows) == 120 * 119 // 2 - known - loaded.held_out_.size(1)
 
 
-def test_rerank_lists_the_most_probable_of_the_best(cli, fails, fitted):
-    answer = cli("top", fitted, "-k", 7, "--rerank", 60, "--calibrator", "in-n-out-plus")
+def test_candidates_are_listed_by_falling_probability(cli, fails, fitted):
+    words = ("top", fitted, "--candidates", 60, "--calibrator", "in-n-out-plus")
+    answer = cli(*words, "-k", 7)
     assert answer.code == 0
-    assert "7 most probable of the 60 highest-scoring of all missing pairs." in answer.message
-    best = column(cli("top", fitted, "-k", 60, "--calibrator", "in-n-out-plus").rows, "probability")
-    assert column(answer.rows, "probability") == pytest.approx(np.sort(best)[::-1][:7], rel=1e-6)
-    logits = column(answer.rows, "logit").tolist()
-    assert logits != sorted(logits, reverse=True)
-    fails("top", fitted, "-k", 7, "--rerank", 6, parts=("rerank must be at least k = 7, got 6",))
+    assert "candidates by score, resource allocation, paths of length three" in answer.message
+    p = column(answer.rows, "probability").tolist()
+    assert len(p) == 7
+    assert p == sorted(p, reverse=True)
+    assert cli(*words, "-k", 5).rows == answer.rows[:5]
+    fails(*words, "-k", 61, parts=("candidates must be at least k = 61, got 60",))
 
 
 @pytest.mark.parametrize(
-    ("option", "name"), [("-k", "k"), ("--rerank", "rerank"), ("--chunk-size", "chunk_size")]
+    ("option", "name"), [("-k", "k"), ("--candidates", "candidates"), ("--chunk-size", "chunk_size")]
 )
 @pytest.mark.parametrize(("value", "range_"), [(0, ">= 1"), (-3, ">= 1"), (10**120, "< 2**63")])
 def test_counts_out_of_range_are_one_line(fails, fitted, option, name, value, range_):
@@ -357,40 +360,35 @@ def test_top_warns_of_another_kind_of_negatives(cli, fails, two_hop):
     fails("top", two_hop, "-k", 3, "--base-rate", "density", parts=(refused,))
 
 
-def test_of_seal_only_pairs_at_distance_two_are_ranked(cli, ring, tmp_path):
+def test_seal_orders_what_paths_nominate(cli, ring, tmp_path):
     answer = cli("top", predictor_on(ring, "seal", tmp_path / "uniform", sort_k=10), "-k", 3)
     assert len(answer.rows) == 3
-    for part in (
-        "3 highest-scoring of missing pairs at distance 2.",
-        "among the missing pairs at distance 2, which are ranked here, links are far rarer than",
-        "fitted with uniform negatives and hold for pairs like those, not for the pairs at distance 2",
-        "make the folder with --negatives two-hop",
-    ):
-        assert part in answer.message
-    assert "among all pairs" not in answer.message
-    assert "density" not in answer.message
-    folder = predictor_on(ring, "seal", tmp_path / "two-hop", negatives="two-hop", sort_k=10)
-    assert "warning" not in cli("top", folder, "-k", 3, "--base-rate", 0.01).err
-    assert cli("top", folder, "-k", 3).err.count("warning") == 1
+    assert "candidates by resource allocation, paths of length three. Prob" in answer.message
+    assert answer.err.count("warning") == 1
+
+
+# All pairs of 20 nodes but the negatives of the calibration, which become known edges later.
+ALMOST_COMPLETE = torch.triu_indices(20, 20, 1)[:, [i for i in range(190) if i >= 40 or i % 2]]
 
 
 @pytest.mark.parametrize(
     ("model", "edges", "message"),
     [
-        (
-            "seal",
-            torch.tensor([[0], [1]]),
-            "SEAL ranks pairs with a common neighbour in the message-passing graph",
-        ),
-        ("seal", torch.triu_indices(20, 20, 1), "SEAL ranks pairs with a common neighbour"),
-        ("gcn", torch.triu_indices(20, 20, 1), "all pairs are known edges."),
+        ("seal", torch.tensor([[0], [1]]), "no short path joins a missing pair."),
+        ("seal", ALMOST_COMPLETE, "no short path joins a missing pair."),
+        ("gcn", ALMOST_COMPLETE, "all pairs are known edges."),
     ],
     ids=["one edge", "complete", "complete, gcn"],
 )
 def test_top_explains_an_empty_list(cli, tmp_path, model, edges, message):
     graph = Graph.from_edges(edges, 20, x=torch.rand(20, 4))
     options = {"sort_k": 10} if model == "seal" else {}
-    answer = cli("top", predictor_on(graph, model, tmp_path / "artifact", **options), "-k", 3)
+    folder = predictor_on(graph, model, tmp_path / "artifact", **options)
+    if edges is ALMOST_COMPLETE:
+        loaded = CalibratedLinkPredictor.load(folder)
+        loaded.held_out_ = torch.triu_indices(20, 20, 1)[:, :40]
+        loaded.save(folder)
+    answer = cli("top", folder, "-k", 3)
     assert (answer.code, answer.rows) == (0, [])
     assert f"No pair to list: {message}" in answer.message
     assert "warning" not in answer.err

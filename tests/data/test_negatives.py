@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -23,6 +23,7 @@ def _rng(seed=0):
 
 
 @given(st.integers(2, 40), st.booleans())
+@example(2, True)
 def test_pair_numbers_are_a_bijection(num_nodes, directed):
     total = num_nodes * (num_nodes - 1) // (1 if directed else 2)
     pairs = _pairs_of_numbers(np.arange(total), num_nodes, directed=directed)

@@ -186,7 +186,7 @@ def test_heterogeneous_data_is_refused():
 def test_disjoint_training_links_are_refused():
     parts = _pyg_split(_data()[0], disjoint_train_ratio=0.3)
     with pytest.raises(
-        InputError, match=r"train links must be in train\.edge_index, got .*disjoint_train_ratio=0"
+        InputError, match=r"train links must be message-passing edges \(PyG: disjoint_train_ratio=0\), got"
     ):
         from_pyg(*parts)
 
@@ -204,7 +204,7 @@ def test_disjoint_training_links_are_refused():
         ),
         (
             {"val__edge_label_index": torch.tensor([[3, 5], [4, 4]])},
-            r"negatives must be no edges, got 1 that are, the first \(4, 5\)",
+            r"one label, .* got 1 with both, such as \(4, 5\) a negative in val and a link in test",
         ),
         ({"val__edge_label": torch.ones(3)}, r"val\.edge_label must have shape \[2\], got \[3\]"),
         (

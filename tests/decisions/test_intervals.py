@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import expit, logit
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.calibrators.samples import overconfident
@@ -115,6 +115,19 @@ def test_a_refreshed_calibrator_takes_its_interval_along(calibrator):
     assert centre == pytest.approx(fitted.calibrator_.offset_, abs=0.5)
     width = [np.diff(logit(ends), axis=1) for ends in (before[inner], np.column_stack((low, high))[inner])]
     assert (width[1] > width[0] + fitted.calibrator_.offset_standard_error_).all()
+
+
+def test_the_doubt_about_an_offset_has_half_of_the_error():
+    X, y = overconfident(n=400)
+    fitted = IntervalCalibrator(Platt()).fit(X, y)
+    fitted.calibrator_.refresh(X[:100], y[::4])
+    offset, error = fitted.calibrator_.offset_, fitted.calibrator_.offset_standard_error_
+    ends = np.column_stack(monotone_interval(X[:, 0], y, X[:, 0], level=0.95))
+    expected = expit(logit(ends) + offset + norm.ppf(0.975) * error * np.array([-1.0, 1.0]))
+    p = fitted.predict_proba(X)[:, 1]
+    found = fitted.predict_interval(X, level=0.9)
+    np.testing.assert_allclose(found[:, 0], np.minimum(expected[:, 0], p))
+    np.testing.assert_allclose(found[:, 1], np.maximum(expected[:, 1], p))
 
 
 # What scikit-learn's checks of a dozen rows warn of.

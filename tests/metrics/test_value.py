@@ -39,6 +39,14 @@ def test_copies_in_one_group_are_one_link():
     assert copied.num_groups == 200
 
 
+def test_two_groups_have_an_interval():
+    """The standard error of two group means is half of their distance."""
+    y, p, q = drawn(n=200)
+    found = model_value(y, p, q, groups=np.arange(200) % 2)
+    gains = [model_value(y[part::2], p[part::2], q[part::2]).gain for part in (0, 1)]
+    assert found.half_width == pytest.approx(t.ppf(0.975, 1) * abs(gains[0] - gains[1]) / 2)
+
+
 def test_a_weight_of_zero_leaves_a_link_out():
     y, p, q = drawn(n=100)
     weight = np.ones(100)

@@ -10,7 +10,7 @@ import pytest
 from linkcal.exceptions import InputError
 from linkcal.plots import reliability_figure
 from linkcal.report import write_report
-from linkcal.report._page import build_table
+from linkcal.report._page import build_table, headline
 
 METRICS = {
     "dataset": "cora",
@@ -89,9 +89,7 @@ def test_table_has_every_calibrator_and_marks(tmp_path):
     best = re.findall(r'<td class="best">([\d.]+)', source)
     assert best == ["3.50", "0.4400", "88.40"]
     assert source.count('<span class="mark" title=') == 1  # platt alone is within its noise
-    assert "the lowest is 3.5 % (platt)" in page.text
     assert "Within the noise of perfect calibration: platt." in page.text
-    assert "is 0.4400 (platt)" in page.text
 
 
 def test_says_what_the_model_adds_and_where_the_selected_calibrator_is_wrong(tmp_path):
@@ -115,7 +113,6 @@ def test_no_good_news_where_there_is_none(tmp_path):
         "platt": {"ece": 0.2, "ece_floor_q95": 0.04},
     }
     text = render(tmp_path, metrics={"results": results}).text
-    assert "The ECE is 10.0 % uncalibrated; no calibrator has a lower one." in text
     assert "No ECE is within the noise of perfect calibration" in text
 
 
@@ -172,11 +169,26 @@ def test_bad_input_is_named_and_the_old_page_stays(tmp_path, changes: dict, erro
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_selected_calibrator_is_named(tmp_path):
-    page = render(tmp_path, metrics={**METRICS, "selected": "platt"})
-    assert page.text.count("platt (selected)") == 1
-    assert "linkcal score uses platt, which was selected without the test pairs" in page.text
-    assert "selected" not in render(tmp_path).text
+def test_the_selected_calibrator_stands_first_with_intervals(tmp_path):
+    ends = {"in-n-out": {"ece": [0.08, 0.1222], "nll": [0.5, 0.54]}}
+    metrics = {**METRICS, "selected": "in-n-out", "intervals": ends, "interval_level": 0.95}
+    page = render(tmp_path, metrics=metrics)
+    assert page.text.count("in-n-out (selected)") == 1
+    assert "linkcal score uses in-n-out, which was selected without the test pairs" in page.text
+    # platt is better on the test pairs, and that is no news.
+    assert headline(metrics) == [
+        "in-n-out, selected without the test pairs: ECE 10.10 % (8.00 to 12.22), NLL 0.5200 nats (0.5000 to "
+        "0.5400), AUC 88.40 % (95 % intervals in brackets); uncalibrated the ECE is 15.20 %."
+    ]
+    assert f"Summary {headline(metrics)[0]}" in page.text
+    assert "10.10 8.00 to 12.22" in page.text
+    assert "Below a value: its 95 % interval" in page.text
+    plain = render(tmp_path).text
+    assert "selected" not in plain
+    assert "Below a value" not in plain
+    assert headline({**METRICS, "selected": "platt"})[0].endswith(
+        "AUC 88.20 %; uncalibrated the ECE is 15.20 %."
+    )
 
 
 @pytest.mark.parametrize(("kind", "moves"), [("uniform", True), ("two-hop", False)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import sys
+import warnings
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linkcal._core.maths import FloatArray
-from linkcal.exceptions import InputError
+from linkcal.exceptions import FewLinksWarning, InputError
 
 if TYPE_CHECKING:
     import torch
@@ -262,3 +263,33 @@ def check_device(device: torch.device | str, name: str = "device") -> torch.devi
             f"got {str(found)!r}"
         )
     return found
+
+
+#: With fewer of a class, chance moves an ECE by more than calibration leaves.
+FEW_LINKS = 100
+
+
+def chance_limits(links: int, negatives: int, n_bins: int = 15) -> tuple[float, float]:
+    """What chance does with so few pairs: precision of a probability, ECE of a calibrated predictor.
+
+    The first is half the 95 % interval of a probability near the base rate r, at best: 1.96 times
+    ``r (1 - r) sqrt(1 / links + 1 / negatives)``, the standard error of one shift of all logits. The second
+    is ``sqrt(2 / pi) sqrt(n_bins v / n)``, the mean of ``sum_b |S_b| / n`` for normal ``S_b`` in equally
+    filled bins; ``v = 2 r (1 - r) / 3`` is the mean of p (1 - p) if p is uniform (at r = 1/2) over [0, 1].
+    """
+    n, spread = links + negatives, links * negatives / (links + negatives) ** 2
+    return 1.96 * math.sqrt(spread / n), math.sqrt(2.0 / math.pi * n_bins * spread / 1.5 / n)
+
+
+def warn_of_few_links(links: int, negatives: int, *, stacklevel: int) -> None:
+    """FewLinksWarning for fewer than ``FEW_LINKS`` calibration pairs of a class, if there is one of each."""
+    if not 0 < min(links, negatives) < FEW_LINKS:
+        return
+    precision, ece = chance_limits(links, negatives)
+    warnings.warn(
+        f"{links} links and {negatives} negatives to calibrate on, fewer than {FEW_LINKS} of a class: a "
+        f"probability near the base rate is known to +- {100 * precision:.0f} points at best (95 %), and on "
+        f"as many test pairs calibrated probabilities show an ECE of about {100 * ece:.0f} %",
+        FewLinksWarning,
+        stacklevel=stacklevel + 1,
+    )

@@ -97,7 +97,7 @@ _NARROW = ("ece", "ece_floor_q95", "nll", "auc", "hits@20", "true_error")
 
 def print_results(metrics: dict[str, Any], *, wide: bool = False) -> None:
     """Print one row per calibrator, with the labels and units of ``linkcal.metrics``."""
-    from linkcal.report._page import build_table
+    from linkcal.report._page import build_table, headline
 
     rows: dict[str, dict[str, float]] = dict(metrics["results"])
     if not wide:
@@ -130,8 +130,11 @@ def print_results(metrics: dict[str, Any], *, wide: bool = False) -> None:
         table.add_row("  true probability", *texts)
     # As wide as its columns need wherever the output goes; a terminal narrower than that wraps cells.
     Console(width=None if Console().is_terminal else 190 if wide else 80).print(table)
-    if "model_value" in metrics:
-        Console(soft_wrap=True).print(metrics["model_value"]["sentence"], highlight=False)
+    for sentence in [
+        *headline(metrics),
+        *([metrics["model_value"]["sentence"]] if "model_value" in metrics else []),
+    ]:
+        Console(soft_wrap=True).print(sentence, highlight=False, markup=False)
 
 
 def _ratio(metrics: dict[str, Any]) -> str:

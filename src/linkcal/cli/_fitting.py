@@ -1,4 +1,4 @@
-"""`linkcal run` and `linkcal fit`."""
+"""`linkcal run`, `linkcal fit` and `linkcal audit`."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ _BIPARTITE = (
     "Whether the columns of EDGES name nodes of two types, such as users and items, with ids of their own: "
     "only pairs of both types are then drawn, scored and listed."
 )
+Directed = Annotated[bool, typer.Option("--directed", help="Treat (u, v) and (v, u) as different links.")]
 _WEIGHT = "Column of EDGES with edge weights above 0, for models that read them (gcn, vgae)."
 _TIME = "Column of EDGES with times (numbers or ISO dates): the last links are tested, and train nothing."
 _BY_TIME = "Test the last links of a data set with edge times (bitcoin-alpha, bitcoin-otc)."
@@ -101,9 +102,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder for the results.")],
     features: Annotated[Path | None, typer.Option(help=_FEATURES)] = None,
     model: Model = "sage",
-    directed: Annotated[
-        bool, typer.Option("--directed", help="Treat (u, v) and (v, u) as different links.")
-    ] = False,
+    directed: Directed = False,
     bipartite: Annotated[bool | None, typer.Option(help=_BIPARTITE)] = None,
     target_features: Annotated[Path | None, typer.Option(help=_TARGET_FEATURES)] = None,
     weight: Annotated[str | None, typer.Option(help=_WEIGHT, metavar="COLUMN")] = None,
@@ -176,12 +175,13 @@ def _config(
 ) -> RunConfig:
     from linkcal.workflow import RunConfig, preset_options
 
+    if calibrators is not None:
+        options["calibrators"] = tuple(calibrators.split(","))
     return RunConfig(
         dataset=dataset,
         fit_on=fit_on,
         base_rate=as_base_rate(base_rate),
         **({} if preset is None else preset_options(preset, options["model"])),
-        **({} if calibrators is None else {"calibrators": tuple(calibrators.split(","))}),
         **options,
     )
 
@@ -224,3 +224,58 @@ def run_on_graph(
         print_results(outcome.metrics, wide=wide)
     for name, path in paths.items():
         log(f"{name:>9}: {path}")
+
+
+_MESSAGE_EDGES = (
+    "Message-passing edges, those that the model sees when it scores; formats as for `linkcal fit`."
+)
+_PART = "Labelled {} pairs: .csv, .tsv, .parquet or .npz with the same columns of nodes."
+
+
+def audit(
+    edges: Annotated[Path, typer.Argument(help=_MESSAGE_EDGES, metavar="EDGES")],
+    train: Annotated[Path | None, typer.Option(help=_PART.format("training"), metavar="PAIRS")] = None,
+    val: Annotated[Path | None, typer.Option(help=_PART.format("validation"), metavar="PAIRS")] = None,
+    test: Annotated[Path | None, typer.Option(help=_PART.format("test"), metavar="PAIRS")] = None,
+    label: Annotated[str, typer.Option(help="Column of 1 (link) and 0 (negative).")] = "label",
+    directed: Directed = False,
+    bipartite: Annotated[bool | None, typer.Option(help=_BIPARTITE)] = None,
+    source: Source = "source",
+    target: Target = "target",
+    delimiter: Delimiter = None,
+    no_header: NoHeader = False,
+    comment: Comment = None,
+    raw_ids: RawIds = False,
+) -> None:
+    """Look for leaks in a split: the exit code is 1 if there is one.
+
+    Held-out links that are message-passing edges, negatives that are, pairs in two parts, twice in one part
+    or with both labels, in either direction unless `--directed`; training links that are no edges; pairs of
+    one type in a bipartite graph. `linkcal fit` and `linkcal run` make splits without them.
+    """
+    from linkcal.data import audit_pairs, read_split
+
+    given = {"train": train, "val": val, "test": test}
+    named, parts = read_split(
+        edges, {name: path for name, path in given.items() if path is not None}, label=label,
+        source=source, target=target, directed=directed, bipartite=bipartite, delimiter=delimiter,
+        header=not no_header, comment=comment, raw_ids=raw_ids,
+    )  # fmt: skip
+    found, graph = audit_pairs(named.graph, **parts), named.graph
+    alone = graph.num_nodes - graph.edge_index.unique().numel()
+    typer.echo(
+        f"{graph.num_nodes:,} nodes ({alone:,} without an edge), {graph.num_pairs:,} message-passing edges"
+    )
+    for name, part in parts.items():
+        typer.echo(f"{name}: {part.num_positives:,} links, {part.num_negatives:,} negatives")
+    for each in found.findings:
+        typer.echo(f"{'error' if each.is_error else 'warning'}: {each.kind}: {each.text}, such as")
+        ends = named.node_ids.decode_pairs(list(zip(*each.pairs, strict=True)))
+        places = each.places or ("",) * len(each.pairs)
+        for u, v, place in zip(*(end.to_pylist() for end in ends), places, strict=True):
+            typer.echo(f"    {u}, {v}{place and f' {place}'}")
+    typer.echo(
+        "No leak found." if found.ok else f"{sum(each.is_error for each in found.findings)} kinds of leaks."
+    )
+    if not found.ok:
+        raise typer.Exit(1)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from linkcal.data.audit import AuditFinding, SplitAudit, audit_pairs, audit_split
 from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
 from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
 from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, NegativeSampler, sample_negatives
 from linkcal.data.node_features import STRUCTURAL_FEATURES, structural_node_features
 from linkcal.data.node_ids import BipartiteIds, NodeIds
 from linkcal.data.ogb import OFFICIAL_SPLITS, load_official_split
-from linkcal.data.own_files import NamedGraph, PairChunk, read_edges, read_features, read_pairs
+from linkcal.data.own_files import (
+    NamedGraph,
+    PairChunk,
+    read_edges,
+    read_features,
+    read_labelled_pairs,
+    read_pairs,
+    read_split,
+)
 from linkcal.data.positions import laplacian_eigenmaps
 from linkcal.data.pyg import from_pyg, graph_from_hetero, to_pyg
 from linkcal.data.simulated import BlockModelTruth, simulate_graph
@@ -19,6 +28,7 @@ __all__ = [
     "NEGATIVE_KINDS",
     "OFFICIAL_SPLITS",
     "STRUCTURAL_FEATURES",
+    "AuditFinding",
     "BipartiteIds",
     "BlockModelTruth",
     "DatasetInfo",
@@ -32,6 +42,9 @@ __all__ = [
     "NegativeSampler",
     "NodeIds",
     "PairChunk",
+    "SplitAudit",
+    "audit_pairs",
+    "audit_split",
     "from_pyg",
     "graph_from_hetero",
     "laplacian_eigenmaps",
@@ -40,7 +53,9 @@ __all__ = [
     "pair_keys",
     "read_edges",
     "read_features",
+    "read_labelled_pairs",
     "read_pairs",
+    "read_split",
     "sample_negatives",
     "simulate_graph",
     "split_links",

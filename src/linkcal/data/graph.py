@@ -29,6 +29,8 @@ FeatureBuilder = Callable[[Tensor, int], Tensor]
 _MAX_NODES = 3_037_000_499
 #: So few edges may have no odd cycle by chance.
 _FEW_EDGES = 20
+#: What every pair of a bipartite graph must do, for messages.
+JOINS_TYPES = "of a bipartite graph must join a source (type 0) with a target (type 1), in this order"
 
 
 class EdgeTruth(Protocol):
@@ -242,17 +244,26 @@ class Graph:
     def check_pairs(self, pairs: Any, name: str = "edge_label_index") -> Tensor:
         """Return pairs [2, L] as int64; those of a bipartite graph must join source and target, in order."""
         index = check_edge_index(pairs, self.num_nodes, name)
-        if self.node_type is not None:
-            kind = self.node_type.to(index.device)[index]
-            wrong = (kind[0] != 0) | (kind[1] != 1)
-            if bool(wrong.any()):
-                first, types = (tuple(part[:, wrong][:, 0].tolist()) for part in (index, kind))
-                raise InputError(
-                    f"{name} of a bipartite graph must join a source (type 0) with a target (type 1), in "
-                    f"this order, got {int(wrong.sum())} of {wrong.numel()} pairs that do not, such as "
-                    f"{first} of types {types}"
-                )
+        wrong = self.wrong_types(index)
+        if wrong is not None and bool(wrong.any()):
+            first = index[:, wrong][:, 0]
+            raise InputError(
+                f"{name} {JOINS_TYPES}, got {int(wrong.sum())} of {wrong.numel()} pairs that do not, such as "
+                f"{tuple(first.tolist())} of types {self.types_of(first)}"
+            )
         return index
+
+    def wrong_types(self, pairs: Tensor) -> Tensor | None:
+        """Whether each pair [2, L] does not join a source with a target, in order; None unless bipartite."""
+        if self.node_type is None:
+            return None
+        kind = self.node_type.to(pairs.device)[pairs]
+        return (kind[0] != 0) | (kind[1] != 1)
+
+    def types_of(self, nodes: Tensor) -> tuple[int, ...]:
+        """Types of some nodes of a bipartite graph; none of another."""
+        kind = self.node_type
+        return () if kind is None else tuple(kind[nodes.to(kind.device)].tolist())
 
     def with_edges(self, edge_index: Tensor) -> Graph:
         """Graph of other edges between the same nodes, with the types of the nodes and nothing else."""

@@ -187,7 +187,10 @@ def _keys(u: IntArray, v: IntArray, graph: Graph) -> IntArray:
 
 def in_sorted(ordered: IntArray, keys: IntArray) -> NDArray[np.bool_]:
     """Whether each key (m,) stands in the sorted keys; by binary search, without sorting anew."""
-    return np.asarray(np.searchsorted(ordered, keys) < np.searchsorted(ordered, keys, side="right"))
+    if not ordered.size:
+        return np.zeros(keys.shape, dtype=bool)
+    place = np.minimum(np.searchsorted(ordered, keys), ordered.size - 1)
+    return np.asarray(ordered[place] == keys)
 
 
 def _pair_numbers(pairs: Tensor, num_nodes: int, *, directed: bool) -> IntArray:

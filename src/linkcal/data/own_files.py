@@ -9,7 +9,7 @@ import contextlib
 import csv
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -48,6 +48,7 @@ from linkcal.data.node_ids import (
     look_alikes,
     parse_ids,
 )
+from linkcal.data.split import LinkPairs
 from linkcal.exceptions import InputError, LinkcalWarning
 
 _PathLike = str | os.PathLike[str]
@@ -348,6 +349,136 @@ def read_pairs(
             pairs = torch.from_numpy(index[:, some].copy())
             yield PairChunk(pairs, batch[0][some], batch[1][some], first_row + start)
         first_row += index.shape[1]
+
+
+def read_labelled_pairs(
+    path: _PathLike,
+    node_ids: NodeIds | BipartiteIds,
+    *,
+    label: str = "label",
+    optional: bool = False,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    r"""Read pairs of a fitted graph and whether they are links.
+
+    Parameters
+    ----------
+    path, node_ids, **options
+        As in :func:`read_pairs`.
+    label : str
+        Name of the column of 1 (link) and 0 (negative).
+    optional : bool
+        Whether a file without that column is read too.
+
+    Returns
+    -------
+    pairs, labels : Tensor [2, L] and Tensor [L], or None without the column
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "new.csv")
+    ...     _ = path.write_text("source,target,label\n0,1,1\n2,0,0\n")
+    ...     read_labelled_pairs(path, NodeIds.range(3))
+    (tensor([[0, 2],
+            [1, 0]]), tensor([1., 0.]))
+    """
+    chunks = [chunk.edge_label_index for chunk in read_pairs(path, node_ids, **options)]
+    columns = options.get("source", "source"), options.get("target", "target")
+    text = TextOptions(options.get("delimiter"), options.get("header", True), options.get("comment"))
+    file = _File(path, "pairs", ("csv", "parquet", "npz"), columns, text, options.get("raw_ids", False))
+    if not chunks:
+        raise InputError(f"pairs must have at least one row, got none in {path}")
+    pairs = torch.cat(chunks, dim=1)
+    return pairs, None if optional and label not in file.names() else _labels(file, label)
+
+
+def _labels(file: _File, column: str) -> Tensor:
+    """A column of 1 and 0 [rows], float32."""
+    values = file.numbers(column)
+    wrong = torch.nonzero((values != 0) & (values != 1)).flatten().tolist()
+    if wrong:
+        raise InputError(
+            f"column {_shown(column)} of {file.path} must hold 1 (link) or 0 (negative), got {len(wrong)} "
+            f"others, the first {values[wrong[0]]:g} in {file.place(wrong[0])}"
+        )
+    return values.float()
+
+
+def read_split(
+    edges: _PathLike,
+    parts: Mapping[str, _PathLike],
+    *,
+    label: str = "label",
+    **options: Any,
+) -> tuple[NamedGraph, dict[str, LinkPairs]]:
+    r"""Read message-passing edges and labelled pairs, which need not be a split: see :func:`audit_pairs`.
+
+    Parameters
+    ----------
+    edges : path
+        As in :func:`read_edges`.
+    parts : mapping of str to path
+        ``train``, ``val`` and ``test``, or some of them: text, Parquet or npz with the same columns of nodes
+        as `edges`, and labels.
+    label : str
+        Name of the column of 1 (link) and 0 (negative).
+    **options
+        `source`, `target`, `directed`, `bipartite`, `delimiter`, `header`, `comment` and `raw_ids` of
+        :func:`read_edges`, for all files.
+
+    Returns
+    -------
+    NamedGraph and dict of str to LinkPairs
+        The graph has the nodes of all files; a node that stands in pairs alone is isolated.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     edges, pairs = Path(folder, "edges.csv"), Path(folder, "test.csv")
+    ...     _ = edges.write_text("source,target\nbob,alice\nalice,carol\n")
+    ...     _ = pairs.write_text("source,target,label\nbob,carol,1\ndave,bob,0\n")
+    ...     named, parts = read_split(edges, {"test": pairs})
+    >>> named.graph.num_nodes, parts["test"].edge_label_index.tolist(), parts["test"].edge_label.tolist()
+    (4, [[1, 3], [2, 1]], [1.0, 0.0])
+    """
+    if not parts:
+        raise InputError(
+            "parts must name a file of train, val or test pairs, got none (--train, --val, --test)"
+        )
+    named = read_edges(edges, **options)
+    columns = options.get("source", "source"), options.get("target", "target")
+    text = TextOptions(options.get("delimiter"), options.get("header", True), options.get("comment"))
+    read, raw_ids = {}, options.get("raw_ids", False)
+    for name, path in parts.items():
+        file = _File(path, f"{name} pairs", ("csv", "parquet", "npz"), columns, text, raw_ids)
+        batches = list(file.batches())
+        if not batches:
+            raise InputError(f"{file.name} must have at least one row, got none in {path}")
+        ends = [parse_ids(pa.chunked_array(list(chunks))) for chunks in zip(*batches, strict=True)]
+        file.refuse_missing_ids(ends, file.columns)
+        read[name] = ends, _labels(file, label)
+    old, graph = named.node_ids, named.graph
+    sides = list(zip(*(ends for ends, _ in read.values()), strict=True))
+    ids: NodeIds | BipartiteIds
+    if isinstance(old, BipartiteIds):
+        ids = BipartiteIds(*(
+            NodeIds.from_values(side.decode(np.arange(len(side))), *more)
+            for side, more in zip((old.source, old.target), sides, strict=True)
+        ))  # fmt: skip
+        node_type = torch.arange(len(ids)) >= len(ids.source)
+    else:
+        ids = NodeIds.from_values(old.decode(np.arange(len(old))), *sides[0], *sides[1])
+        node_type = None
+    index = ids.lookup_pairs(*old.decode_pairs(graph.pairs.numpy()))
+    graph = Graph.from_edges(index, len(ids), directed=graph.directed, name=graph.name, node_type=node_type)
+    found = {
+        name: LinkPairs(torch.from_numpy(ids.lookup_pairs(*ends)), values)
+        for name, (ends, values) in read.items()
+    }
+    return NamedGraph(graph, ids), found
 
 
 def _side(file: _File, coded: Any, features: _PathLike | None) -> tuple[NodeIds, Tensor | None]:

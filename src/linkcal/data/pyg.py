@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from linkcal._core.validation import check_edge_index, check_no_self_pairs
+from linkcal.data.audit import reversed_links
 from linkcal.data.graph import Graph, bipartite_features, pair_keys, warn_of_two_types
 from linkcal.data.split import LinkPairs, LinkSplit
 from linkcal.exceptions import InputError, LinkcalWarning
@@ -52,7 +53,7 @@ def from_pyg(
     LinkSplit
         In each part positives first, then negatives, in the given order; undirected pairs have the smaller
         index first. The rates of :class:`LinkPairs` are unknown (None). InputError where :class:`LinkSplit`
-        refuses, if a training link is not in the message-passing graph, or a pair has both labels.
+        refuses, as it does ``disjoint_train_ratio`` above 0, whose training links are no edges.
 
     Warns
     -----
@@ -84,14 +85,12 @@ def from_pyg(
     negatives: dict[str, Tensor] = {}
     for part, data in given.items():
         positives[part], negatives[part] = _labelled_pairs(data, part, graph, positive_label)
-    _refuse_disjoint(graph, positives["train"])
     held_out = torch.cat([positives["val"], positives["test"]], dim=1)
-    edges = torch.cat([graph.pairs, held_out], dim=1)
     if directed and not symmetric:
-        _refuse_symmetric(graph, edges, held_out)
-    negatives = _distinct_negatives(graph, edges, negatives)
+        _refuse_symmetric(graph, held_out)
+    negatives = _distinct_negatives(graph, negatives)
     pairs = {part: LinkPairs.of(positives[part], negatives[part]) for part in given}
-    full = graph.with_edges(edges)
+    full = graph.with_edges(torch.cat([graph.pairs, held_out], dim=1))
     counts = {**full.counts(), "features": graph.counts()["features"]}
     return LinkSplit(graph, pairs["train"], pairs["val"], pairs["test"], counts_full=counts)
 
@@ -208,10 +207,9 @@ def _of_two_types(data: HeteroData, part: str) -> Data:
     )
 
 
-def _refuse_symmetric(graph: Graph, edges: Tensor, held_out: Tensor) -> None:
-    leaked = int(graph.has_pairs(held_out.flip(0)).sum())
-    ways = (Graph.from_edges(edges, graph.num_nodes, directed=directed) for directed in (False, True))
-    if leaked and len({way.edge_index.size(1) for way in ways}) == 1:
+def _refuse_symmetric(graph: Graph, held_out: Tensor) -> None:
+    leaked = int(reversed_links(graph, held_out).sum())
+    if leaked:
         raise InputError(
             f"a directed graph must not have the reverse of each of its edges, got one whose message-passing "
             f"graph holds the reverse of {leaked} of {held_out.size(1)} validation and test links; split an "
@@ -278,23 +276,9 @@ def _labels_of(data: Any, part: str) -> tuple[Tensor, Tensor]:
     return index, torch.cat([data[f"{kind}edge_label"] for kind in kinds])
 
 
-def _refuse_disjoint(graph: Graph, links: Tensor) -> None:
-    outside = ~graph.has_pairs(links)
-    if outside.any():
-        raise InputError(
-            f"train links must be in train.edge_index, got {int(outside.sum())} that are not, the first "
-            f"{tuple(links[:, outside][:, 0].tolist())}; split with disjoint_train_ratio=0"
-        )
-
-
-def _distinct_negatives(graph: Graph, edges: Tensor, negatives: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Refuse negatives that are edges; keep each pair once over all parts, in the first of them."""
-    joined = torch.cat(list(negatives.values()), dim=1)
-    keys, known = (pair_keys(pairs, graph.num_nodes, directed=graph.directed) for pairs in (joined, edges))
-    wrong = torch.isin(keys, known)
-    if wrong.any():
-        pair = tuple(joined[:, wrong][:, 0].tolist())
-        raise InputError(f"negatives must be no edges, got {int(wrong.sum())} that are, the first {pair}")
+def _distinct_negatives(graph: Graph, negatives: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Keep each pair once over all parts, in the first of them."""
+    keys = pair_keys(torch.cat(list(negatives.values()), dim=1), graph.num_nodes, directed=graph.directed)
     first = torch.zeros_like(keys, dtype=torch.bool)
     first[torch.from_numpy(np.unique(keys.cpu().numpy(), return_index=True)[1])] = True
     if not first.all():

@@ -20,7 +20,8 @@ from linkcal._core.validation import (
     check_positive_float,
     check_positive_int,
 )
-from linkcal.data.graph import Graph, check_edge_time, check_graph, pair_keys, warn_of_two_types
+from linkcal.data.audit import audit_pairs
+from linkcal.data.graph import Graph, check_edge_time, check_graph, warn_of_two_types
 from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, check_kind, sample_negatives
 from linkcal.exceptions import EdgeFeaturesWarning, InputError, LinkcalWarning, ShortageError
 
@@ -113,10 +114,11 @@ class LinkPairs:
 class LinkSplit:
     """Message-passing graph and labelled pairs of one run.
 
-    InputError if a validation or test link is an edge of `graph`, or a pair stands twice in the three parts
-    together (in either direction where the graph is undirected), or a pair does not join the two types of a
-    bipartite graph. Where all parts have times, test links must be later than validation links, and these
-    later than training links; a negative may be a link of a later part.
+    InputError with the first error that :func:`audit_pairs` finds: a validation or test link or a negative is
+    an edge of `graph`, a training link is none, a pair stands twice in the three parts together (in either
+    direction where the graph is undirected), or does not join the two types of a bipartite graph. Where all
+    parts have times, test links must be later than validation links, and these later than training links; a
+    negative may be a link of a later part.
 
     Parameters
     ----------
@@ -126,6 +128,8 @@ class LinkSplit:
         Training positives are edges of `graph`; no negative is an edge of the full graph.
     seed, negatives, counts_full : int, str and dict, optional
         Seed of the split and kind of its negatives, None for a split from elsewhere; the full graph's counts.
+    features_from_held_out : bool
+        Whether the features are known to have been computed from all edges, held-out links included.
 
     Examples
     --------
@@ -142,33 +146,12 @@ class LinkSplit:
     seed: int | None = None
     counts_full: dict[str, int] = field(default_factory=dict)
     negatives: str | None = None
+    features_from_held_out: bool = False
 
     def __post_init__(self) -> None:
-        graph, way = self.graph, "" if self.graph.directed else ", in either direction"
         # A subclass of LinkPairs may hold pairs drawn with replacement, and is not checked.
-        parts = {name: part for name in reversed(_PARTS) if type(part := getattr(self, name)) is LinkPairs}
-        keys = {}
-        for name, part in parts.items():
-            pairs = graph.check_pairs(part.edge_label_index, f"{name}.edge_label_index")
-            pairs = pairs.to(graph.edge_index.device)
-            keys[name] = pair_keys(pairs, graph.num_nodes, directed=graph.directed)
-            leaked = pairs[:, graph.has_pairs(pairs) & (part.edge_label == 1).to(pairs.device)]
-            if name != "train" and leaked.size(1):
-                raise InputError(
-                    f"{name} links must not be message-passing edges{way}, got {leaked.size(1)} that are, "
-                    f"such as {tuple(leaked[:, 0].tolist())}"
-                )
-        if len(parts) == len(_PARTS) and all(p.time is not None for p in parts.values() if len(p)):
-            keys = _in_order_of_time(parts, keys)
-        ordered = torch.cat([*keys.values(), graph.edge_index.new_empty(0)]).sort().values
-        repeated = torch.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-        if repeated.numel():
-            key = int(repeated[0])
-            places = [name for name, part in keys.items() for _ in range(int((part == key).sum()))]
-            raise InputError(
-                f"train, val and test must hold each pair once{way}, got {repeated.numel()} repeated, such "
-                f"as {divmod(key, graph.num_nodes)} in {' and '.join(places)}"
-            )
+        parts = {name: part for name in _PARTS if type(part := getattr(self, name)) is LinkPairs}
+        audit_pairs(self.graph, **parts).raise_error()
 
     def part(self, name: str) -> LinkPairs:
         """``train``, ``val`` or ``test`` by name."""
@@ -306,7 +289,10 @@ def split_links(
     counts = {**graph.counts(), "features": 0 if message.x is None else message.x.size(1)}
     if times:
         counts |= _count_unseen(message, positives)
-    return LinkSplit(graph=message, **parts, seed=seed, counts_full=counts, negatives=negatives)
+    return LinkSplit(
+        message, **parts, seed=seed, counts_full=counts, negatives=negatives,
+        features_from_held_out=graph.features_from_edges,
+    )  # fmt: skip
 
 
 def _cut_by_time(
@@ -407,24 +393,3 @@ def _cut(pairs: Tensor, sizes: dict[str, int]) -> dict[str, Tensor]:
     """Cut pairs [2, L] into consecutive parts; test comes first, so that it depends on no other part."""
     ends = np.cumsum([sizes[part] for part in _PARTS]).tolist()
     return dict(zip(_PARTS, torch.tensor_split(pairs, ends[:-1], dim=1), strict=True))
-
-
-def _in_order_of_time(parts: dict[str, LinkPairs], keys: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Keys without negatives that are links of a later part; refuse links that are not before that part's."""
-    kept, later, start, after = {}, keys["test"][:0], math.inf, ""
-    for name in _PARTS:
-        part = parts[name]
-        is_link, time = part.edge_label == 1, part.edge_label[:0] if part.time is None else part.time
-        late = is_link & (time >= start)
-        if bool(late.any()):
-            pair = tuple(part.edge_label_index[:, late][:, 0].tolist())
-            raise InputError(
-                f"{name} links must be earlier than all {after} links, got {int(late.sum())} that are not, "
-                f"such as {pair} at {float(time[late][0]):.17g}, the first {after} link is at {start:.17g}"
-            )
-        is_link = is_link.to(keys[name].device)
-        kept[name] = keys[name][is_link | ~torch.isin(keys[name], later)]
-        later = torch.cat([later, keys[name][is_link]])
-        if part.num_positives:
-            start, after = float(time[part.edge_label == 1].min()), name
-    return kept

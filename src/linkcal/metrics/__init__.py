@@ -20,6 +20,7 @@ from linkcal.metrics.calibration import (
 )
 from linkcal.metrics.drift import CalibrationAlarm, PopulationTest, calibration_alarm, same_population
 from linkcal.metrics.groups import GroupCalibration, group_calibration
+from linkcal.metrics.intervals import bootstrap_intervals
 from linkcal.metrics.pattern import CalibrationPattern, calibration_pattern
 from linkcal.metrics.registry import EVALUATION_KEYS, EXTENDED_KEYS, METRICS, MetricSpec, evaluate_links
 from linkcal.metrics.scores import (
@@ -35,8 +36,9 @@ from linkcal.metrics.value import ModelValue, model_value
 __all__ = [
     "EVALUATION_KEYS", "EXTENDED_KEYS", "METRICS", "CalibrationAlarm", "CalibrationFloor",
     "CalibrationPattern", "GroupCalibration", "MetricSpec", "ModelValue", "NullBand", "PopulationTest",
-    "ReliabilityCurve", "accuracy", "average_precision", "brier_score", "calibration_alarm",
-    "calibration_floor", "calibration_null_band", "calibration_pattern", "debiased_calibration_error",
-    "evaluate_links", "expected_calibration_error", "group_calibration", "hits_at_k", "model_value",
-    "negative_log_likelihood", "reliability_curve", "roc_auc", "same_population",
+    "ReliabilityCurve", "accuracy", "average_precision", "bootstrap_intervals", "brier_score",
+    "calibration_alarm", "calibration_floor", "calibration_null_band", "calibration_pattern",
+    "debiased_calibration_error", "evaluate_links", "expected_calibration_error", "group_calibration",
+    "hits_at_k", "model_value", "negative_log_likelihood", "reliability_curve", "roc_auc",
+    "same_population",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +27,12 @@ class Cell(NamedTuple):
     text: str
     best: bool = False
     in_noise: bool = False
+    interval: str = ""
 
 
-def build_table(results: Results) -> tuple[list[ResultColumn], dict[str, list[Cell]]]:
+def build_table(
+    results: Results, intervals: Results | None = None
+) -> tuple[list[ResultColumn], dict[str, list[Cell]]]:
     """Columns that occur in any result (unknown keys last, as plain numbers), and each result's cells."""
     present = {key for result in results.values() for key in result}
     columns = [column for name, column in COLUMNS.items() if name in present]
@@ -40,8 +43,17 @@ def build_table(results: Results) -> tuple[list[ResultColumn], dict[str, list[Ce
         texts = {c.name: c.text(result.get(c.name)) for c in columns}
         ece, noise = result.get("ece"), result.get("ece_floor_q95")
         in_noise = ece is not None and noise is not None and bool(ece <= noise)
-        rows[name] = [Cell(text, text == best[key], key == "ece" and in_noise) for key, text in texts.items()]
+        ends = (intervals or {}).get(name, {})
+        shown = {c.name: _interval_text(c, ends[c.name]) for c in columns if c.name in ends}
+        rows[name] = [
+            Cell(text, text == best[key], key == "ece" and in_noise, shown.get(key, ""))
+            for key, text in texts.items()
+        ]
     return columns, rows
+
+
+def _interval_text(column: ResultColumn, ends: Sequence[float]) -> str:
+    return " to ".join(map(column.text, ends))
 
 
 def _best_text(column: ResultColumn, values: list[Any]) -> str | None:
@@ -68,6 +80,8 @@ _FIT_ON = {
         "protocol of arXiv 2403.04605)."
     ),
 }
+#: Metrics of the selected calibrator that stand first.
+_HEADLINE = ("ece", "nll", "auc")
 _FACTS = {
     "dataset": "Data set",
     "model": "Model",
@@ -97,8 +111,9 @@ def write_report(
         The content of ``metrics.json``: ``results`` (calibrator -> metric -> fraction, None or NaN if
         undefined) and, as far as known, `dataset`, `model`, `seed`, `fit_on`, `selected`, `negatives`,
         `negatives_per_positive`, `base_rate` (if probabilities were moved to one), `model_value`,
-        `worst_segment` (by calibrator), `counts` (as ``LinkSplit.counts()``) and `groups` (as ``linkcal
-        calibrate`` writes them).
+        `worst_segment` (by calibrator), `intervals` (calibrator -> metric -> both ends) and their
+        `interval_level`, `counts` (as ``LinkSplit.counts()``) and `groups` (as ``linkcal calibrate`` writes
+        them).
     config : dict
         JSON values, printed as they are.
     figure_png : path-like, optional
@@ -112,7 +127,7 @@ def write_report(
     results: Results = metrics.get("results", {})
     if not results:
         raise InputError("metrics must hold 'results' with at least one calibrator, got none")
-    columns, rows = build_table(results)
+    columns, rows = build_table(results, metrics.get("intervals"))
     counts = metrics.get("counts") or {}
     has_test_counts = "test_positives" in counts and "test_negatives" in counts
     environment = Environment(
@@ -132,7 +147,8 @@ def write_report(
         groups=metrics.get("groups") or {},
         only_scores=metrics.get("model") == "scores",
         negatives=metrics.get("negatives") or "uniform",
-        findings=_findings(results) + _of_groups(metrics),
+        findings=[*headline(metrics), *_findings(results), *_of_groups(metrics)],
+        interval_level=metrics.get("interval_level"),
         columns=columns,
         rows=rows,
         has_missing=any(cell.text == "n/a" for cells in rows.values() for cell in cells),
@@ -162,18 +178,38 @@ def _base_rate(metrics: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[st
     }
 
 
+def headline(metrics: Mapping[str, Any]) -> list[str]:
+    """One sentence on the selected calibrator, which need not be the best on the test pairs, if known."""
+    results, selected = metrics["results"], metrics.get("selected")
+    if selected not in results:
+        return []
+    row, ends = results[selected], metrics.get("intervals", {}).get(selected, {})
+    shown = []
+    for column in (COLUMNS[key] for key in _HEADLINE if _is_known(row.get(key))):
+        unit = f" {column.unit}" if column.unit else ""
+        interval = f" ({_interval_text(column, ends[column.name])})" if column.name in ends else ""
+        shown.append(f"{column.label} {column.text(row[column.name])}{unit}{interval}")
+    level = metrics.get("interval_level")
+    beside = f" ({100 * level:g} % intervals in brackets)" if ends and level else ""
+    before = results.get("uncalibrated", {}).get("ece")
+    known = selected != "uncalibrated" and _is_known(before) and _is_known(row.get("ece"))
+    rest = f"; uncalibrated the ECE is {COLUMNS['ece'].text(before)} %" if known else ""
+    return (
+        [f"{selected}, selected without the test pairs: {', '.join(shown)}{beside}{rest}."] if shown else []
+    )
+
+
+def _is_known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
 def _findings(results: Results) -> list[str]:
-    """Sentences about the ECE and the NLL, as far as the numbers support them."""
-    ece, noise, nll = (
-        {n: float(r[key]) for n, r in results.items() if r.get(key) is not None and math.isfinite(r[key])}
-        for key in ("ece", "ece_floor_q95", "nll")
+    """Sentences about the ECE, as far as the numbers support them."""
+    ece, noise = (
+        {n: float(r[key]) for n, r in results.items() if _is_known(r.get(key))}
+        for key in ("ece", "ece_floor_q95")
     )
     findings = []
-    if "uncalibrated" in ece and len(ece) > 1:
-        best = min(ece, key=ece.__getitem__)
-        lowest = f"the lowest is {100 * ece[best]:.1f} % ({best})"
-        lowest = "no calibrator has a lower one" if best == "uncalibrated" else lowest
-        findings.append(f"The ECE is {100 * ece['uncalibrated']:.1f} % uncalibrated; {lowest}.")
     inside = [name for name in ece if name in noise and ece[name] <= noise[name]]
     if inside:
         findings.append(
@@ -182,9 +218,6 @@ def _findings(results: Results) -> list[str]:
         )
     elif ece.keys() & noise.keys():
         findings.append("No ECE is within the noise of perfect calibration: all are miscalibrated.")
-    if len(nll) > 1:
-        best = min(nll, key=nll.__getitem__)
-        findings.append(f"The lowest negative log-likelihood, a proper score, is {nll[best]:.4f} ({best}).")
     return findings
 
 

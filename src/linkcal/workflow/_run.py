@@ -30,6 +30,7 @@ from linkcal.data import BipartiteIds, Graph, LinkSplit, NodeIds
 from linkcal.exceptions import InputError
 from linkcal.features import LinkScores, link_segments
 from linkcal.metrics import evaluate_links, group_calibration, model_value
+from linkcal.metrics.intervals import intervals_record
 from linkcal.report._page import ARTIFACT_FOLDER, holds_run, write_results
 from linkcal.workflow import _steps as steps
 from linkcal.workflow._settings import RunConfig
@@ -140,15 +141,17 @@ def run_experiment(
     test = trained.score("test")
     label = test.to_arrays()[1].astype(np.float64)
     rate, truth = TargetRate.of(config, trained.split), steps.true_probability(split)
-    probability, results = {}, {}
+    probability, logit, results = {}, {}, {}
     with blas_threads(1):
         for number, (name, calibrator) in enumerate(fitted.items()):
             notify(Step("evaluate", number + 1, len(fitted)))
-            probability[name], logit = _calibrated(calibrator, test, rate)
-            measured = steps.measure_links(label, probability[name], logit, truth, rate=rate)
+            probability[name], logit[name] = _calibrated(calibrator, test, rate)
+            measured = steps.measure_links(label, probability[name], logit[name], truth, rate=rate)
             results[name] = {**measured, "seconds_fit": seconds_fit[name]}
         weight = None if rate is None else rate.weight(label)
-        beside = _model_value(label, probability, weight)
+        beside = _model_value(label, probability, weight) | intervals_record(
+            label, probability, logit, weight
+        )
         if rate is None:
             beside["worst_segment"] = _add_groups(results, label, probability, test)
         info = _info(config, trained.split, selected, rate)

@@ -18,6 +18,7 @@ from linkcal import calibrators, data, models
 from linkcal._core.maths import FloatArray
 from linkcal._core.random import numpy_stream, stream_seed
 from linkcal._core.threads import blas_threads
+from linkcal._core.validation import warn_of_few_links
 from linkcal._scoring import FitLinks, base_rate_origin, graph_density
 from linkcal.data import Graph, LinkSplit, split_links
 from linkcal.exceptions import EdgeFeaturesWarning, InputError, SymmetricDecoderWarning
@@ -71,6 +72,8 @@ def split_graph(config: RunConfig, graph: Graph | LinkSplit) -> LinkSplit:
 
 def warn_of_limits(config: RunConfig, split: LinkSplit) -> None:
     """Warn of what this graph and these settings cannot give."""
+    part = split.part(calibration_part(config.fit_on))
+    warn_of_few_links(part.num_positives, part.num_negatives, stacklevel=3)
     if split.graph.directed:
         text = f"{config.model} gives both directions of a pair the same score, while the graph is directed"
         warnings.warn(text, SymmetricDecoderWarning, stacklevel=3)

@@ -1,0 +1,146 @@
+"""`linkcal check`, `linkcal threshold` and `linkcal refresh`: what new, mostly labelled pairs are for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from linkcal.cli._console import (
+    BaseRateOption,
+    CalibratorOption,
+    Comment,
+    Delimiter,
+    Folder,
+    NoHeader,
+    RawIds,
+    Source,
+    Target,
+    as_base_rate,
+    log,
+)
+from linkcal.cli._scoring import load_folder
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from linkcal.predictor import CalibratedLinkPredictor
+
+_PAIRS = "Pairs that the calibrator was not fitted on: .csv, .tsv, .parquet or .npz."
+New = Annotated[Path, typer.Argument(help=_PAIRS, metavar="NEW")]
+Label = Annotated[str, typer.Option(help="Column of 1 (link) and 0 (negative).")]
+#: Exit code of an alarm, which is no error.
+ALARM = 3
+
+
+def check(
+    folder: Folder,
+    new: New,
+    label: Label = "label",
+    alpha: Annotated[
+        float, typer.Option(help="Chance of an alarm although the calibration holds, in (0, 1).")
+    ] = 0.05,
+    calibrator: CalibratorOption = None,
+    base_rate: BaseRateOption = None,
+    source: Source = "source",
+    target: Target = "target",
+    delimiter: Delimiter = None,
+    no_header: NoHeader = False,
+    comment: Comment = None,
+    raw_ids: RawIds = False,
+) -> None:
+    """Test that the calibration still holds for new pairs; exit code 3 is an alarm.
+
+    With the column `--label`, in the order in which the labels came: whether the probabilities hold, overall
+    and by segment, after each label. Without it: whether the pairs look like the calibration links and
+    negatives, which they do not where they were chosen otherwise or have another share of links
+    (`--base-rate`).
+    """
+    predictor, pairs, labels = _read(
+        folder, new, calibrator, label, optional=True, source=source, target=target, delimiter=delimiter,
+        header=not no_header, comment=comment, raw_ids=raw_ids,
+    )  # fmt: skip
+    found = predictor.check(pairs, labels, base_rate=as_base_rate(base_rate), alpha=alpha)
+    typer.echo(str(found))
+    if found.alarm:
+        raise typer.Exit(ALARM)
+
+
+def threshold(
+    folder: Folder,
+    new: New,
+    precision: Annotated[float | None, typer.Option(help="Wanted precision, in (0, 1).")] = None,
+    recall: Annotated[float | None, typer.Option(help="Wanted recall, in (0, 1).")] = None,
+    confidence: Annotated[float, typer.Option(help="Probability that it is reached.")] = 0.95,
+    label: Label = "label",
+    calibrator: CalibratorOption = None,
+    base_rate: BaseRateOption = None,
+    source: Source = "source",
+    target: Target = "target",
+    delimiter: Delimiter = None,
+    no_header: NoHeader = False,
+    comment: Comment = None,
+    raw_ids: RawIds = False,
+) -> None:
+    """Probability from which on to call pairs links, for a precision or a recall tested on labelled pairs."""
+    from linkcal._core.files import to_json
+    from linkcal.data import LinkPairs
+
+    predictor, pairs, labels = _read(
+        folder, new, calibrator, label, source=source, target=target, delimiter=delimiter,
+        header=not no_header, comment=comment, raw_ids=raw_ids,
+    )  # fmt: skip
+    found = predictor.threshold_for(
+        LinkPairs(pairs, labels), precision=precision, recall=recall, confidence=confidence,
+        base_rate=as_base_rate(base_rate),
+    )  # fmt: skip
+    typer.echo(to_json(asdict(found)))
+
+
+def refresh(
+    folder: Folder,
+    new: New,
+    out: Annotated[Path, typer.Option(help="New folder for the refreshed predictor.")],
+    label: Label = "label",
+    calibrator: CalibratorOption = None,
+    source: Source = "source",
+    target: Target = "target",
+    delimiter: Delimiter = None,
+    no_header: NoHeader = False,
+    comment: Comment = None,
+    raw_ids: RawIds = False,
+) -> None:
+    """Move the calibrator to newly labelled pairs: their share of links becomes its base rate.
+
+    The ranking stays. `linkcal score`, `select` and `top` take the new folder.
+    """
+    from linkcal.artifact import check_artifact_folder
+    from linkcal.exceptions import InputError
+
+    if out.exists():
+        raise InputError(f"out must be a new folder, got {out}, which exists")
+    check_artifact_folder(out)
+    predictor, pairs, labels = _read(
+        folder, new, calibrator, label, source=source, target=target, delimiter=delimiter,
+        header=not no_header, comment=comment, raw_ids=raw_ids,
+    )  # fmt: skip
+    predictor.refresh(pairs, labels)
+    predictor.save(out)
+    record = predictor.info_["refresh"]
+    log(
+        f"{record['links']:,} labelled pairs, {record['positives']:,} of them links: calibrated logits moved "
+        f"by {record['offset']:+.3f} +- {record['standard_error']:.3f}; written to {out}"
+    )
+
+
+def _read(
+    folder: Path, new: Path, calibrator: str | None, label: str, **options: Any
+) -> tuple[CalibratedLinkPredictor, Tensor, Any]:
+    """The predictor, and pairs and labels as :func:`linkcal.data.read_labelled_pairs` gives them."""
+    from linkcal.data import read_labelled_pairs
+
+    predictor, node_ids = load_folder(folder, calibrator)
+    pairs, labels = read_labelled_pairs(new, node_ids, label=label, **options)
+    return predictor, pairs, labels
