@@ -66,18 +66,15 @@ class Toggle(Case):
         pairs = torch.cat([graph.pairs, sample_negatives(graph, graph.num_pairs, rng)], dim=1)
         some = pairs[:, torch.from_numpy(rng.permutation(pairs.size(1))[: point.sample])]
         widths = {"hidden_channels": 32, "out_channels": 16, "num_layers": point.depth, "seed": 0}
-        channels, own = graph.node_input.size(1), point.model.startswith("own-")
-        model = (
-            Own(point.model, channels, point.depth) if own else make_model(point.model, channels, **widths)
-        )
+        name, channels = point.model, graph.node_input.size(1)
+        own = name.startswith("own-")
+        model = Own(name, channels, point.depth) if own else make_model(name, channels, **widths)
         graph = model.eval().prepare(graph)
         x, arcs = graph.node_input, graph.edge_index
         encode: Any = model.encode
         used, sizes = toggle_edges(model, x, arcs, pairs[:, :1]).method, {}
-        works: dict[str, Callable[[], object]] = {
-            FORWARD: lambda: encode(x, arcs),
-            used: lambda: deque(iter_toggled(model, x, arcs, pairs), maxlen=0),
-        }
+        works: dict[str, Callable[[], object]] = {FORWARD: lambda: encode(x, arcs)}
+        works[used] = lambda: deque(iter_toggled(model, x, arcs, pairs), maxlen=0)
         for method in point.methods:
             run: Callable[[Tensor], object] = partial(toggle_edges, model, x, arcs, method=method)
             if method == PYG:
