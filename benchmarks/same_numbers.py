@@ -39,7 +39,7 @@ Numbers = dict[str, float]
 def main() -> int:
     given = parser().parse_args()
     first, *others = given.folders
-    return compare(first, *others, given.tolerance) if others else record(first)
+    return compare(first, others[0], given.tolerance) if others else record(first)
 
 
 def parser() -> argparse.ArgumentParser:

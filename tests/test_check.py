@@ -4,6 +4,8 @@ import torch
 
 from linkcal import CalibratedLinkPredictor, StructuralCalibrator
 from linkcal.data import sample_negatives, simulate_graph, split_links
+from linkcal.exceptions import InputError
+from linkcal.features import link_segments
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
 
 
@@ -35,7 +37,27 @@ def test_labels_of_the_same_kind_raise_no_alarm_and_moved_ones_do(fitted):
     assert all(each.alarm for each in rare)
     told = [clp.check(*drawn(split, 30, 270, seed), base_rate=0.1).alarm for seed in range(10)]
     assert sum(told) <= 3
-    assert not clp.check(split.val).alarm  # links first in the part, shuffled by the check
+    assert not clp.check(split.test).alarm  # links first in the part, shuffled by the check
+    with pytest.raises(InputError, match="links must be new to the calibrator"):
+        clp.check(split.val)
+    with pytest.raises(InputError, match="labels must be left out with LinkPairs"):
+        clp.check(split.test, split.test.edge_label)
+
+
+def test_the_segment_of_a_link_does_not_depend_on_the_others(fitted):
+    clp, split, _ = fitted
+    reference = clp.score(split.val.edge_label_index)
+    both = [clp.score(split.test.edge_label_index[:, :count]) for count in (40, 300)]
+    few, many = (link_segments(scores, like=reference) for scores in both)
+    assert few.keys() == many.keys()
+    assert all((few[name] == many[name][:40]).all() for name in few)
+
+
+def test_training_links_are_no_reference_for_new_pairs(fitted):
+    clp, split, _ = fitted
+    trained = CalibratedLinkPredictor(clp.model, StructuralCalibrator()).fit(split, fit_on="train-loo")
+    with pytest.raises(InputError, match="labels must be given for a predictor fitted on 'train-loo'"):
+        trained.check(split.test.edge_label_index)
 
 
 def test_the_wrong_kind_of_negatives_is_found_without_labels(fitted):

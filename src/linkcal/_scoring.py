@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from linkcal._core.maths import bernoulli_nll
 from linkcal._core.random import numpy_stream
 from linkcal._core.validation import check_base_rate, check_edge_index, check_fraction, check_positive_int
 from linkcal.calibrators import Calibrator
@@ -267,7 +268,7 @@ def graph_shift(
     """Calibrated logits and NLL of labelled links on two graphs; whether the NLL surely rose."""
     y = before.to_arrays()[1]
     logits = [calibrated_logits(calibrator, scores) for scores in (before, after)]
-    losses = [np.logaddexp(0.0, z) - y * z for z in logits]
+    losses = [bernoulli_nll(z, y) for z in logits]
     shift = {
         "mean_logit_links": [float(z[y == 1].mean()) for z in logits],
         "mean_logit_negatives": [float(z[y == 0].mean()) for z in logits],

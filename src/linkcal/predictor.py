@@ -370,7 +370,7 @@ class CalibratedLinkPredictor(nn.Module):
         self._require_fitted()
         wanted = {"precision": precision, "recall": recall}
         if isinstance(links, LinkPairs):
-            self._check_new(links)
+            self._check_new(self._labelled(links))
             scores = self.scorer().score(links.to(self._device))
             y = _labels(scores)
             # At the labels' own share of links, from where the rule moves it on.
@@ -434,14 +434,7 @@ class CalibratedLinkPredictor(nn.Module):
         links, labels : LinkPairs, or Tensor [2, L] and array-like [L] of 0 and 1
         """
         self._require_fitted()
-        if not isinstance(links, LinkPairs):
-            if labels is None:
-                raise InputError("labels must be given with a tensor of pairs, got None")
-            pairs = self.graph_.check_pairs(links, "links")
-            label = check_binary_labels(labels, pairs.size(1), "labels")
-            links = LinkPairs(pairs, torch.as_tensor(label, dtype=torch.float32))
-        elif labels is not None:
-            raise InputError("labels must be left out with LinkPairs, which have their own, got both")
+        links = self._labelled(links, labels)
         X, y = self.scorer().score(links.to(self._device)).to_arrays(self.calibrator_.link_features)
         calibrator, positives = self.calibrator_.refresh(X, y), int(y.sum())
         record = {"links": len(y), "positives": positives, "offset": calibrator.offset_}
@@ -461,17 +454,21 @@ class CalibratedLinkPredictor(nn.Module):
         """Test that the calibration holds for new pairs: for their labels, or without labels for their kind.
 
         With labels, in the order in which they came, an anytime-valid test of the probabilities, overall and
-        by :func:`linkcal.features.link_segments`. Without, a test that the logits and structural columns of
-        the pairs are distributed as those of the calibration links, which finds the wrong kind of negatives.
+        by :func:`linkcal.features.link_segments` of the calibration links. Without, a test that the logits
+        and structural columns of the pairs are distributed as those of the calibration links, which finds
+        the wrong kind of negatives; a predictor that was fitted on training links is refused, since the
+        model knows these.
 
         Parameters
         ----------
-        links, labels : LinkPairs (in random order), or Tensor [2, L] and array-like [L] of 0 and 1 or None
+        links, labels : LinkPairs, or Tensor [2, L] and array-like [L] of 0 and 1 or None
+            LinkPairs have no order: they are shuffled, for one look. None that the calibrator was fitted on.
         base_rate : float in (0, 1) or "density", optional
             Share of links among the pairs; without labels, links or negatives of the calibration are left
             out until they have it.
         alpha : float in (0, 1)
-            Probability of an alarm if the calibration holds, for labels over all times together.
+            Probability of an alarm if the probabilities are exact, for labels over all times together. Those
+            of a few hundred calibration links are not: long streams of labels then raise more alarms.
 
         Returns
         -------
@@ -479,24 +476,35 @@ class CalibratedLinkPredictor(nn.Module):
             Of :mod:`linkcal.metrics`; ``alarm`` is the answer, ``str`` the sentence.
         """
         self._require_fitted()
-        rng = numpy_stream(0, "check")
-        if isinstance(links, LinkPairs):
-            order = rng.permutation(len(links))  # parts of a split have their links first
-            labels, links = links.edge_label[order], links.edge_label_index[:, order]
-        scorer, pairs = self.scorer("structural"), self._placed(links, "links")
-        scores = scorer.score(pairs)
-        if labels is not None:
-            label = check_binary_labels(labels, pairs.size(1), "labels")
+        calibration, rng = self._evidence().calibration.to(self._device), numpy_stream(0, "check")
+        scorer = self.scorer("structural")
+        reference = scorer.score(calibration)
+        if labels is not None or isinstance(links, LinkPairs):
+            labelled = self._labelled(links, labels)
+            self._check_new(labelled)
+            if isinstance(links, LinkPairs):
+                order = torch.from_numpy(rng.permutation(len(links)))  # parts of a split have links first
+                labelled = LinkPairs(links.edge_label_index[:, order], links.edge_label[order])
+            scores = scorer.score(labelled.to(self._device))
             p = torch.sigmoid(self.logit_of(scores, base_rate=base_rate))
-            return calibration_alarm(label, p, link_segments(scores), alpha=alpha)
-        X, y = scorer.score(self._evidence().calibration.to(self._device)).to_arrays("structural")
+            segments = link_segments(scores, like=reference)
+            return calibration_alarm(_labels(scores), p, segments, alpha=alpha)
+        if self.info_["fit_on"] in ("train", "train-loo"):
+            raise InputError(
+                f"labels must be given for a predictor fitted on {self.info_['fit_on']!r}, got none: new "
+                "pairs cannot look like links that the model was trained on"
+            )
+        pairs = self._placed(links, "links")
+        _, first = np.unique(self._keys(pairs), return_index=True)
+        scores = scorer.score(pairs[:, torch.from_numpy(first).to(pairs.device)])
+        X, y = reference.to_arrays("structural")
         share, rate = y.mean(), self._rate(base_rate)
         odds = rate / (1.0 - rate) * (1.0 - share) / share
         surplus = rng.permutation(np.flatnonzero(y == (odds < 1.0)))
         left_out = surplus[round(min(odds, 1.0 / odds) * len(surplus)) :]
-        new = scores.to_matrix("structural")
         names = ("logit", *COLUMN_NAMES["structural"])
-        return same_population(np.delete(X, left_out, axis=0), new, names, alpha=alpha)
+        kept = np.delete(X, left_out, axis=0)
+        return same_population(kept, scores.to_matrix("structural"), names, alpha=alpha)
 
     def update_graph(
         self,
@@ -558,6 +566,14 @@ class CalibratedLinkPredictor(nn.Module):
             raise InputError(
                 f"x must have {len(self.node_ids_)} rows where nodes have names (node_ids_), got "
                 f"{graph.num_nodes}: set node_ids_ = None to number new nodes from {len(self.node_ids_)} on"
+            )
+        gone = int((~graph.has_pairs(self.graph_.pairs)).sum())
+        if gone:
+            warnings.warn(
+                f"{gone:,} of {self.graph_.num_pairs:,} message-passing edges are not among the new ones: "
+                "edge_index must hold ALL edges, not only those that were added",
+                LinkcalWarning,
+                stacklevel=2,
             )
         links, null_pairs = evidence.calibration.to(self._device), evidence.null_pairs.to(self._device)
         kept = torch.nonzero((links.edge_label == 1) | ~graph.has_pairs(links.edge_label_index)).flatten()
@@ -684,6 +700,22 @@ class CalibratedLinkPredictor(nn.Module):
         """Scores and labels of the calibration links for intervals."""
         X, y = self._calibration_scores().to_arrays(self.calibrator_.link_features)
         return ranking_scores(self.calibrator_, X, y), y.astype(np.float64)
+
+    def _labelled(self, links: LinkPairs | Tensor, labels: Any = None) -> LinkPairs:
+        """Pairs with labels, from one argument or two; each once, since a copy is no further evidence."""
+        if not isinstance(links, LinkPairs):
+            if labels is None:
+                raise InputError("labels must be given with a tensor of pairs, got None")
+            pairs = self.graph_.check_pairs(links, "links")
+            label = check_binary_labels(labels, pairs.size(1), "labels")
+            links = LinkPairs(pairs, torch.as_tensor(label, dtype=torch.float32))
+        elif labels is not None:
+            raise InputError("labels must be left out with LinkPairs, which have their own, got both")
+        repeats = len(links) - len(np.unique(self._keys(links.edge_label_index)))
+        if repeats:
+            way = "" if self.graph_.directed else ", in either direction"
+            raise InputError(f"links must hold each pair once{way}, got {repeats} repeats of {len(links)}")
+        return links
 
     def _check_new(self, links: LinkPairs) -> None:
         """Refuse labelled links if the calibrator was fitted on most of them; a few repeat by chance."""

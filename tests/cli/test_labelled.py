@@ -73,4 +73,5 @@ def test_labels_are_read_strictly(fails, fitted, labelled, tmp_path):
     path = tmp_path / "new.csv"
     path.write_text(right.read_text().replace(",0\n", ",2\n", 1))
     fails("check", fitted, path, parts=("column 'label'", "1 (link) or 0 (negative)", "2 in"))
+    fails("check", fitted, right, "--label", "y", parts=("column 'y'",))
     fails("threshold", fitted, right, "--label", "y", "--recall", 0.5, parts=("column 'y'",))

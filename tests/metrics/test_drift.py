@@ -54,6 +54,11 @@ def test_opposite_errors_of_two_groups_are_found_and_named():
     assert found.segment_e_value[2] == pytest.approx(calibration_alarm(y[hub], p[hub]).e_value[-1])
 
 
+def test_separated_classes_may_come_in_any_order():
+    p = np.repeat([0.99, 0.01], 12)
+    assert calibration_alarm(p > 0.5, p).first is None
+
+
 def test_certain_and_wrong_is_an_alarm_at_once():
     found = calibration_alarm([1, 0, 0], [1.0, 1.0, 0.0])
     assert found.first == 2

@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0, 1 for a user error, 2 for wrong usage, 130 after Ctrl-C.
+        0, 1 for a user error or a leak, 2 for wrong usage, 3 for an alarm, 130 after Ctrl-C.
     """
     if arguments is None and threading.current_thread() is threading.main_thread():
         end_after_interrupt("linkcal")

@@ -279,7 +279,7 @@ def _report_interrupt(name: str) -> None:
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
     """Run a command line and return its exit code.
 
-    0, 1 for a user error (one line), 2 for wrong usage, 130 after Ctrl-C.
+    0, 1 for a user error (one line) or a leak, 2 for wrong usage, 3 for an alarm, 130 after Ctrl-C.
     """
     kept: list[str] = []
     with warnings.catch_warnings():
@@ -304,5 +304,5 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int
         finally:
             # After the results, and never in the middle of a progress bar.
             for text in kept:
-                log(f"linkcal: warning: {text}")
+                log(f"{name}: warning: {text}")
     return 0

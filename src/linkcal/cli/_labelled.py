@@ -1,4 +1,4 @@
-"""`linkcal check`, `linkcal threshold` and `linkcal refresh`: what new, mostly labelled pairs are for."""
+"""`linkcal check`, `linkcal threshold` and `linkcal refresh`, which read newly labelled pairs."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _PAIRS = "Pairs that the calibrator was not fitted on: .csv, .tsv, .parquet or .npz."
 New = Annotated[Path, typer.Argument(help=_PAIRS, metavar="NEW")]
 Label = Annotated[str, typer.Option(help="Column of 1 (link) and 0 (negative).")]
+_LABEL = "Column of 1 (link) and 0 (negative); default: `label` if there is one, else no labels."
+_ALPHA = "Chance of an alarm, in (0, 1), if the probabilities are exact."
 #: Exit code of an alarm, which is no error.
 ALARM = 3
 
@@ -38,10 +40,8 @@ ALARM = 3
 def check(
     folder: Folder,
     new: New,
-    label: Label = "label",
-    alpha: Annotated[
-        float, typer.Option(help="Chance of an alarm although the calibration holds, in (0, 1).")
-    ] = 0.05,
+    label: Annotated[str | None, typer.Option(help=_LABEL)] = None,
+    alpha: Annotated[float, typer.Option(help=_ALPHA)] = 0.05,
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
     source: Source = "source",
@@ -59,9 +59,11 @@ def check(
     (`--base-rate`).
     """
     predictor, pairs, labels = _read(
-        folder, new, calibrator, label, optional=True, source=source, target=target, delimiter=delimiter,
-        header=not no_header, comment=comment, raw_ids=raw_ids,
+        folder, new, calibrator, label or "label", optional=label is None, source=source, target=target,
+        delimiter=delimiter, header=not no_header, comment=comment, raw_ids=raw_ids,
     )  # fmt: skip
+    if labels is None:
+        log(f"no column 'label' in {new}: tested without labels")
     found = predictor.check(pairs, labels, base_rate=as_base_rate(base_rate), alpha=alpha)
     typer.echo(str(found))
     if found.alarm:
@@ -112,9 +114,10 @@ def refresh(
     comment: Comment = None,
     raw_ids: RawIds = False,
 ) -> None:
-    """Move the calibrator to newly labelled pairs: their share of links becomes its base rate.
+    """Move calibrated logits by one number, so that their mean fits newly labelled pairs; the ranking stays.
 
-    The ranking stays. `linkcal score`, `select` and `top` take the new folder.
+    Their share of links becomes the base rate, unless the folder was made with `--base-rate`, which is kept.
+    `linkcal score`, `select` and `top` read the new folder.
     """
     from linkcal.artifact import check_artifact_folder
     from linkcal.exceptions import InputError

@@ -413,14 +413,22 @@ def _check_edge_weight(edge_weight: Any, num_edges: int) -> Tensor:
 
 
 def check_edge_time(edge_time: Any, num_edges: int, name: str) -> Tensor:
-    """Return times [E], finite numbers, as float64."""
-    time = edge_time if isinstance(edge_time, Tensor) else torch.from_numpy(np.array(edge_time))
-    if time.shape != (num_edges,) or time.is_complex():
+    """Return times [E], finite numbers or dates (as seconds since 1970), as float64."""
+    given = edge_time if isinstance(edge_time, Tensor) else np.asarray(edge_time)
+    numbers = not given.is_complex() if isinstance(given, Tensor) else given.dtype.kind in "fiuM"
+    if not numbers or given.shape != (num_edges,):
         raise InputError(
-            f"{name} must hold a number for each of the {num_edges} columns of edge_index, got {time.dtype} "
-            f"{list(time.shape)}"
+            f"{name} must hold a number or a datetime64 for each of the {num_edges} columns of edge_index, "
+            f"got {given.dtype} {list(given.shape)}"
         )
-    time = time.to(torch.float64)
+    if isinstance(given, np.ndarray) and given.dtype.kind == "M":
+        seconds = (given - np.datetime64(0, "s")) / np.timedelta64(1, "s")
+        given = np.where(np.isnat(given), np.nan, seconds)
+    time = torch.as_tensor(given).to(torch.float64, copy=True)
+    if not torch.as_tensor(given).is_floating_point() and bool((time.abs() > 2**53).any()):
+        raise InputError(
+            f"{name} must be at most 2^53, beyond which float64 loses their order, got larger ones"
+        )
     missing = int((~torch.isfinite(time)).sum())
     if missing:
         raise InputError(f"{name} must be finite, got {count_not_finite(missing)}")

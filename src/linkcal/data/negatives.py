@@ -71,8 +71,7 @@ def sample_negatives(
     num = _check_draw(num, generator)
     keys = pair_keys(_taken(graph, exclude), graph.num_nodes, directed=graph.directed)
     closed = torch.unique(keys).cpu().numpy()
-    draw = _degree_keys if kind == "degree" else _two_hop_keys
-    pairs = np.stack(np.divmod(draw(graph, num, generator, closed), graph.num_nodes))
+    pairs = np.stack(np.divmod(_DRAWS[kind](graph, num, generator, closed), graph.num_nodes))
     return graph.source_first(torch.from_numpy(pairs).to(graph.edge_index.device))
 
 
@@ -311,6 +310,10 @@ def _two_hop_walked(
     keys = np.empty(num, dtype=np.int64)
     keys[order] = nodes * n + _pick_partners(rows, closed_rows, graph.directed, nodes, ranks[order] - before)
     return keys
+
+
+#: How each kind but the uniform one is drawn.
+_DRAWS = {"degree": _degree_keys, "two-hop": _two_hop_keys}
 
 
 @compiled()

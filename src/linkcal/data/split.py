@@ -66,11 +66,12 @@ class LinkPairs:
         if other.numel():
             raise InputError(f"edge_label must hold only 0 and 1, got {other[0].item()!r}")
         time = self.time
-        if time is not None and (time.shape != label.shape or bool(time[label == 1].isnan().any())):
-            raise InputError(
-                f"time must hold a number for each link and NaN for each negative, [{len(label)}], got "
-                f"{list(time.shape)} with {int(time.isnan().sum())} NaN"
-            )
+        if time is not None and not (isinstance(time, Tensor) and time.shape == label.shape):
+            came = list(time.shape) if isinstance(time, Tensor) else type(time).__name__
+            raise InputError(f"time must be a tensor [{len(label)}], as edge_label, got {came}")
+        if time is not None and not torch.equal(time.isnan(), label == 0):
+            wrong = int((time.isnan() != (label == 0)).sum())
+            raise InputError(f"time must be a number for a link and NaN for a negative, got {wrong} others")
 
     @classmethod
     def of(cls, positives: Tensor, negatives: Tensor, **rest: Any) -> LinkPairs:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import comb
 from scipy.stats import ks_2samp
 
 from linkcal._core.maths import FloatArray, bernoulli_nll, logit
@@ -15,11 +16,14 @@ from linkcal._core.validation import check_binary_labels, check_fraction, check_
 from linkcal.exceptions import InputError
 from linkcal.metrics.groups import segment_members
 
-#: Recalibrations a + b logit(p) that the test bets on, wrong base rates, over- and underconfidence; stakes.
+#: Recalibrations a + b logit(p) that the test bets on: wrong base rates, over- and underconfidence.
 _BETS = ((0.5, 1.0), (-0.5, 1.0), (1.0, 1.0), (-1.0, 1.0), (0.0, 0.5), (0.0, 2.0))
-#: Links of each class from which one class before the other is no accident.
-_SORTED = 10
+#: Fewer new pairs can hardly look unlike others.
+_FEW = 50
+#: The share of the bet on each.
 _STAKES = np.array([0.35, 0.35, 0.075, 0.075, 0.075, 0.075])
+#: One class before the other is no accident where chance orders labels so with a smaller probability.
+_BY_CHANCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,11 @@ class CalibrationAlarm:
         Evidence after each label: 1 at the start, and above ``1 / alpha`` at any time with probability
         `alpha` at most if the probabilities hold.
     alpha : float
+        That probability, in (0, 1).
     segment, segment_e_value : tuple of str and float64 (S,)
         Segments, ``"all"`` first, and the evidence of each after the last label.
+    observed, expected : float
+        Links among the labels, and the sum of their probabilities.
 
     Examples
     --------
@@ -45,6 +52,8 @@ class CalibrationAlarm:
     alpha: float
     segment: tuple[str, ...]
     segment_e_value: FloatArray
+    observed: float
+    expected: float
 
     @property
     def alarm(self) -> bool:
@@ -59,10 +68,18 @@ class CalibrationAlarm:
 
     def __str__(self) -> str:
         largest = float(self.e_value.max(initial=1.0))
-        found = f"the evidence reached {largest:.3g}, the alarm is at {1.0 / self.alpha:.3g}"
+        found = (
+            f"{self.observed:g} links where {self.expected:.1f} are expected; the evidence reached "
+            f"{largest:.3g}, the alarm is at {1.0 / self.alpha:.3g}"
+        )
         if not self.alarm:
             return f"No alarm after {self.e_value.size:,} labels: {found}."
         where = self.segment[int(np.argmax(self.segment_e_value))]
+        if self.observed == self.e_value.size:
+            return (
+                f"All {self.e_value.size:,} labels are links, where {self.expected:.1f} are expected: if "
+                "negatives are never labelled, these labels say nothing about the probabilities."
+            )
         return (
             f"The probabilities do not hold: alarm after {self.first:,} of {self.e_value.size:,} labels "
             f"({found}); the evidence is largest in {where}. Refresh or refit the calibrator."
@@ -78,8 +95,9 @@ def calibration_alarm(
 ) -> CalibrationAlarm:
     """Test that probabilities hold for labels in the order in which they came, at any time.
 
-    One may look after every label and stop at will: the chance of an alarm while the probabilities hold is
-    at most `alpha` over all times together.
+    One may look after every label and stop at will: the chance of an alarm is at most `alpha` over all times
+    together, for labels that are drawn one by one with exactly these probabilities. Those of a fitted
+    calibrator are never exact: many labels find small errors too, so read the size of the deviation.
 
     Parameters
     ----------
@@ -88,6 +106,7 @@ def calibration_alarm(
     groups : mapping of str to array-like (L,), optional
         Groupings as in :func:`group_calibration`; half of the bet is on all links, half on the segments.
     alpha : float in (0, 1)
+        Probability of an alarm at any time if the probabilities hold.
 
     Returns
     -------
@@ -112,10 +131,13 @@ def calibration_alarm(
     prob = check_probabilities(y_prob)
     label = check_binary_labels(y_true, prob.size)
     check_fraction(alpha, "alpha")
-    if np.count_nonzero(np.diff(label)) == 1 and min(label.sum(), (1.0 - label).sum()) >= _SORTED:
+    links, others = prob[label == 1.0], prob[label == 0.0]
+    is_sorted = np.count_nonzero(np.diff(label)) == 1 and 2.0 / comb(prob.size, links.size) < _BY_CHANCE
+    # Probabilities that separate the classes may come in any order.
+    if is_sorted and links.min() <= others.max():
         raise InputError(
-            "y_true must be in the order in which labels came, got one class before the other: where the "
-            "order is lost, shuffle the links"
+            "labels (y_true) must be in the order in which they came, got one class before the other: where "
+            "the order is lost, shuffle the links"
         )
     z = logit(prob)
     step = np.array([bernoulli_nll(z, label) - bernoulli_nll(a + b * z, label) for a, b in _BETS])
@@ -131,7 +153,7 @@ def calibration_alarm(
             evidence = _STAKES @ np.exp(np.cumsum(step * inside, axis=1))
         total += weight[number] * evidence
         last[number] = evidence[-1] if prob.size else 1.0
-    return CalibrationAlarm(total, float(alpha), tuple(names), last)
+    return CalibrationAlarm(total, float(alpha), tuple(names), last, float(label.sum()), float(prob.sum()))
 
 
 @dataclass(frozen=True)
@@ -141,7 +163,8 @@ class PopulationTest:
     Parameters
     ----------
     p_value : float
-        Chance of a largest difference at least as large between two samples of one population, at most.
+        Upper bound on the chance of a largest difference at least as large between two samples of one
+        population.
     column : str
         The column that differs most.
     distance : float
@@ -149,7 +172,7 @@ class PopulationTest:
     num_pairs : int
         New pairs.
     alpha : float
-        Probability of an alarm if they do.
+        Probability of an alarm if new pairs are drawn like those of the calibration.
 
     Examples
     --------
@@ -170,11 +193,14 @@ class PopulationTest:
 
     def __str__(self) -> str:
         shown = f"{self.column} differs most (by {self.distance:.2f} of 1, p-value {self.p_value:.2g})"
+        if not self.alarm and self.num_pairs < _FEW:
+            return f"{self.num_pairs:,} pairs are too few to tell; at least {_FEW} are needed."
         if not self.alarm:
             return f"The {self.num_pairs:,} pairs look like those of the calibration: {shown}."
         return (
             f"The {self.num_pairs:,} pairs do not look like those of the calibration: {shown}. Probabilities "
-            "may not hold for them: were they chosen like the calibration links and negatives?"
+            "may not hold for them: were they chosen like the calibration links and negatives, with the same "
+            "share of links (else state their base rate)?"
         )
 
 
@@ -188,7 +214,9 @@ def same_population(
     reference, new : array-like (R, k) and (L, k)
         What is known of the pairs: the logit and structural columns.
     names : sequence of str (k,)
+        Names of the columns.
     alpha : float in (0, 1)
+        Probability of an alarm if the pairs are drawn alike.
 
     Returns
     -------
@@ -207,6 +235,7 @@ def same_population(
     >>> same_population(seen, moved, ["degree", "logit"]).column
     'logit'
     """
+    level = check_fraction(alpha, "alpha")
     samples = [np.asarray(to_numpy(values), dtype=np.float64) for values in (reference, new)]
     for name, values in zip(("reference", "new"), samples, strict=True):
         if values.ndim != 2 or values.shape[1] != len(names) or not values.size:
@@ -216,5 +245,4 @@ def same_population(
     found: list[Any] = [ks_2samp(a, b, method="asymp") for a, b in zip(*(s.T for s in samples), strict=True)]
     worst = min(range(len(found)), key=lambda k: (found[k].pvalue, -found[k].statistic))
     p_value = min(1.0, len(found) * float(found[worst].pvalue))
-    level = check_fraction(alpha, "alpha")
     return PopulationTest(p_value, names[worst], float(found[worst].statistic), len(samples[1]), level)
