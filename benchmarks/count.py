@@ -26,8 +26,7 @@ def count(folder: Path) -> tuple[int, int]:
 
 
 def main() -> int:
-    counted = {name: count(ROOT / name) for name in LIMITS}
-    passed = False
+    counted, passed = {name: count(ROOT / name) for name in LIMITS}, False
     for name, (lines, files) in counted.items():
         most_lines, most_files = LIMITS[name]
         if name == "tests":

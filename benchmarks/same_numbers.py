@@ -37,20 +37,16 @@ Numbers = dict[str, float]
 
 
 def main() -> int:
-    arguments = parser().parse_args()
-    if arguments.action == "record":
-        return record(arguments.folder)
-    return compare(arguments.before, arguments.after, arguments.tolerance)
+    given = parser().parse_args()
+    first, *others = given.folders
+    return compare(first, *others, given.tolerance) if others else record(first)
 
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    actions = top.add_subparsers(dest="action", required=True)
-    actions.add_parser("record", help="write the numbers of this commit").add_argument("folder", type=Path)
-    comparer = actions.add_parser("compare", help="compare two folders of numbers")
-    comparer.add_argument("before", type=Path)
-    comparer.add_argument("after", type=Path)
-    comparer.add_argument("--tolerance", type=float, default=1e-9)
+    top.add_argument("action", choices=("record", "compare"), help="record one folder, compare two")
+    top.add_argument("folders", type=Path, nargs="+")
+    top.add_argument("--tolerance", type=float, default=1e-9)
     return top
 
 
@@ -61,9 +57,8 @@ def record(folder: Path) -> int:
         if path.exists():
             continue
         numbers = case()
-        temporary = path.with_suffix(".part")
-        temporary.write_text(json.dumps(numbers))
-        temporary.replace(path)
+        path.with_suffix(".part").write_text(json.dumps(numbers))
+        path.with_suffix(".part").replace(path)
         print(f"{name}: {len(numbers)} numbers", flush=True)
     return 0
 
@@ -73,8 +68,8 @@ def compare(before: Path, after: Path, tolerance: float) -> int:
     for path in sorted(before.glob("*.json")):
         other = after / path.name
         if not other.exists():
-            print(f"{path.stem}: not recorded in {after}")
             failed = True
+            print(f"{path.stem}: not recorded in {after}")
             continue
         first, second = (json.loads(each.read_text()) for each in (path, other))
         differences = {name: difference(first[name], second[name]) for name in first.keys() & second.keys()}
@@ -82,8 +77,8 @@ def compare(before: Path, after: Path, tolerance: float) -> int:
         print(f"{path.stem}: {len(differences)} numbers, largest difference {largest:.2g}")
         moved = sorted(name for name, value in differences.items() if value > tolerance)
         gone, new = sorted(first.keys() - second.keys()), sorted(second.keys() - first.keys())
+        failed = failed or bool(moved or gone or new)
         for title, names in (("moved", moved), ("gone", gone), ("new", new)):
-            failed = failed or bool(names)
             for name in names[:5]:
                 print(f"  {title}: {name} {first.get(name)} -> {second.get(name)}")
             if len(names) > 5:
@@ -99,27 +94,22 @@ def difference(before: float, after: float) -> float:
 
 def cases() -> dict[str, Callable[[], Numbers]]:
     runs = {f"run-{d}-{m}": partial(run, d, m) for d, m in product(DATASETS, MODELS)}
-    return {
-        **{f"toggle-{name}": partial(toggles, name) for name in TOGGLED},
-        "folder": folder_numbers,
-        **runs,
-    }
+    return {f"toggle-{name}": partial(toggles, name) for name in TOGGLED} | {"folder": folder_numbers} | runs
 
 
 def linkcal(*arguments: str) -> None:
     # One thread: batch normalisation and matrix products cut their sums over the threads.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     command = [sys.executable, "-W", "ignore", "-m", "linkcal", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=os.environ | one, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr}")
 
 
 def run(dataset: str, model: str) -> Numbers:
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "run"
-        linkcal("run", "--dataset", dataset, "--model", model, "--seed", "0", "--out", str(out))
-        metrics = json.loads((out / "metrics.json").read_text())
+        linkcal("run", "--dataset", dataset, "--model", model, "--seed", "0", "--out", f"{folder}/run")
+        metrics = json.loads(Path(folder, "run/metrics.json").read_text())
     return {
         f"{name}.{metric}": value
         for name, measured in metrics["results"].items()
@@ -137,8 +127,7 @@ def folder_numbers() -> Numbers:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         linkcal("run", "--dataset", "simulated", "--model", "gcn", "--epochs", "60", "--out", str(out))
-        pairs = Path(folder) / "pairs.csv"
-        ends = split.test.edge_label_index.numpy()
+        pairs, ends = Path(folder, "pairs.csv"), split.test.edge_label_index.numpy()
         pd.DataFrame({"source": ends[0], "target": ends[1]}).to_csv(pairs, index=False)
         for name, arguments in {
             "score": ["score", str(out), str(pairs)],
@@ -146,11 +135,10 @@ def folder_numbers() -> Numbers:
             "score-interval": ["score", str(out), str(pairs), "--interval", "0.9"],
             "select": ["select", str(out), str(pairs), "--fdr", "0.1"],
             "top": ["top", str(out), "-k", "200"],
-            "top-rerank": ["top", str(out), "-k", "200", "--rerank", "2000"],
+            "top-score": ["top", str(out), "-k", "200", "--calibrator", "platt"],
         }.items():
-            table = Path(folder) / f"{name}.csv"
-            linkcal(*arguments, "--out", str(table))
-            for column, values in pd.read_csv(table).items():
+            linkcal(*arguments, "--out", f"{folder}/{name}.csv")
+            for column, values in pd.read_csv(f"{folder}/{name}.csv").items():
                 numbers |= flat({f"{name}.{column}": values.astype(float).tolist()})
     return numbers
 
@@ -168,10 +156,9 @@ def toggles(name: str) -> Numbers:
     model = make_model(name, 24, hidden_channels=8, out_channels=6, seed=3).eval()
     split = replace(split, graph=model.prepare(split.graph))
     pairs = torch.cat([split.train.edge_label_index[:, :60], split.test.edge_label_index[:, -60:]], dim=1)
-    numbers: Numbers = {}
-    assert split.graph.x is not None
+    numbers, x = Numbers(), split.graph.node_input
     for method in METHODS:
-        toggled = toggle_edges(model, split.graph.x, split.graph.edge_index, pairs, method=method)
+        toggled = toggle_edges(model, x, split.graph.edge_index, pairs, method=method)
         for part in ("absent", "present", "logit_absent", "logit_present"):
             numbers |= flat({f"{method}.{part}": getattr(toggled, part).flatten().tolist()})
     return numbers

@@ -31,14 +31,9 @@ class Scale(Case):
     threads = 2
     axes = {"part": ("collab-vgae", "collab-peg", "read-csv", "read-csv-strings", "read-parquet", "read-npz")}
     settings = {
-        "nodes": 235_868,
-        "edges": 1_200_000,
-        "features": 128,
-        "file_nodes": 1_000_000,
-        "file_edges": 10_000_000,
-        "epochs": 3,
-        "batch": 65_536,
-    }
+        "nodes": 235_868, "edges": 1_200_000, "features": 128, "file_nodes": 1_000_000,
+        "file_edges": 10_000_000, "epochs": 3, "batch": 65_536,
+    }  # fmt: skip
     quick = {
         "part": ("collab-vgae", "read-csv-strings"), "nodes": 300, "edges": 1_500, "features": 24,
         "file_nodes": 50, "file_edges": 200, "epochs": 1,

@@ -5,20 +5,40 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from _cells import load_graph
 from _harness import Case, Point, Row, taking_turns, timed
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.utils import k_hop_subgraph
 
 from linkcal.data import Graph, sample_negatives
-from linkcal.models import make_model
+from linkcal.models import LinkPredictor, make_model
 from linkcal.toggle import iter_toggled, toggle_edges
 
+CONVS: dict[str, Any] = {"gcn": GCNConv, "sage": SAGEConv, "gat": partial(GATConv, heads=4, concat=False)}
 FORWARD, PYG = "forward pass", "k_hop_subgraph"
+
+
+class Own(LinkPredictor):
+    """A user's encoder: a linear map, batch norm and functional ReLU; own-gat, own-gcn-residual, ..."""
+
+    def __init__(self, name: str, in_channels: int, depth: int) -> None:
+        super().__init__(in_channels)
+        _, kind, *self.way = name.split("-")
+        parts = (nn.ModuleList([CONVS[kind](32, 32), nn.BatchNorm1d(32)]) for _ in range(depth))
+        self.first, self.parts = nn.Linear(in_channels, 32), cast("Any", nn.ModuleList(parts))
+
+    def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        kept = [self.first(x)]
+        for conv, norm in self.parts:
+            h = functional.relu(norm(conv(kept[-1], edge_index)))
+            kept.append(kept[-1] + h if self.way == ["residual"] else h)
+        return torch.cat(kept[1:], dim=1) if self.way == ["jk"] else kept[-1]
 
 
 class Toggle(Case):
@@ -45,16 +65,16 @@ class Toggle(Case):
         rng = np.random.default_rng(0)
         pairs = torch.cat([graph.pairs, sample_negatives(graph, graph.num_pairs, rng)], dim=1)
         some = pairs[:, torch.from_numpy(rng.permutation(pairs.size(1))[: point.sample])]
-        widths = {"hidden_channels": 32, "out_channels": 16, "num_layers": point.depth}
-        model = make_model(point.model, graph.node_input.size(1), seed=0, **widths).eval()
-        graph = model.prepare(graph)
+        widths = {"hidden_channels": 32, "out_channels": 16, "num_layers": point.depth, "seed": 0}
+        name, channels = point.model, graph.node_input.size(1)
+        own = name.startswith("own-")
+        model = Own(name, channels, point.depth) if own else make_model(name, channels, **widths)
+        graph = model.eval().prepare(graph)
         x, arcs = graph.node_input, graph.edge_index
         encode: Any = model.encode
         used, sizes = toggle_edges(model, x, arcs, pairs[:, :1]).method, {}
-        works: dict[str, Callable[[], object]] = {
-            FORWARD: lambda: encode(x, arcs),
-            used: lambda: deque(iter_toggled(model, x, arcs, pairs), maxlen=0),
-        }
+        works: dict[str, Callable[[], object]] = {FORWARD: lambda: encode(x, arcs)}
+        works[used] = lambda: deque(iter_toggled(model, x, arcs, pairs), maxlen=0)
         for method in point.methods:
             run: Callable[[Tensor], object] = partial(toggle_edges, model, x, arcs, method=method)
             if method == PYG:

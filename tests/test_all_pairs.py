@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 from dataclasses import replace
 
@@ -14,9 +15,10 @@ from torch_geometric.nn import GAE
 
 from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
 from linkcal import all_pairs as products
-from linkcal.all_pairs import Best, most_probable_pairs, top_products
+from linkcal.all_pairs import Best, most_probable_pairs, top_paths, top_products
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, simulate_graph, split_links
 from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
+from linkcal.features import STRUCTURAL_COLUMNS
 from linkcal.models import GCN, PEG, SAGE, TrainingConfig, make_model, train_link_predictor
 
 
@@ -229,38 +231,117 @@ def test_probabilities_equal_those_of_each_pair_alone(name, split):
     assert np.lexsort([key, -ranked.logit.numpy()]).tolist() == list(range(20))
     assert (ranked.probability.diff() <= 0).all()
     assert ranked.negatives_per_positive == 1.0
-    assert ranked.candidates == "all missing pairs"
+    assert (ranked.sources, ranked.num_held_out) == (("score",), 0)
     # No missing pair outside the list has a larger logit.
     every = torch.triu_indices(200, 200, 1)
     known = torch.cat([split.graph.pairs, split.held_out_edges()], dim=1)
     missing = every[:, ~torch.isin(*(pair_keys(p, 200, directed=False) for p in (every, known)))]
+    assert ranked.num_candidates == missing.size(1)
     logit = clp.score(missing).logit
     torch.testing.assert_close(ranked.logit, logit.topk(20).values.double(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("chunk_size", [37, 100_000])
-def test_reranked_are_the_most_probable_of_the_models_best(split, chunk_size):
-    model = make_model("sage", 12)
+def joined_by_paths(graph, length):
+    """Weighted numbers of paths between pairs in the order of `graph`, walked one by one."""
+    near = {u: set() for u in range(graph.num_nodes)}
+    for u, v in graph.edge_index.T.tolist():
+        near[u].add(v), near[v].add(u)
+    kind = None if graph.node_type is None else graph.node_type.tolist()
+    found = {}
+    for u, v in itertools.permutations(range(graph.num_nodes), 2):
+        wrong = u > v if kind is None else (kind[u], kind[v]) != (0, 1)
+        if wrong and not (graph.directed and kind is None):
+            continue
+        middle = [(w, w) for w in near[u] & near[v]]
+        if length == 3:
+            middle = [(a, b) for a in near[u] for b in near[v] if b in near[a]]
+        if middle:
+            found[u, v] = sum((len(near[a]) * len(near[b])) ** -0.5 for a, b in middle)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_paths_equal_walks_one_by_one(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
+    directed, length = data.draw(st.booleans()), data.draw(st.sampled_from([2, 3]))
+    types = torch.tensor([0, 1] * 6) if length == 3 and data.draw(st.booleans()) else None
+    edges = torch.from_numpy(rng.integers(0, 12, (2, 20)))
+    if types is not None:
+        edges = torch.stack([edges[0] // 2 * 2, edges[1] // 2 * 2 + 1])
+    graph = Graph.from_edges(edges, 12, directed=directed, node_type=types)
+    known = products.known_pair_keys(graph)
+    k, chunk_size = data.draw(st.integers(1, 150)), data.draw(st.integers(1, 200))
+    keys = top_paths(graph, k, length, known=known, chunk_size=chunk_size)
+    pairs = graph.source_first(torch.from_numpy(np.stack(np.divmod(keys, 12))))
+    weight = joined_by_paths(graph, length)
+    free = {pair: x for pair, x in weight.items() if not graph.has_pairs(torch.tensor([pair]).T)}
+    assert len(keys) == min(k, len(free)) == len(set(keys.tolist()))
+    # Equal up to rounding: sums of different orders tie.
+    found = [free[pair] for pair in map(tuple, pairs.T.tolist())]
+    np.testing.assert_allclose(found, sorted(free.values(), reverse=True)[: len(keys)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("length", [2, 3])
+def test_paths_over_the_largest_hubs_are_left_out_first(length, monkeypatch):
+    """A star of 30 leaves, joined by one leaf to a path of 4."""
+    edges = torch.tensor([[0, v] for v in range(1, 31)] + [[1, 31], [31, 32], [32, 33], [33, 34]]).T
+    graph = Graph.from_edges(edges, 35)
+    every = top_paths(graph, 10_000, length, known=products.known_pair_keys(graph))
+    monkeypatch.setattr(products, "_MOST_PATHS", 30)
+    fewer = top_paths(graph, 10_000, length, known=products.known_pair_keys(graph))
+    hub = {u * 35 + v for u in range(1, 31) for v in range(u + 1, 32)}
+    assert set(every.tolist()) & hub
+    assert set(fewer.tolist()) < set(every.tolist()) - (hub if length == 2 else set())
+
+
+def structural(split, cls=SAGE):
+    torch.manual_seed(0)
+    model = cls(12)
     train_link_predictor(model, split, TrainingConfig(epochs=5), seed=0)
-    clp = CalibratedLinkPredictor(model, StructuralCalibrator()).fit(split)
-    best = most_probable_pairs(clp, 500)
-    assert best.reranked == 0
-    ranked = most_probable_pairs(clp, 40, chunk_size=chunk_size, rerank=500, base_rate=0.01)
-    assert ranked.reranked == 500
-    order = clp.logit_of(clp.score(best.edge_label_index)).argsort(descending=True, stable=True)
-    assert order[:40].tolist() != list(range(40))
-    assert torch.equal(ranked.edge_label_index, best.edge_label_index[:, order[:40]])
-    assert torch.equal(ranked.logit, best.logit[order[:40]])
+    return CalibratedLinkPredictor(model, StructuralCalibrator()).fit(split)
+
+
+@pytest.mark.parametrize("chunk_size", [37, 100_000])
+def test_candidates_are_ordered_by_a_fit_to_held_out_links_among_them(split, chunk_size):
+    clp = structural(split)
+    ranked = most_probable_pairs(clp, 40, chunk_size=chunk_size, candidates=400, base_rate=0.01)
+    assert ranked.sources == ("score", "resource allocation", "paths of length three")
+    # The same candidates from all missing pairs, then a calibrator of one's own.
+    missing = torch.triu_indices(200, 200, 1)
+    missing = missing[:, ~split.graph.has_pairs(missing)]
+    scores = clp.score(missing)
+    chosen = set(scores.logit.topk(400).indices.tolist())
+    at, known = pair_keys(missing, 200, directed=False).numpy(), products.known_pair_keys(split.graph)
+    for length in (2, 3):
+        chosen |= set(np.searchsorted(at, top_paths(split.graph, 400, length, known=known)).tolist())
+    candidates = missing[:, sorted(chosen)]
+    held_out = Graph.from_edges(clp.held_out_, 200).has_pairs(candidates)
+    assert (ranked.num_candidates, ranked.num_held_out) == (int((~held_out).sum()), int(held_out.sum()))
+    X = clp.score(candidates).to_matrix("structural")
+    own = StructuralCalibrator(feature_names=STRUCTURAL_COLUMNS).fit(X, held_out.numpy().astype(int))
+    logit = torch.from_numpy(own.decision_function(X))
+    best = logit.masked_fill(held_out, -torch.inf).topk(40).values
+    number = clp.held_out_.size(1)
+    odds = best.exp() * (missing.size(1) - number) / number * 0.01 / 0.99
+    torch.testing.assert_close(ranked.probability, odds / (1 + odds), rtol=1e-4, atol=0)
+    listed = pair_keys(ranked.edge_label_index, 200, directed=False).numpy()
+    place = torch.from_numpy(np.searchsorted(at[sorted(chosen)], listed))
+    assert not held_out[place].any()
+    torch.testing.assert_close(logit[place], best, rtol=0, atol=1e-4)
+    # The predictor itself would order them otherwise.
+    assert (clp(ranked.edge_label_index).diff() > 0.1).any()
+
+
+def test_few_held_out_links_leave_the_order_to_the_calibrator(split):
+    clp = structural(split)
+    clp.held_out_ = clp.held_out_[:, :5]
+    ranked = most_probable_pairs(clp, 30, candidates=300)
+    assert ranked.num_held_out == 0
+    torch.testing.assert_close(
+        ranked.probability.float(), clp.predict_proba(ranked.edge_label_index), rtol=0, atol=1e-6
+    )
     assert (ranked.probability.diff() <= 0).all()
-    moved = most_probable_pairs(clp, 500, base_rate=0.01).probability[order[:40]]
-    torch.testing.assert_close(ranked.probability, moved, rtol=1e-6, atol=0)
-
-
-def test_reranked_by_a_rising_map_stay_in_the_models_order(split):
-    clp = fitted("gcn", split)
-    plain, ranked = most_probable_pairs(clp, 30), most_probable_pairs(clp, 30, rerank=30_000)
-    assert torch.equal(ranked.edge_label_index, plain.edge_label_index)
-    assert ranked.reranked == most_probable_pairs(clp, 30_000).logit.numel() < 30_000
 
 
 def test_held_out_and_excluded_edges_are_left_out(split):
@@ -275,70 +356,52 @@ def test_held_out_and_excluded_edges_are_left_out(split):
     assert torch.equal(fewer.edge_label_index, ranked.edge_label_index[:, 3:])
 
 
-@pytest.mark.parametrize("chunk_size", [50, 100_000])
-def test_seal_ranks_pairs_at_distance_two(split, chunk_size):
-    clp = fitted("seal", split, sort_k=10)
-    ranked = most_probable_pairs(clp, 15, chunk_size=chunk_size, exclude=split.held_out_edges())
-    assert ranked.candidates == "missing pairs at distance 2"
-    adjacency = torch.zeros(200, 200)
-    adjacency[split.graph.edge_index[0], split.graph.edge_index[1]] = 1.0
-    two = ((adjacency @ adjacency > 0) & (adjacency == 0)).triu(1)
-    held_out = split.held_out_edges()
-    two[held_out[0], held_out[1]] = False
-    candidates = two.nonzero().T
+class Scaled(GCN):
+    def decode(self, z, edge_label_index):
+        return 2 * super().decode(z, edge_label_index)
+
+
+@pytest.mark.parametrize("name", ["seal", "scaled"])
+@pytest.mark.parametrize("chunk_size", [70, 100_000])
+def test_models_without_a_product_form_order_what_paths_nominate(split, name, chunk_size):
+    model = make_model("seal", 12, sort_k=10) if name == "seal" else Scaled(12)
+    clp = CalibratedLinkPredictor(model, Platt()).fit(split)
+    more = split.held_out_edges()
+    ranked = most_probable_pairs(clp, 15, candidates=60, chunk_size=chunk_size, exclude=more)
+    assert ranked.sources == ("resource allocation", "paths of length three")
+    known = products.known_pair_keys(split.graph, more)
+    keys = np.union1d(*(top_paths(split.graph, 60, length, known=known) for length in (2, 3)))
+    candidates = torch.from_numpy(np.stack(np.divmod(keys, 200)))
+    assert ranked.num_candidates == candidates.size(1)
     expected = clp.score(candidates).logit.topk(15).values.double()
     torch.testing.assert_close(ranked.logit, expected, rtol=0, atol=1e-5)
-    assert two[ranked.edge_label_index[0], ranked.edge_label_index[1]].all()
-
-
-def test_reranked_pairs_at_distance_two_fall_in_probability(split):
-    model = make_model("seal", 12, sort_k=10)
-    clp = CalibratedLinkPredictor(model, StructuralCalibrator()).fit(split)
-    ranked = most_probable_pairs(clp, 12, rerank=60, chunk_size=17)
-    assert (ranked.candidates, ranked.reranked) == ("missing pairs at distance 2", 60)
-    assert (ranked.probability.diff() <= 0).all()
-    best = most_probable_pairs(clp, 60)
-    expected = best.probability.sort(descending=True).values[:12]
-    torch.testing.assert_close(ranked.probability, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("directed", [False, True])
-def test_rerank_of_all_pairs_and_of_none(directed):
+def test_all_pairs_and_none(directed):
     graph = simulate_graph(60, num_edges=200, num_features=6, seed=0)
     graph = Graph.from_edges(graph.edge_index, 60, x=graph.x, directed=directed)
     split = split_links(graph, seed=0)
     clp = CalibratedLinkPredictor(make_model("sage", 6), StructuralCalibrator()).fit(split)
-    plain = most_probable_pairs(clp, 10_000)
-    ranked = most_probable_pairs(clp, 10_000, rerank=10_000, chunk_size=1)
-    assert ranked.reranked == plain.logit.numel() < 10_000
+    ranked = most_probable_pairs(clp, 10_000, chunk_size=97)
     assert (ranked.probability.diff() <= 0).all()
-    expected = plain.probability.sort(descending=True).values
-    torch.testing.assert_close(ranked.probability, expected, rtol=0, atol=1e-6)
-    keys = [pair_keys(r.edge_label_index, 60, directed=directed).sort().values for r in (plain, ranked)]
-    assert torch.equal(*keys)
-    nothing = most_probable_pairs(clp, 5, rerank=9, exclude=plain.edge_label_index)
+    known = split.graph.num_pairs + clp.held_out_.size(1)
+    assert ranked.num_candidates == ranked.logit.numel() == graph.num_possible_pairs - known
+    nothing = most_probable_pairs(clp, 5, exclude=ranked.edge_label_index)
     assert nothing.edge_label_index.shape == (2, 0)
-    assert (nothing.logit.numel(), nothing.probability.numel(), nothing.reranked) == (0, 0, 0)
+    assert (nothing.logit.numel(), nothing.probability.numel(), nothing.num_candidates) == (0, 0, 0)
 
 
-def test_rerank_below_k_is_refused(split):
-    with pytest.raises(InputError, match="rerank must be at least k = 5, got 4"):
-        most_probable_pairs(fitted("gcn", split), 5, rerank=4)
-    with pytest.raises(InputError, match="rerank must be a whole number >= 1, got 0"):
-        most_probable_pairs(fitted("gcn", split), 5, rerank=0)
+def test_fewer_candidates_than_k_are_refused(split):
+    with pytest.raises(InputError, match="candidates must be at least k = 5, got 4"):
+        most_probable_pairs(fitted("gcn", split), 5, candidates=4)
+    with pytest.raises(InputError, match="candidates must be a whole number >= 1, got 0"):
+        most_probable_pairs(fitted("gcn", split), 5, candidates=0)
 
 
-def test_other_decoders_and_unfitted_predictors_are_refused(split):
-    class Scaled(GCN):
-        def decode(self, z, edge_label_index):
-            return 2 * super().decode(z, edge_label_index)
-
-    model = Scaled(12)
-    clp = CalibratedLinkPredictor(model, Platt())
+def test_unfitted_predictors_are_refused():
     with pytest.raises(NotFittedError, match="Predictor must be fitted first"):
-        most_probable_pairs(clp, 3)
-    with pytest.raises(UnsupportedModelError, match=r"weighted inner product.*got Scaled"):
-        most_probable_pairs(clp.fit(split), 3)
+        most_probable_pairs(CalibratedLinkPredictor(GCN(12), Platt()), 3)
 
 
 class Doubled:
@@ -369,7 +432,7 @@ def ranked_or_refused(model, split):
     model = model.eval()
     prepared = replace(split, graph=model.prepare(split.graph))
     clp = CalibratedLinkPredictor(model, Platt()).fit(prepared)
-    return clp, lambda: most_probable_pairs(clp, 3)
+    return clp, lambda: most_probable_pairs(clp, 3, candidates=9)
 
 
 @pytest.mark.parametrize("cls", [SharpSAGE, ShiftedPEG])
@@ -377,8 +440,7 @@ def test_a_subclass_does_not_inherit_the_form_of_a_decoder_it_replaced(split, cl
     torch.manual_seed(0)
     model = cls(12)
     assert model.product_form() is None
-    with pytest.raises(UnsupportedModelError, match=f"weighted inner product.*got {cls.__name__}"):
-        ranked_or_refused(model, split)[1]()
+    assert "score" not in ranked_or_refused(model, split)[1]().sources
 
 
 def test_a_form_of_its_own_is_used(split):
@@ -452,8 +514,7 @@ class Features(torch.nn.Module):
 
 def test_an_autoencoder_with_a_decoder_of_its_own_is_not_ranked_by_products(split):
     clp = CalibratedLinkPredictor(ByDistance(Features()), Platt()).fit(split)
-    with pytest.raises(UnsupportedModelError, match=r"weighted inner product.*got ByDistance"):
-        most_probable_pairs(clp, 3)
+    assert "score" not in most_probable_pairs(clp, 3).sources
     ranked = most_probable_pairs(CalibratedLinkPredictor(GAE(Features()), Platt()).fit(split), 3)
     assert ranked.logit.tolist() == sorted(ranked.logit.tolist(), reverse=True)
 
@@ -514,7 +575,7 @@ def test_logits_that_are_not_finite_are_refused(split, monkeypatch):
     clp = CalibratedLinkPredictor(model, Platt()).fit(split)
     monkeypatch.setattr(type(model), "head", lambda self, h: torch.full((len(h),), torch.nan))
     with pytest.raises(InputError, match="logits of the model must be finite, got"):
-        most_probable_pairs(clp, 3)
+        most_probable_pairs(clp, 3, candidates=9)
 
 
 @pytest.mark.parametrize("directed", [False, True])

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from linkcal import CalibratedLinkPredictor, Platt
-from linkcal.all_pairs import SOURCE_TARGET, most_probable_pairs, top_products
+from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
+from linkcal.all_pairs import most_probable_pairs, top_products
 from linkcal.cli import main
 from linkcal.data import (
     Graph,
@@ -21,7 +21,7 @@ from linkcal.data import (
     sample_negatives,
     split_links,
 )
-from linkcal.exceptions import InputError, LinkcalWarning, UnsupportedModelError
+from linkcal.exceptions import InputError, LinkcalWarning
 from linkcal.metrics import expected_calibration_error
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
 
@@ -178,17 +178,20 @@ def test_folder_keeps_the_types_and_the_density_is_of_such_pairs(rated, tmp_path
     items = rated.num_nodes - USERS
     assert loaded.resolve_base_rate("density") == pytest.approx(2400 / (USERS * items), rel=1e-12)
     ranked = most_probable_pairs(loaded, 50, base_rate="density")
-    assert ranked.candidates == SOURCE_TARGET
     assert bool(((ranked.edge_label_index[0] < USERS) & (ranked.edge_label_index[1] >= USERS)).all())
     null = clp.evidence_.null_pairs
     assert bool(((null[0] < USERS) & (null[1] >= USERS)).all())
 
 
-def test_seal_lists_no_pairs_of_a_bipartite_graph(rated):
-    clp = CalibratedLinkPredictor(make_model("seal", 4, sort_k=10), Platt())
-    clp.fit(split_links(rated, val_fraction=0.01, test_fraction=0.01), num_null=5)
-    with pytest.raises(UnsupportedModelError, match="a source and a target node never have one"):
-        most_probable_pairs(clp, 5)
+def test_candidates_of_a_bipartite_graph_join_the_types(rated):
+    """Paths of two edges join nodes of one type, paths of three a source with a target."""
+    split = split_links(rated)
+    clp = CalibratedLinkPredictor(make_model("gcn", 4), StructuralCalibrator()).fit(split)
+    ranked = most_probable_pairs(clp, 50, candidates=200, base_rate="density")
+    assert ranked.sources == ("score", "paths of length three")
+    assert ranked.num_held_out > 0
+    assert bool(((ranked.edge_label_index[0] < USERS) & (ranked.edge_label_index[1] >= USERS)).all())
+    assert not clp.known_edges(ranked.edge_label_index).any()
 
 
 class TwoTowers(nn.Module):

@@ -5,26 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
+from scipy.special import expit
 from torch import Tensor
 
 from linkcal._core.validation import check_finite, check_positive_int, to_float64
 from linkcal._scoring import BaseRate, known_pair_keys
-from linkcal.data import Graph
-from linkcal.data.graph import neighbour_rows
+from linkcal.calibrators import StructuralCalibrator, base_rate_offset
+from linkcal.data import Graph, pair_keys
 from linkcal.data.negatives import in_sorted
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.features import LinkScores
-from linkcal.models import LinkPredictor, PairPredictor, unwrap_link_predictor
+from linkcal.features._structure import neighbour_lists
+from linkcal.models import LinkPredictor, unwrap_link_predictor
 from linkcal.models._view import evaluation_view
 from linkcal.models.adapter import is_pyg_autoencoder
 from linkcal.predictor import CalibratedLinkPredictor
 
-__all__ = ["ALL_MISSING", "AT_DISTANCE_2", "SOURCE_TARGET", "RankedPairs", "most_probable_pairs"]
+__all__ = ["RankedPairs", "most_probable_pairs"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -36,13 +39,15 @@ _BIAS_ROUNDING = 1e-15
 _LOWEST = float(np.finfo(np.float64).min)
 #: Pairs that are scored by themselves at once.
 _PORTION = 1 << 14
-
-#: What a ranking chooses from: every missing pair, or those with a common neighbour.
-ALL_MISSING = "all missing pairs"
-SOURCE_TARGET = "all missing pairs of a source and a target node"
-AT_DISTANCE_2 = "missing pairs at distance 2"
 #: Pairs on which a product form is compared with the model's own logits.
 _NUM_VERIFIED = 1 << 10
+#: Candidates of each source by default, at least; held-out links among them that a fit needs.
+_CANDIDATES, _FEWEST_LINKS = 10_000, 20
+#: Paths that are walked at most, which bounds the time on graphs with large hubs.
+_MOST_PATHS = 1 << 32
+#: Sources of candidates: the model, and those that read no model with the number of edges of their paths.
+_SCORE = "score"
+_PATHS = {"resource allocation": 2, "paths of length three": 3}
 
 
 @dataclass(frozen=True)
@@ -54,57 +59,55 @@ class RankedPairs:
     edge_label_index : Tensor [2, n], int64
         Smaller index first in an undirected graph, source node first in a bipartite one.
     logit : Tensor [n], float64
-        Uncalibrated scores, falling unless reranked, ties by (u, v). Inner products are summed in float64, so
-        they differ from the model's own logits by rounding.
+        The model's uncalibrated scores.
     probability : Tensor [n], float64
     negatives_per_positive, base_rate : float
         For which the probabilities hold. Among ALL pairs links are far rarer than among the calibration
         links: use ``base_rate="density"``.
-    candidates : str
-        What was ranked: ``ALL_MISSING``, ``SOURCE_TARGET`` (in a bipartite graph) or ``AT_DISTANCE_2``.
-    reranked : int
-        How many of the highest-scoring pairs were re-ordered by calibrated probability.
+    sources : tuple of str
+        What nominated candidates; ``("score",)`` alone: the order is the model's, among all missing pairs.
+    num_candidates, num_held_out : int
+        Pairs that were ordered, and held-out links among them that the order was fitted to.
     """
 
     edge_label_index: Tensor
     logit: Tensor
     probability: Tensor
     negatives_per_positive: float
-    candidates: str
     base_rate: float
-    reranked: int = 0
+    sources: tuple[str, ...]
+    num_candidates: int
+    num_held_out: int = 0
 
 
 def most_probable_pairs(
     predictor: CalibratedLinkPredictor,
     k: int,
     *,
+    candidates: int | None = None,
     chunk_size: int = 1 << 18,
     exclude: Tensor | None = None,
     base_rate: BaseRate | None = None,
-    rerank: int | None = None,
 ) -> RankedPairs:
-    """The k highest-scoring pairs that are no edge of the message-passing graph, with their probabilities.
+    """The k most probable pairs that are no known edge, with their probabilities.
 
     Parameters
     ----------
     predictor : CalibratedLinkPredictor
-        Fitted, around a model whose logit is a (weighted) inner product of node embeddings, or a
-        :class:`~linkcal.models.PairPredictor`, which ranks only pairs with a common neighbour. Other decoders
-        raise UnsupportedModelError.
     k : int
-        Fewer are returned if the graph has fewer missing pairs.
+        Fewer are returned if there are fewer candidates.
+    candidates : int, optional
+        Missing pairs that each source nominates, at least `k`; by default 10,000, or 2 k where that is more.
+        Sources are the score (where the model's logit is a weighted inner product of node embeddings),
+        resource allocation, and degree-normalised paths of length three.
     chunk_size : int
-        Pairs scored at once; the result does not depend on it (for a PairPredictor and with `rerank`, up to
-        rounding).
+        Pairs scored at once; the result does not depend on it, up to rounding.
     exclude : Tensor [2, K], optional
-        More pairs to leave out, in either order in an undirected graph; the predictor's `held_out_` always
+        More pairs to leave out, in either order in an undirected graph; the predictor's ``held_out_`` always
         are.
     base_rate : float in (0, 1) or "density", optional
         Share of links among ALL missing pairs. Without it the probabilities hold for ``predictor.base_rate``
         and are far too high as shares among all pairs.
-    rerank : int, optional
-        Re-order so many highest-scoring pairs, at least `k`, by calibrated logit and keep the first k.
 
     Returns
     -------
@@ -112,70 +115,154 @@ def most_probable_pairs(
 
     Notes
     -----
-    Calibrators that are not increasing in the logit (binning, or those that read link features) may order
-    pairs differently from the model: use `rerank`; docs/decisions.md compares both orders. Memory is that of
-    the graph, of z in float64, and of a few arrays of `chunk_size`; no N x N array is made.
+    A calibrator that reads the logit alone keeps the model's order: then no paths are walked, and the k pairs
+    are exactly those of the highest score among all missing pairs.
+
+    Other calibrators order the candidates of all sources. Calibration links show next to nothing of the few
+    most probable of millions of pairs. So a :class:`~linkcal.StructuralCalibrator` is fitted anew, on the
+    candidates: held-out links among them against all others. With V held-out links, M other missing pairs,
+    and odds o of the fit, a probability has the odds ``o M / V`` at one negative per link, moved to the base
+    rate. Missing links among the others count as negatives, which makes it cautious. With fewer than
+    20 held-out links, or others, among the candidates, and for other calibrators, order and probability are
+    those of the predictor.
+
+    Memory is that of the graph, of z in float64, of the candidates' columns, and of a few arrays of
+    `chunk_size`; no N x N array is made.
 
     Examples
     --------
-    >>> from linkcal import CalibratedLinkPredictor, Platt
+    >>> from linkcal import CalibratedLinkPredictor, StructuralCalibrator
     >>> from linkcal.data import simulate_graph, split_links
     >>> from linkcal.models import make_model
     >>> split = split_links(simulate_graph(200, num_edges=600, num_features=10, seed=0), seed=0)
-    >>> clp = CalibratedLinkPredictor(make_model("gcn", 10), Platt()).fit(split)
-    >>> ranked = most_probable_pairs(clp, 5)
+    >>> clp = CalibratedLinkPredictor(make_model("gcn", 10), StructuralCalibrator()).fit(split)
+    >>> ranked = most_probable_pairs(clp, 5, base_rate="density")
     >>> ranked.edge_label_index.shape, bool(split.graph.has_pairs(ranked.edge_label_index).any())
     (torch.Size([2, 5]), False)
+    >>> ranked.sources
+    ('score', 'resource allocation', 'paths of length three')
     """
     k = check_positive_int(k, "k")
     chunk_size = check_positive_int(chunk_size, "chunk_size")
-    wanted = k if rerank is None else check_positive_int(rerank, "rerank")
-    if wanted < k:
-        raise InputError(f"rerank must be at least k = {k}, got {wanted}")
+    number = max(_CANDIDATES, 2 * k) if candidates is None else check_positive_int(candidates, "candidates")
+    if number < k:
+        raise InputError(f"candidates must be at least k = {k}, got {number}")
     rate = predictor.base_rate if base_rate is None else predictor.resolve_base_rate(base_rate)
     at_calibration = base_rate is None and "base_rate" not in predictor.info_
     odds = float(predictor.info_["negatives_per_positive"]) if at_calibration else (1.0 - rate) / rate
-    scorer, graph = predictor.scorer(), predictor.graph_
-    device = graph.edge_index.device
+    graph, form = predictor.graph_, _product_form(predictor)
     if exclude is not None:
         exclude = graph.check_pairs(exclude, "exclude")
-    known = known_pair_keys(graph, predictor.held_out_, exclude)
-    two_hop = isinstance(predictor.predictor, PairPredictor)
-    if two_hop and graph.node_type is not None:
-        raise UnsupportedModelError(
-            "model must embed nodes to rank pairs of a bipartite graph, got "
-            f"{type(predictor.model).__name__}, which ranks pairs with a common neighbour: a source and a "
-            "target node never have one; score pairs of your choice"
-        )
-    if two_hop:
-        pairs, logit = _top_two_hop_pairs(
-            graph, lambda part: scorer.score(part.to(device)).logit, wanted, chunk_size, known
-        )
+    taken = known_pair_keys(graph, exclude)
+    known = known_pair_keys(graph, exclude, predictor.held_out_)
+    missing, device = graph.num_possible_pairs - known.size, graph.edge_index.device
+    if form is not None and predictor.calibrator_.link_features == "none":
+        pairs, logit = _top_scores(predictor, form, k, known=known, chunk_size=chunk_size)
+        scores = _with_logit(predictor.scorer().score(pairs.to(device)), logit.to(device))
+        probability = predictor.probability_of(scores, base_rate=base_rate)
+        return RankedPairs(pairs, logit.to(device), probability, odds, rate, (_SCORE,), missing)
+    search: Any = {"known": taken, "chunk_size": chunk_size}
+    nominated: dict[str, IntArray] = {}
+    if form is not None:
+        pairs, _ = _top_scores(predictor, form, number, **search)
+        nominated[_SCORE] = pair_keys(pairs, graph.num_nodes, directed=graph.directed).numpy()
+    for source, length in _PATHS.items():
+        # Paths of two edges join nodes of one type.
+        if graph.node_type is None or length == 3:
+            nominated[source] = top_paths(graph, number, length, **search)
+    keys = np.unique(np.concatenate(list(nominated.values())))
+    pairs = graph.source_first(torch.from_numpy(np.stack(np.divmod(keys, graph.num_nodes))))
+    held_out = in_sorted(known, keys)
+    links = known.size - taken.size
+    X, z = _scored(predictor, pairs, chunk_size, rate)
+    fitted_on = int(held_out.sum())
+    rarest = min(fitted_on, held_out.size - fitted_on)
+    if isinstance(predictor.calibrator_, StructuralCalibrator) and rarest >= _FEWEST_LINKS:
+        fit = predictor.calibrator_.refitted(X, held_out.astype(np.int64))
+        z = fit.decision_function(X) + base_rate_offset(links / (links + missing), rate)
     else:
-        weight, bias = _product_form(predictor)
-        z = predictor.node_embeddings()
-        _verify_product_form(predictor, z, weight, bias)
-        pairs, logit = top_products(
-            z, graph, wanted, weight=weight, bias=bias, chunk_size=chunk_size, known=known
-        )
-    logit = logit.to(device)
-    calibrated, probability = [], []
-    size = chunk_size if rerank is not None else max(logit.numel(), 1)
-    for part, ranked in zip(pairs.split(size, dim=1), logit.split(size), strict=True):
-        scores = _with_logit(scorer.score(part.to(device)), ranked)
-        calibrated.append(ranked if rerank is None else predictor.logit_of(scores))
-        # Not made again for the k alone: a model's logits round with its batches.
-        probability.append(predictor.probability_of(scores, base_rate=base_rate))
-    order = torch.cat(calibrated).argsort(descending=True, stable=True)[:k]
+        fitted_on = 0
+    free = np.flatnonzero(~held_out)
+    # A map of the logit alone may tie what the model tells apart.
+    by = X[:, 0] if predictor.calibrator_.link_features == "none" else z
+    order = free[np.argsort(-by[free], kind="stable")][:k]
     return RankedPairs(
-        edge_label_index=pairs[:, order.cpu()],
-        logit=logit[order],
-        probability=torch.cat(probability)[order],
+        edge_label_index=pairs[:, order],
+        logit=torch.as_tensor(X[order, 0], device=device),
+        probability=torch.as_tensor(expit(z[order]), device=device),
         negatives_per_positive=odds,
-        candidates=AT_DISTANCE_2 if two_hop else ALL_MISSING if graph.node_type is None else SOURCE_TARGET,
         base_rate=rate,
-        reranked=0 if rerank is None else logit.numel(),
+        sources=tuple(nominated),
+        num_candidates=free.size,
+        num_held_out=fitted_on,
     )
+
+
+def _top_scores(
+    predictor: CalibratedLinkPredictor, form: tuple[Tensor, float], k: int, **search: Any
+) -> tuple[Tensor, Tensor]:
+    """Pairs and scores of :func:`top_products` for a model of a product form."""
+    z = predictor.node_embeddings()
+    _verify_product_form(predictor, z, *form)
+    return top_products(z, predictor.graph_, k, weight=form[0], bias=form[1], **search)
+
+
+def _scored(
+    predictor: CalibratedLinkPredictor, pairs: Tensor, chunk_size: int, rate: float
+) -> tuple[FloatArray, FloatArray]:
+    """What the calibrator reads of pairs, (n, 1 + k), and their calibrated logits (n,) at a base rate."""
+    scorer, kind, X, z = predictor.scorer(), predictor.calibrator_.link_features, [], []
+    for part in pairs.split(chunk_size, dim=1):
+        scores = scorer.score(part.to(predictor.graph_.edge_index.device))
+        X.append(check_finite(scores.to_matrix(kind), "logits of the model"))
+        z.append(to_float64(predictor.logit_of(scores, base_rate=rate)))
+    return np.concatenate(X), np.concatenate(z)
+
+
+def top_paths(
+    graph: Graph,
+    k: int,
+    length: int,
+    *,
+    known: IntArray,
+    chunk_size: int = 1 << 18,
+    weight: Callable[[FloatArray], FloatArray] = lambda paths: 1.0 / np.sqrt(paths),
+) -> IntArray:
+    """Keys of the k pairs without a `known` key that paths of a length join most, best first, ties by key.
+
+    Of length 2: resource allocation, ``sum_w 1 / d_w``. Of length 3: ``sum_ab A_ab / sqrt(d_a d_b)``. As in
+    :func:`linkcal.features.pair_paths`, without their target link, which no missing pair has. `weight` is
+    given ``d_w d_w`` or ``d_a d_b``, the paths over a node or an edge. Where more than ``_MOST_PATHS`` paths
+    would have to be walked, those between the largest degrees, which count least, are left out.
+    """
+    n, rows = graph.num_nodes, graph.ends[0].cpu().numpy()
+    starts, neighbours = neighbour_lists(graph)
+    degree = np.diff(starts).astype(np.float64)
+    adjacency = csr_matrix((np.ones(neighbours.size), neighbours, starts), shape=(n, n))
+    # What lies between the ends of a path: a node, or an edge; and how many paths lead over it.
+    nodes = np.arange(n)
+    first, last = (nodes, nodes) if length == 2 else (np.repeat(nodes, np.diff(starts)), neighbours)
+    paths = degree[first] * degree[last]
+    walked = np.argsort(paths, kind="stable")
+    walked = walked[: np.searchsorted(np.cumsum(paths[walked]), _MOST_PATHS, side="right")]
+    walked = walked[paths[walked] > 1]  # another path only leads back
+    ends = first[walked], last[walked]
+    between = csr_matrix((weight(paths[walked]), ends), shape=(n, n))
+    reached = adjacency @ np.bincount(ends[0], weights=degree[ends[1]], minlength=n)
+    # Entries that rows of the product have at most, and rows that stay within the chunk together.
+    cost = np.cumsum(np.minimum(reached[rows], n))
+    best, start = Best(k, 0.0), 0
+    while start < rows.size:
+        spent = cost[start - 1] if start else 0.0
+        stop = max(int(np.searchsorted(cost, spent + chunk_size, side="right")), start + 1)
+        sums = (adjacency[rows[start:stop]] @ between @ adjacency).tocoo()
+        u, v = rows[sums.row + start], sums.col.astype(np.int64)
+        kept = (sums.data >= best.bound) & ((u != v) if graph.ordered_pairs else (u < v))
+        keys = _keys(u[kept], v[kept], graph)
+        free = ~in_sorted(known, keys)
+        best.offer(sums.data[kept][free], keys[free])
+        start = stop
+    return best.answer()[1]
 
 
 def _with_logit(scores: LinkScores, logit: Tensor) -> LinkScores:
@@ -186,7 +273,7 @@ def _with_logit(scores: LinkScores, logit: Tensor) -> LinkScores:
     return replace(scores, toggled=replace(toggled, logit_absent=logit, logit_present=logit + added))
 
 
-def _product_form(predictor: CalibratedLinkPredictor) -> tuple[Tensor, float]:
+def _product_form(predictor: CalibratedLinkPredictor) -> tuple[Tensor, float] | None:
     model = unwrap_link_predictor(predictor.predictor)
     if isinstance(model, LinkPredictor):
         form = model.product_form()
@@ -194,10 +281,7 @@ def _product_form(predictor: CalibratedLinkPredictor) -> tuple[Tensor, float]:
             return form[0].detach(), float(form[1].detach())
     if is_pyg_autoencoder(model):
         return torch.ones(1), 0.0
-    raise UnsupportedModelError(
-        "model must score a pair by a weighted inner product of its node embeddings (see "
-        f"LinkPredictor.product_form) or embed pairs itself, got {type(model).__name__}"
-    )
+    return None
 
 
 def _verify_product_form(predictor: CalibratedLinkPredictor, z: Tensor, weight: Tensor, bias: float) -> None:
@@ -214,38 +298,6 @@ def _verify_product_form(predictor: CalibratedLinkPredictor, z: Tensor, weight: 
             "model must decode a pair as its product_form says, got other logits from decode: override "
             f"product_form of {type(unwrap_link_predictor(predictor.predictor)).__name__} to return None"
         )
-
-
-def _top_two_hop_pairs(
-    graph: Graph, score: Callable[[Tensor], Tensor], k: int, chunk_size: int, known: IntArray
-) -> tuple[Tensor, Tensor]:
-    """Pairs [2, n] with a common neighbour, not `known`, with the largest `score` [n], ties by (u, v)."""
-    best = Best(k, 0.0)
-    for keys in _two_hop_keys(graph, chunk_size):
-        free = keys[~in_sorted(known, keys)]
-        for start in range(0, free.size, chunk_size):
-            part = free[start : start + chunk_size]
-            pairs = torch.from_numpy(np.stack([part // graph.num_nodes, part % graph.num_nodes]))
-            best.offer(check_finite(to_float64(score(pairs)), "logits of the model"), part)
-    return best.pairs(graph.num_nodes)
-
-
-def _two_hop_keys(graph: Graph, chunk_size: int) -> Iterator[IntArray]:
-    """Keys of the pairs that share a neighbour (direction of edges ignored), some rows at a time."""
-    n = graph.num_nodes
-    starts, neighbours = neighbour_rows(graph.edge_index, n)
-    adjacency = csr_matrix((np.ones(neighbours.size, dtype=np.bool_), neighbours, starts), shape=(n, n))
-    # Pairs that a row of the square lists at most, and rows that stay within the chunk together.
-    cost = np.cumsum(adjacency @ np.diff(starts))
-    start = 0
-    while start < n:
-        spent = cost[start - 1] if start else 0
-        stop = max(int(np.searchsorted(cost, spent + chunk_size, side="right")), start + 1)
-        square = (adjacency[start:stop] @ adjacency).tocoo()
-        u, v = square.row.astype(np.int64) + start, square.col.astype(np.int64)
-        kept = u != v if graph.directed else u < v
-        yield np.unique(u[kept] * n + v[kept])
-        start = stop
 
 
 class Best:

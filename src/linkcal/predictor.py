@@ -482,13 +482,13 @@ class CalibratedLinkPredictor(nn.Module):
         rng = numpy_stream(0, "check")
         if isinstance(links, LinkPairs):
             order = rng.permutation(len(links))  # parts of a split have their links first
-            links, labels = links.edge_label_index[:, order], links.edge_label[order]
+            labels, links = links.edge_label[order], links.edge_label_index[:, order]
         scorer, pairs = self.scorer("structural"), self._placed(links, "links")
         scores = scorer.score(pairs)
         if labels is not None:
-            y = check_binary_labels(labels, pairs.size(1), "labels")
+            label = check_binary_labels(labels, pairs.size(1), "labels")
             p = torch.sigmoid(self.logit_of(scores, base_rate=base_rate))
-            return calibration_alarm(y, p, link_segments(scores), alpha=alpha)
+            return calibration_alarm(label, p, link_segments(scores), alpha=alpha)
         X, y = scorer.score(self._evidence().calibration.to(self._device)).to_arrays("structural")
         share, rate = y.mean(), self._rate(base_rate)
         odds = rate / (1.0 - rate) * (1.0 - share) / share

@@ -318,19 +318,20 @@ def test_top_lists_missing_pairs_by_name_and_states_the_ratio(cli, files, fitted
     assert len(cli("top", fitted, "-k", 10**6).rows) == 120 * 119 // 2 - known - loaded.held_out_.size(1)
 
 
-def test_rerank_lists_the_most_probable_of_the_best(cli, fails, fitted):
-    answer = cli("top", fitted, "-k", 7, "--rerank", 60, "--calibrator", "in-n-out-plus")
+def test_candidates_are_listed_by_falling_probability(cli, fails, fitted):
+    words = ("top", fitted, "--candidates", 60, "--calibrator", "in-n-out-plus")
+    answer = cli(*words, "-k", 7)
     assert answer.code == 0
-    assert "7 most probable of the 60 highest-scoring of all missing pairs." in answer.message
-    best = column(cli("top", fitted, "-k", 60, "--calibrator", "in-n-out-plus").rows, "probability")
-    assert column(answer.rows, "probability") == pytest.approx(np.sort(best)[::-1][:7], rel=1e-6)
-    logits = column(answer.rows, "logit").tolist()
-    assert logits != sorted(logits, reverse=True)
-    fails("top", fitted, "-k", 7, "--rerank", 6, parts=("rerank must be at least k = 7, got 6",))
+    assert "candidates by score, resource allocation, paths of length three" in answer.message
+    p = column(answer.rows, "probability").tolist()
+    assert len(p) == 7
+    assert p == sorted(p, reverse=True)
+    assert cli(*words, "-k", 5).rows == answer.rows[:5]
+    fails(*words, "-k", 61, parts=("candidates must be at least k = 61, got 60",))
 
 
 @pytest.mark.parametrize(
-    ("option", "name"), [("-k", "k"), ("--rerank", "rerank"), ("--chunk-size", "chunk_size")]
+    ("option", "name"), [("-k", "k"), ("--candidates", "candidates"), ("--chunk-size", "chunk_size")]
 )
 @pytest.mark.parametrize(("value", "range_"), [(0, ">= 1"), (-3, ">= 1"), (10**120, "< 2**63")])
 def test_counts_out_of_range_are_one_line(fails, fitted, option, name, value, range_):
@@ -359,21 +360,11 @@ def test_top_warns_of_another_kind_of_negatives(cli, fails, two_hop):
     fails("top", two_hop, "-k", 3, "--base-rate", "density", parts=(refused,))
 
 
-def test_of_seal_only_pairs_at_distance_two_are_ranked(cli, ring, tmp_path):
+def test_seal_orders_what_paths_nominate(cli, ring, tmp_path):
     answer = cli("top", predictor_on(ring, "seal", tmp_path / "uniform", sort_k=10), "-k", 3)
     assert len(answer.rows) == 3
-    for part in (
-        "3 highest-scoring of missing pairs at distance 2.",
-        "among the missing pairs at distance 2, which are ranked here, links are far rarer than",
-        "fitted with uniform negatives and hold for pairs like those, not for the pairs at distance 2",
-        "make the folder with --negatives two-hop",
-    ):
-        assert part in answer.message
-    assert "among all pairs" not in answer.message
-    assert "density" not in answer.message
-    folder = predictor_on(ring, "seal", tmp_path / "two-hop", negatives="two-hop", sort_k=10)
-    assert "warning" not in cli("top", folder, "-k", 3, "--base-rate", 0.01).err
-    assert cli("top", folder, "-k", 3).err.count("warning") == 1
+    assert "candidates by resource allocation, paths of length three. Prob" in answer.message
+    assert answer.err.count("warning") == 1
 
 
 # All pairs of 20 nodes but the negatives of the calibration, which become known edges later.
@@ -383,12 +374,8 @@ ALMOST_COMPLETE = torch.triu_indices(20, 20, 1)[:, [i for i in range(190) if i >
 @pytest.mark.parametrize(
     ("model", "edges", "message"),
     [
-        (
-            "seal",
-            torch.tensor([[0], [1]]),
-            "SEAL ranks pairs with a common neighbour in the message-passing graph",
-        ),
-        ("seal", ALMOST_COMPLETE, "SEAL ranks pairs with a common neighbour"),
+        ("seal", torch.tensor([[0], [1]]), "no short path joins a missing pair."),
+        ("seal", ALMOST_COMPLETE, "no short path joins a missing pair."),
         ("gcn", ALMOST_COMPLETE, "all pairs are known edges."),
     ],
     ids=["one edge", "complete", "complete, gcn"],

@@ -257,7 +257,7 @@ VALUES = (
 OPTIONS = {
     "score": ["--base-rate", "--interval", "--chunk-size", "--calibrator", "--source", "--target"],
     "select": ["--fdr", "--chunk-size", "--calibrator", "--source"],
-    "top": ["-k", "--rerank", "--chunk-size", "--base-rate", "--calibrator"],
+    "top": ["-k", "--candidates", "--chunk-size", "--base-rate", "--calibrator"],
 }
 
 

@@ -101,8 +101,8 @@ def test_a_model_whose_output_is_not_finite_is_still_deterministic():
 
 @pytest.mark.parametrize("method", ["fast", "delta"])
 def test_fast_methods_say_why_a_model_is_not_theirs(method):
-    model = seeded(lambda: pyg.GAE(pyg.GAT(4, 6, 2, 3, heads=1)), 0)
-    with pytest.raises(UnsupportedModelError, match=f"got '{method}': the layer GATConv"):
+    model = seeded(lambda: pyg.GAE(pyg.GraphSAGE(4, 6, 2, 3, aggr="max")), 0)
+    with pytest.raises(UnsupportedModelError, match=f"got '{method}': the layer SAGEConv"):
         toggle(model, method=method)
 
 
@@ -114,11 +114,12 @@ def test_inputs_and_model_are_unchanged(cls):
     model = model_of(cls)
     inputs = (X, CASE.edge_index, CASE.pairs)
     before = [tensor.clone() for tensor in inputs]
-    state = copy.deepcopy(model.state_dict())
+    state, kinds = copy.deepcopy(model.state_dict()), [type(module) for module in model.modules()]
     for method in ("auto", "delta", "naive"):
         toggle(model, method=method)
     assert all(torch.equal(a, b) for a, b in zip(inputs, before, strict=True))
     assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())
+    assert [type(module) for module in model.modules()] == kinds
 
 
 def test_the_mode_of_every_submodule_is_restored():

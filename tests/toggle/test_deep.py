@@ -8,7 +8,7 @@ from torch_geometric import nn as pyg
 
 from linkcal._core.threads import torch_threads
 from linkcal.toggle import toggle_edges
-from linkcal.toggle._deep import DeepToggle, compiled_toggle
+from linkcal.toggle._deep import DeepToggle, SummedToggle, compiled_toggle
 from linkcal.toggle._kernel import CompiledToggle
 from linkcal.toggle._recognise import recognise
 
@@ -24,7 +24,12 @@ def model_of(name: str, depth: int, *, width: int = 4, seed: int = 0) -> torch.n
 
 
 def kernel_of(model, x):
-    return compiled_toggle(recognise(model).layers, x.device)
+    """The kernel of a chain, or the one for sums of chains."""
+    known = recognise(
+        model, x, build_case(5, ["path"], 0, undirected=True, loops=False, repeats=False).edge_index
+    )
+    kernel = None if known.chain is None else compiled_toggle(known.chain.layers)
+    return SummedToggle if kernel is None and SummedToggle.applies(known) else kernel
 
 
 @pytest.mark.parametrize(
@@ -39,6 +44,9 @@ def kernel_of(model, x):
             DeepToggle,
         ),
         (lambda: pyg.GAE(pyg.GCN(3, 4, 3, 2, act="elu")), None),
+        (lambda: pyg.GAE(pyg.GCN(3, 4, 3, 2, jk="cat", norm="batch_norm")), SummedToggle),
+        (lambda: pyg.GAE(pyg.GraphSAGE(3, 4, 2, 2, jk="max")), SummedToggle),
+        (lambda: pyg.GAE(pyg.GAT(3, 4, 2, 2)), None),
     ],
 )
 def test_which_kernel_is_taken(build, expected):

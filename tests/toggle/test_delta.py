@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch_geometric import nn as pyg
 
 from linkcal.toggle import _delta as delta
-from linkcal.toggle._delta import arcs_per_node, delta_endpoints, split_by_cost
+from linkcal.toggle._delta import arcs_per_node, delta_endpoints, encoder_caches, split_by_cost
 from linkcal.toggle._graph import ToggleGraph
-from linkcal.toggle._layers import forward_with_cache
 from linkcal.toggle._recognise import recognise
 
 from .cases import MODELS, build_case, features, seeded
@@ -17,16 +17,21 @@ CASE = build_case(30, ["random", "star", "clique", "twins"], 21, undirected=True
 GRAPH = ToggleGraph.from_edge_index(CASE.edge_index, 30, undirected=True)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+def attention():
+    return pyg.GAE(pyg.GAT(4, 6, 3, 3, heads=2, jk="cat"))
+
+
+@pytest.mark.parametrize("name", [*sorted(MODELS), "attention"])
 def test_blocks_of_single_pairs_change_nothing(name, monkeypatch):
-    model = seeded(lambda: MODELS[name](4, 5, 3, num_layers=3), 0).double().eval()
-    known = recognise(model)
+    build = attention if name == "attention" else lambda: MODELS[name](4, 5, 3, num_layers=3)
+    model, x = seeded(build, 0).double().eval(), features(30, 4, torch.float64)
     with torch.no_grad():
-        caches = forward_with_cache(known.layers, GRAPH, features(30, 4, torch.float64))[1]
+        known = recognise(model, x, CASE.edge_index)
+        caches = encoder_caches(known, GRAPH)[1]
         insert = ~GRAPH.contains(CASE.pairs)
-        whole = delta_endpoints(caches, GRAPH, CASE.pairs, insert, 1.0)
+        whole = delta_endpoints(known, caches, GRAPH, CASE.pairs, insert, 1.0)
         monkeypatch.setattr(delta, "MAX_BLOCK_ARCS", 1)
-        single = delta_endpoints(caches, GRAPH, CASE.pairs, insert, 1.0)
+        single = delta_endpoints(known, caches, GRAPH, CASE.pairs, insert, 1.0)
     for ours, theirs in zip(single, whole, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
 

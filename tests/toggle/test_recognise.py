@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -13,6 +15,7 @@ from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN
 from linkcal.toggle import _engine as engine
 from linkcal.toggle import toggle_edges
+from linkcal.toggle._recognise import recognise
 
 from .cases import assert_equals_naive, assert_same, build_case, features, seeded
 
@@ -166,6 +169,10 @@ ADVERSARIES = {
 }
 
 
+#: What treats every node alone after all.
+FOLLOWED = {"shared weights", "linear for dropout", "Monte Carlo dropout"}
+
+
 @pytest.mark.parametrize("case", [CASE, DIRECTED], ids=["undirected", "directed"])
 @pytest.mark.parametrize("large", [True, False])
 @pytest.mark.parametrize("name", ADVERSARIES)
@@ -186,7 +193,7 @@ def test_every_adversary_is_exact_or_refused(name, large, case, monkeypatch):
             assert method != "auto"
             continue
         assert_same(toggled, naive)
-        assert name == "shared weights" or toggled.method in ("khop", "naive")
+        assert name in FOLLOWED or toggled.method in ("khop", "naive")
 
 
 @pytest.mark.parametrize("register", ["register_module_forward_hook", "register_module_forward_pre_hook"])
@@ -223,11 +230,90 @@ def test_an_aggregation_that_was_replaced():
 
 @pytest.mark.parametrize("encoder", [pyg.GCN, pyg.GraphSAGE, pyg.GIN])
 def test_activation_given_as_a_function(encoder):
-    """Nothing is known of a function, so the model itself is run."""
     model = seeded(lambda: pyg.GAE(encoder(4, 5, 2, 3, act=torch.relu)), 0).double()
-    assert auto(model) == "khop"
-    with pytest.raises(UnsupportedModelError, match="the function relu is not known to treat every node"):
+    assert auto(model) == "kernel"
+    model.encoder.act = lambda x: x - x.mean(dim=0)
+    assert auto(model) == "naive"
+    with pytest.raises(
+        UnsupportedModelError, match="the function mean, as it is called, is not known to treat"
+    ):
         toggle_edges(model, features(20, 4, torch.float64), CASE.edge_index, CASE.pairs, method="fast")
+
+
+class ByMode(Users):
+    """Another encoder in training mode, with a branch on the mode and in-place operations."""
+
+    def encode(self, x, edge_index):
+        first, second = self.layers
+        h = first(x, edge_index)
+        h = h * 3 if self.training else h.relu_()
+        h += x
+        return second(h, edge_index).mul_(2.0)
+
+
+@pytest.mark.parametrize("conv", [pyg.GCNConv, pyg.SAGEConv, pyg.GATConv])
+def test_evaluation_mode_is_what_is_recorded(conv):
+    model = seeded(lambda: ByMode(conv(4, 4), conv(4, 4)), 0).double().train()
+    assert auto(model) == ("delta" if conv is pyg.GATConv else "kernel")
+    assert model.training
+
+
+class InPlaceOfAView(Users):
+    def encode(self, x, edge_index):
+        h = self.layers[0](x, edge_index)
+        h[:, :2].relu_()  # changes h, too
+        return h
+
+
+class Swallowing(Users):
+    """Catches what a recorder refuses, and goes another way then."""
+
+    def encode(self, x, edge_index):
+        h = self.layers[0](x, edge_index)
+        try:
+            return h - h.mean(dim=0)
+        except UnsupportedModelError:
+            return h
+
+
+class Changing(Users):
+    """Changes a tensor after it was used."""
+
+    def encode(self, x, edge_index):
+        shift = torch.zeros_like(x)
+        h = self.layers[0](x, edge_index) + shift
+        shift += 1.0
+        return h
+
+
+class OtherEdges(Users):
+    def encode(self, x, edge_index):
+        return self.layers[0](self.layers[0](x, edge_index), CASE.edge_index)
+
+
+@pytest.mark.parametrize("cls", [InPlaceOfAView, Swallowing, Changing, OtherEdges])
+def test_what_recorders_refuse(cls):
+    model = seeded(lambda: cls(pyg.GCNConv(4, 4)), 0).double()
+    assert auto(model) in ("khop", "naive")
+
+
+def test_compiled_parts_are_refused():
+    model = gcn()
+    model.gnn.convs[1].compile(backend="eager")
+    with pytest.raises(UnsupportedModelError, match="GCNConv is compiled"):
+        recognise(model, features(20, 4, torch.float32), CASE.edge_index)
+
+
+def test_another_thread_sees_no_recorder():
+    """Nothing is patched while an encoder is recorded: a second thread runs the same modules meanwhile."""
+    model, x = seeded(gcn, 0), features(20, 4, torch.float32)
+    with torch.no_grad(), ThreadPoolExecutor(2) as pool:
+        expected = model.eval().encode(x, CASE.edge_index)
+        recorded = pool.submit(lambda: [recognise(model, x, CASE.edge_index) for _ in range(30)])
+        with torch.no_grad():
+            found = [model.encode(x, CASE.edge_index) for _ in range(60)]
+        assert all(each.chain is not None for each in recorded.result())
+    assert all(torch.equal(each, expected) for each in found)
 
 
 def test_activation_inside_an_mlp_that_mixes_the_nodes():

@@ -107,7 +107,7 @@ def test_by_hand():
 
 
 class Weighted(nn.Module):
-    """A user's model that takes weights."""
+    """A user's model that takes weights, and changes them."""
 
     decode_returns = "logits"
 
@@ -116,7 +116,7 @@ class Weighted(nn.Module):
         self.conv = pyg.GCNConv(3, 2)
 
     def encode(self, x, edge_index, edge_weight=None):
-        return self.conv(x, edge_index, edge_weight).tanh()
+        return self.conv(x, edge_index, None if edge_weight is None else edge_weight.sqrt()).tanh()
 
     def decode(self, z, edge_label_index):
         return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=1)
@@ -130,6 +130,8 @@ def test_a_users_model_goes_pair_by_pair():
     weight = weights_of(CASE, torch.float32, 0)
     model = seeded(Weighted, 0)
     assert toggle_edges(model, X, CASE.edge_index, CASE.pairs, edge_weight=weight).method == "naive"
+    with pytest.raises(UnsupportedModelError, match=r"its encode reads the edges itself \(sqrt\)"):
+        toggle_edges(model, X, CASE.edge_index, CASE.pairs, edge_weight=weight, method="fast")
     with pytest.raises(UnsupportedModelError, match="edge_weight must be None for method 'khop'"):
         toggle_edges(model, X, CASE.edge_index, CASE.pairs, edge_weight=weight, method="khop")
 
@@ -157,5 +159,5 @@ def test_refuses_models_that_take_no_weights():
     with pytest.raises(UnsupportedModelError, match="encode must take edge_weight to use it, GIN's does not"):
         toggle_edges(GIN(3, 4, 2), X, CASE.edge_index, CASE.pairs, edge_weight=weight)
     sage = seeded(lambda: pyg.GAE(pyg.GraphSAGE(3, 4, 2, 2)), 0)
-    with pytest.raises(UnsupportedModelError, match="GraphSAGE does not read edge weights"):
+    with pytest.raises(UnsupportedModelError, match="the layer SAGEConv does not read edge weights"):
         toggle_edges(sage, X, CASE.edge_index, CASE.pairs, edge_weight=weight, method="fast")

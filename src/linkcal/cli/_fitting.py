@@ -175,12 +175,13 @@ def _config(
 ) -> RunConfig:
     from linkcal.workflow import RunConfig, preset_options
 
+    if calibrators is not None:
+        options["calibrators"] = tuple(calibrators.split(","))
     return RunConfig(
         dataset=dataset,
         fit_on=fit_on,
         base_rate=as_base_rate(base_rate),
         **({} if preset is None else preset_options(preset, options["model"])),
-        **({} if calibrators is None else {"calibrators": tuple(calibrators.split(","))}),
         **options,
     )
 

@@ -43,8 +43,11 @@ _NULL = (
     "Negatives that were chosen in the same way as the query pairs; default: those of the folder, of the "
     "kind of its calibration negatives."
 )
+_CANDIDATES = (
+    "Missing pairs that each source nominates: score, resource allocation, paths of length three. "
+    "Default: 10000, or 2 K if more."
+)
 _EXCLUDE = "Pairs never to list, as for `linkcal score`; either order in an undirected graph."
-_RERANK = "Re-order the N highest-scoring pairs by calibrated probability and list the first K."
 
 
 def load_folder(
@@ -285,7 +288,7 @@ def top(
     out: OutFile = None,
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
-    rerank: Annotated[int | None, typer.Option(help=_RERANK, metavar="N")] = None,
+    candidates: Annotated[int | None, typer.Option(help=_CANDIDATES, metavar="N")] = None,
     exclude: Annotated[Path | None, typer.Option(help=_EXCLUDE, metavar="PAIRS")] = None,
     source: Source = "source",
     target: Target = "target",
@@ -297,12 +300,13 @@ def top(
 ) -> None:
     """List the most probable missing pairs of the whole graph, with calibrated probabilities.
 
-    All missing pairs are ranked, in bounded memory; known edges, also those held out for validation and test,
-    are left out, and in a bipartite graph pairs of one type. Pairs are ordered by the model's score, ties by
-    node number; `--rerank N` orders the N highest-scoring pairs by calibrated probability. SEAL ranks only
-    pairs at distance 2. `--source` to `--comment` are about the file of `--exclude`.
+    Known edges, also those held out for validation and test, are left out, and in a bipartite graph pairs of
+    one type. A calibrator that reads the model's score alone (`--calibrator platt`) keeps the model's order
+    of all missing pairs. Others order the candidates that score, resource allocation and paths of length
+    three nominate; `in-n-out-plus` is fitted anew on these, with the held-out links among them. `--source` to
+    `--comment` are about the file of `--exclude`.
     """
-    from linkcal.all_pairs import AT_DISTANCE_2, most_probable_pairs
+    from linkcal.all_pairs import most_probable_pairs
     from linkcal.data import read_pairs
 
     check_output_file(out, exclude)
@@ -318,47 +322,49 @@ def top(
     ranked = most_probable_pairs(
         predictor,
         k,
+        candidates=candidates,
         chunk_size=chunk_size,
         base_rate=as_base_rate(base_rate),
-        rerank=rerank,
         exclude=left_out,
     )
     ends = [column.to_pylist() for column in node_ids.decode_pairs(ranked.edge_label_index)]
     with csv_rows(out, "source", "target", "logit", "probability", raw_ids=raw_ids) as writer:
         writer.writerows(zip(*ends, ranked.logit.tolist(), ranked.probability.tolist(), strict=True))
-    number, two_hop = ranked.logit.numel(), ranked.candidates == AT_DISTANCE_2
+    number, by_score = ranked.logit.numel(), ranked.sources == ("score",)
     if not number:
-        seal = "SEAL ranks pairs with a common neighbour in the message-passing graph, and all of these"
-        log(f"No pair to list: {seal if two_hop else 'all pairs'} are known edges.")
+        none = (
+            "all pairs are known edges" if "score" in ranked.sources else "no short path joins a missing pair"
+        )
+        log(f"No pair to list: {none}.")
         return
-    best = f"{f'most probable of the {ranked.reranked:,} ' if ranked.reranked else ''}highest-scoring"
+    what = f"highest-scoring of all {ranked.num_candidates:,} missing pairs"
+    if not by_score:
+        what = f"most probable of {ranked.num_candidates:,} candidates by {', '.join(ranked.sources)}"
+    fit = f", fitted to {ranked.num_held_out:,} held-out links among them" if ranked.num_held_out else ""
     log(
-        f"{number:,} {best} of {ranked.candidates}. Probabilities hold for "
+        f"{number:,} {what}{fit}. Probabilities hold for "
         f"{ratio_in_words(ranked.negatives_per_positive)} (base rate {ranked.base_rate:.4g})."
     )
     has_rate = base_rate is not None or "base_rate" in predictor.info_
-    _warn(ranked, predictor.info_.get("negatives") or "uniform", two_hop=two_hop, has_rate=has_rate)
+    _warn(ranked, predictor.info_.get("negatives") or "uniform", has_rate=has_rate)
 
 
-def _warn(ranked: RankedPairs, kind: str, *, two_hop: bool, has_rate: bool) -> None:
+def _warn(ranked: RankedPairs, kind: str, *, has_rate: bool) -> None:
     """Warn where the calibration links have another base rate, or other negatives, than the ranked pairs."""
     from linkcal.exceptions import BaseRateWarning
 
     messages = []
     if not has_rate:
         # The density is a share among all pairs, and refused for other kinds.
-        density = "density, or --base-rate with " if kind == "uniform" and not two_hop else "with "
-        among = "the missing pairs at distance 2, which are ranked here," if two_hop else "all pairs"
+        density = "density, or --base-rate with " if kind == "uniform" else "with "
         messages.append(
-            f"among {among} links are far rarer than the {ranked.base_rate:.3g} that these probabilities "
+            f"among all pairs links are far rarer than the {ranked.base_rate:.3g} that these probabilities "
             f"hold for, so the probabilities are too high; use --base-rate {density}your own rate"
         )
-    right = "two-hop" if two_hop else "uniform"
-    if kind != right:
-        pairs = "the pairs at distance 2 that" if two_hop else "all pairs, which"
+    if kind != "uniform" and not ranked.num_held_out:
         messages.append(
             f"these probabilities were fitted with {kind} negatives and hold for pairs like those, not for "
-            f"{pairs} are ranked here; make the folder with --negatives {right}"
+            "all pairs, which are ranked here; make the folder with --negatives uniform"
         )
     for message in messages:
         warnings.warn(message, BaseRateWarning, stacklevel=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -118,10 +119,10 @@ def calibration_alarm(
         )
     z = logit(prob)
     step = np.array([bernoulli_nll(z, label) - bernoulli_nll(a + b * z, label) for a, b in _BETS])
-    names, member = ("all",), np.ones((1, prob.size))
+    names, member = ["all"], np.ones((1, prob.size))
     if groups:
         parts, members = segment_members(groups, prob.size)
-        names, member = (*names, *parts), np.vstack([member, members.toarray()])
+        names, member = [*names, *parts], np.vstack([member, members.toarray()])
     weight = np.full(len(names), 0.5 / max(len(names) - 1, 1))
     weight[0] = 0.5 if groups else 1.0
     total, last = np.zeros(prob.size), np.ones(len(names))
@@ -130,7 +131,7 @@ def calibration_alarm(
             evidence = _STAKES @ np.exp(np.cumsum(step * inside, axis=1))
         total += weight[number] * evidence
         last[number] = evidence[-1] if prob.size else 1.0
-    return CalibrationAlarm(total, float(alpha), names, last)
+    return CalibrationAlarm(total, float(alpha), tuple(names), last)
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ def same_population(
             raise InputError(f"{name} must have shape (pairs, {len(names)}), got {list(values.shape)}")
         if not np.isfinite(values).all():
             raise InputError(f"{name} must be finite, got {int((~np.isfinite(values)).sum())} other values")
-    found = [ks_2samp(*columns, method="asymp") for columns in zip(*(s.T for s in samples), strict=True)]
+    found: list[Any] = [ks_2samp(a, b, method="asymp") for a, b in zip(*(s.T for s in samples), strict=True)]
     worst = min(range(len(found)), key=lambda k: (found[k].pvalue, -found[k].statistic))
     p_value = min(1.0, len(found) * float(found[worst].pvalue))
     level = check_fraction(alpha, "alpha")

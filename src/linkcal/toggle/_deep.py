@@ -36,9 +36,11 @@ from linkcal.toggle._layers import (
     apply_matrix,
     apply_steps,
     as_array,
+    forward_with_cache,
     receive,
     send,
 )
+from linkcal.toggle._recognise import Encoder
 
 Array = Any  # NumPy arrays; those of floats have one dtype, for which Numba compiles the code
 
@@ -263,13 +265,14 @@ class DeepToggle:
             layer, first = cache.layer, len(packed.table)
             assert layer.steps is not None
             # In the first layer neither messages nor roots change: its matrices are not read.
-            message, root = 0, -1 if layer.root_weight is None else 0
+            message, root = 0, -1 if cache.root is None else 0
             if index:
+                assert layer.weight is not None
                 message = packed.matrix(layer.weight)
                 root = -1 if layer.root_weight is None else packed.matrix(layer.root_weight)
             stop = packed.steps(layer.steps)
             width = numbers[-1][-1] if numbers else 0
-            out = layer.update(cache.pre[:0]).size(1)
+            out = layer.updated(cache.pre[:0]).size(1)
             numbers.append((KINDS[layer.kind], message, root, first, stop, width, cache.pre.size(1), out))
         depth, widths = len(caches), [size for row in numbers for size in row[-3:]]
         widest, steps, matrices, affine = packed.packed(widths, caches[0].pre.dtype)
@@ -326,10 +329,43 @@ def _record(caches: Sequence[LayerCache], num_nodes: int, widest: int) -> Array:
     return as_array(record)
 
 
-def compiled_toggle(
-    layers: Sequence[Layer], device: torch.device
-) -> type[CompiledToggle] | type[DeepToggle] | None:
+def compiled_toggle(layers: Sequence[Layer]) -> type[CompiledToggle] | type[DeepToggle] | None:
     """The compiled kernel that is exact for these layers, the faster one first; None if there is none."""
-    if device.type != "cpu" or any(layer.steps is None for layer in layers):
+    if any(layer.steps is None for layer in layers):
         return None
     return CompiledToggle if CompiledToggle.applies(layers) else DeepToggle
+
+
+class SummedToggle:
+    """An encoder's toggles by kernels for chains: of the values that its output reads, as sums of chains."""
+
+    def __init__(self, encoder: Encoder, graph: ToggleGraph, insert_weight: float = 1.0) -> None:
+        self.output, self.toggles = encoder.output, []
+        assert encoder.sums is not None
+        for chains in encoder.sums:
+            kernels = []
+            for chain in chains:
+                kernel = compiled_toggle(chain.layers)
+                assert kernel is not None
+                caches = forward_with_cache(chain.layers, graph, chain.features)[1]
+                kernels.append(kernel(caches, graph, insert_weight))
+            self.toggles.append(kernels)
+
+    @staticmethod
+    def applies(encoder: Encoder) -> bool:
+        """Whether there is a kernel for each chain."""
+        return encoder.sums is not None and all(
+            compiled_toggle(chain.layers) is not None for chains in encoder.sums for chain in chains
+        )
+
+    def endpoints(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings after the toggle of the first and of the second nodes, [L, d] each."""
+        values: tuple[list[Tensor], list[Tensor]] = ([], [])
+        for kernels in self.toggles:
+            parts = [kernel.endpoints(pairs, insert) for kernel in kernels]
+            for side in (0, 1):
+                total = parts[0][side]
+                for part in parts[1:]:
+                    total = total + part[side]
+                values[side].append(total)
+        return self.output(values[0], pairs[0]), self.output(values[1], pairs[1])

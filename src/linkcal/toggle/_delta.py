@@ -1,24 +1,38 @@
-"""Toggling by delta propagation: plain torch, any number of recognised layers, any device.
+"""Toggling by delta propagation: plain torch, any graph of recognised convolutions, any device.
 
-For a block of pairs the method carries the rows (pair, node) whose hidden value differs from the cached
-forward pass. A layer moves row (p, i) by what its changed senders send now minus what they sent before:
+For a block of pairs the method carries the rows (pair, node) whose value differs from the cached forward
+pass, round by round. A layer of the algebra moves row (p, i) by what its changed senders send now minus what
+they sent before:
 
     aggregate'_i = aggregate_i + sum_{j changed} q_ij xi_ij (b'_j m'_j - b_j m_j) + (the toggled arcs' terms)
+
+Attention is computed anew at these rows, over all arcs into them. What stands between the rounds treats every
+node alone, and runs on the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
 
 from linkcal.toggle._graph import ToggleGraph, find_sorted
-from linkcal.toggle._layers import LayerCache, arc_change, degree_after, receiver_factor, sender_factor
+from linkcal.toggle._layers import (
+    Attention,
+    LayerCache,
+    arc_change,
+    degree_after,
+    layer_cache,
+    messages,
+    receiver_factor,
+    sender_factor,
+)
+from linkcal.toggle._recognise import Encoder
+from linkcal.toggle._trace import Node, Program
 
-#: Rows (pair, node) and arcs that one block may hold; a single pair may exceed it.
+#: Rows (pair, node) and arcs of 32 channels that one block may hold; a single pair may exceed it.
 MAX_BLOCK_ARCS = 1 << 20
 
 
@@ -42,6 +56,10 @@ class PairRows:
     def find(self, key: Tensor) -> tuple[Tensor, Tensor]:
         """Whether each key is in the set, and its row (clamped where not)."""
         return find_sorted(self.key, key)
+
+    def none(self) -> PairRows:
+        """No rows."""
+        return PairRows(self.key[:0], self.num_nodes)
 
     def within(self, other: PairRows) -> PairRows:
         """The rows that are in `other` too."""
@@ -68,8 +86,47 @@ class _Block:
     count: Tensor  # [A], float64: +1 inserted, -multiplicity removed
 
 
+@dataclass(frozen=True, eq=False)
+class AttentionCache:
+    """Values of one attention on the graph as given."""
+
+    layer: Attention
+    senders: Tensor  # [N, s]
+    receivers: Tensor  # [N, t]
+    loops: Tensor  # [N]: how often a node attends to itself
+    pre: Tensor  # [N, heads * c]
+
+
+#: What is kept of each round.
+Caches = dict[Node, LayerCache | AttentionCache]
+
+
+def encoder_caches(encoder: Encoder, graph: ToggleGraph) -> tuple[Tensor, Caches]:
+    """Node embeddings z [N, d] and each round's cache."""
+    caches: Caches = {}
+    for node, layer, sources, _ in encoder.rounds:
+        values = [program([caches[each].pre for each in program.given]) for program in sources]
+        cached = _attention_cache if isinstance(layer, Attention) else layer_cache
+        caches[node] = cached(layer, graph, *values)  # type: ignore[arg-type]
+    return encoder.output([caches[each].pre for each in encoder.output.given]), caches
+
+
+def _attention_cache(
+    layer: Attention, graph: ToggleGraph, senders: Tensor, receivers: Tensor
+) -> AttentionCache:
+    number, nodes = graph.num_nodes, torch.arange(graph.num_nodes, device=senders.device)
+    loops = torch.ones_like(graph.self_loops) if layer.self_loops else graph.self_loops
+    looped = nodes[loops > 0]
+    source, target = (torch.cat([part, looped]) for part in (graph.senders, graph.receivers))
+    repeated = graph.multiplicity if graph.multiplicity is not None else torch.ones_like(graph.senders)
+    weight = torch.cat([repeated, loops[looped]])
+    pre = layer(senders, source, receivers, target, weight, number)
+    return AttentionCache(layer, senders, receivers, loops, pre)
+
+
 def delta_endpoints(
-    caches: Sequence[LayerCache],
+    encoder: Encoder,
+    caches: Caches,
     graph: ToggleGraph,
     pairs: Tensor,
     insert: Tensor,
@@ -77,10 +134,10 @@ def delta_endpoints(
 ) -> tuple[Tensor, Tensor]:
     """Node embeddings [L, d] of both endpoints of each pair after its edge is toggled."""
     # A pair lists at most so many arcs in any layer; twice, where both endpoints meet all rows.
-    cost = 2 * (2 + arcs_per_node(graph, len(caches))[pairs].sum(dim=0))
+    cost = 2 * (2 + arcs_per_node(graph, encoder.depth)[pairs].sum(dim=0))
     parts = [
-        _toggle_block(caches, graph, pairs[:, block], insert[block], insert_weight)
-        for block in split_by_cost(cost, MAX_BLOCK_ARCS)
+        _toggle_block(encoder, caches, graph, pairs[:, block], insert[block], insert_weight)
+        for block in split_by_cost(cost, MAX_BLOCK_ARCS * 32 // max(32, encoder.widest))
     ]
     return torch.cat([source for source, _ in parts]), torch.cat([target for _, target in parts])
 
@@ -108,7 +165,12 @@ def split_by_cost(cost: Tensor, budget: int) -> list[slice]:
 
 
 def _toggle_block(
-    caches: Sequence[LayerCache], graph: ToggleGraph, pairs: Tensor, insert: Tensor, insert_weight: float
+    encoder: Encoder,
+    caches: Caches,
+    graph: ToggleGraph,
+    pairs: Tensor,
+    insert: Tensor,
+    insert_weight: float,
 ) -> tuple[Tensor, Tensor]:
     pairs = pairs.contiguous()
     key = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes + pairs
@@ -119,43 +181,103 @@ def _toggle_block(
     change, count = arc_change(graph, source, target, insert, insert_weight)
     endpoints = PairRows(torch.unique(key.flatten()), graph.num_nodes)
     block = _Block(graph, endpoints, source, target, source_key, target_key, change, count)
-    changed, hidden = PairRows(endpoints.key[:0], graph.num_nodes), None
-    for cache, rows in zip(caches, _rows_per_layer(block, caches), strict=True):
-        hidden = _advance(cache, block, changed, hidden, rows)
-        changed = rows
-    assert hidden is not None
-    return hidden[changed.find(key[0])[1]], hidden[changed.find(key[1])[1]]
+    seen = [endpoints]  # by the number of rounds that follow; grown only where it is needed
+    changed: dict[Node, tuple[PairRows, Tensor]] = {}
+    for node, _, sources, remaining in encoder.rounds:
+        moved = [_union([endpoints.none(), *(changed[each][0] for each in part.given)]) for part in sources]
+        rows = _rows(remaining, caches[node], block, moved, seen)
+        parts = zip(sources, moved, strict=True)
+        inputs = [(at, _values(program, caches, changed, at)) for program, at in parts]
+        advance = _attend if isinstance(caches[node], AttentionCache) else _advance
+        changed[node] = rows, advance(caches[node], block, *inputs, rows=rows)  # type: ignore[arg-type]
+    out = _values(encoder.output, caches, changed, endpoints)
+    assert out is not None
+    return out[endpoints.find(key[0])[1]], out[endpoints.find(key[1])[1]]
 
 
-def _rows_per_layer(block: _Block, caches: Sequence[LayerCache]) -> list[PairRows]:
-    """Rows to recompute at each layer: those that can change and that the endpoints' output can see."""
-    seen = [block.endpoints]  # by the number of layers that follow; grown only where it is needed
-    touched = block.endpoints
-    out = []
-    for index, cache in enumerate(caches[:-1]):
-        if index == 0 and cache.layer.kind != "gcn":
-            out.append(touched)  # endpoints alone, and every later layer sees those
-            continue
-        if index > 0:
-            touched = touched.grown(block.graph.transposed)
-        else:
-            # The degree of a toggled arc's target moves what that node sends to all its receivers.
-            targets = PairRows(torch.unique(block.target_key), touched.num_nodes)
-            targets = targets.grown(block.graph.transposed)
-            touched = PairRows(torch.unique(torch.cat([targets.key, touched.key])), touched.num_nodes)
-        while len(seen) < len(caches) - index:
-            seen.append(seen[-1].grown(block.graph))
-        touched = touched.within(seen[len(caches) - 1 - index])
-        out.append(touched)
-    return [*out, block.endpoints]
+def _union(parts: Sequence[PairRows]) -> PairRows:
+    parts = [part for part in parts if part.key.numel()] or [parts[0]]
+    if len(parts) == 1:
+        return parts[0]
+    return PairRows(torch.unique(torch.cat([part.key for part in parts])), parts[0].num_nodes)
+
+
+def _values(
+    program: Program, caches: Caches, changed: Mapping[Node, tuple[PairRows, Tensor]], at: PairRows
+) -> Tensor | None:
+    """A function of rounds after the toggle, at rows [R]; None where no toggle changes it."""
+    given = [_overwritten(caches[each].pre, at.node, at.key, changed[each]) for each in program.given]
+    return program(given, at.node) if given else None
+
+
+def _rows(
+    remaining: int,
+    cache: LayerCache | AttentionCache,
+    block: _Block,
+    moved: Sequence[PairRows],
+    seen: list[PairRows],
+) -> PairRows:
+    """Rows to recompute in one round: those that can change and that the endpoints' output can see."""
+    graph, sends = block.graph, isinstance(cache, LayerCache) and cache.layer.kind == "gcn"
+    if remaining == 0 or not (sends or any(rows.key.numel() for rows in moved)):
+        return block.endpoints
+    parts = [block.endpoints, *(rows.grown(graph.transposed) for rows in moved if rows.key.numel())]
+    if sends:
+        # The degree of a toggled arc's target moves what that node sends to all its receivers.
+        parts.append(PairRows(torch.unique(block.target_key), graph.num_nodes).grown(graph.transposed))
+    while len(seen) <= remaining:
+        seen.append(seen[-1].grown(graph))
+    return _union(parts).within(seen[remaining])
+
+
+def _attend(
+    cache: AttentionCache,
+    block: _Block,
+    senders: tuple[PairRows, Tensor | None],
+    receivers: tuple[PairRows, Tensor | None],
+    *,
+    rows: PairRows,
+) -> Tensor:
+    """Output [R, heads * c] of an attention at `rows`, over all arcs into them."""
+    graph, node, number = block.graph, rows.node, len(rows.key)
+    row, position = _expand(graph.indptr, node)
+    source = graph.senders[position]
+    weight = torch.ones_like(source) if graph.multiplicity is None else graph.multiplicity[position]
+    found, into = rows.find(block.target_key)
+    removed, added = found & (block.change < 0), found & (block.change > 0)
+    partner = torch.full((number,), -1, dtype=torch.int64, device=source.device)
+    partner[into[removed]] = block.source[removed]
+    kept = partner[row] != source
+    loops = cache.loops[node]
+    looped = (loops > 0).nonzero()[:, 0]
+    row = torch.cat([row[kept], looped, into[added]])
+    source = torch.cat([source[kept], node[looped], block.source[added]])
+    weight = torch.cat([weight[kept], loops[looped], torch.ones_like(into[added])])
+    table, (moved, after) = cache.senders, senders
+    if after is not None:
+        known, place = moved.find(rows.pair[row] * rows.num_nodes + source)
+        table, source = torch.cat([table, after]), torch.where(known, place + len(table), source)
+    received = _overwritten(cache.receivers, node, rows.key, receivers)
+    return cache.layer(table, source, received, row, weight, number)
+
+
+def _overwritten(
+    cached: Tensor, node: Tensor, key: Tensor, changed: tuple[PairRows, Tensor | None]
+) -> Tensor:
+    """Cached values of nodes [R], and in their place those that changed."""
+    values, (rows, after) = cached[node], changed
+    if after is not None:
+        found, row = rows.find(key)
+        values[found] = after[row[found]]
+    return values
 
 
 def _advance(
-    cache: LayerCache, block: _Block, changed: PairRows, hidden: Tensor | None, rows: PairRows
+    cache: LayerCache, block: _Block, source: tuple[PairRows, Tensor | None], *, rows: PairRows
 ) -> Tensor:
-    """Output [R, c'] of one layer at `rows`, from the changed rows of the layer before."""
+    """Output [R, k] of a layer at `rows`, from the changed rows of what it reads."""
     layer = cache.layer
-    senders, before, after = _sender_values(cache, block, changed, hidden)
+    senders, before, after = _sender_values(cache, block, *source)
     node = rows.node
     aggregate = cache.aggregate[node]
     if senders.key.numel():
@@ -166,14 +288,7 @@ def _advance(
     sent[known] = after[row[known]]
     aggregate += cache.loop[node][:, None] * sent
     degree = _toggled_degree(cache, block, rows)
-    pre = receiver_factor(layer.kind, degree, aggregate.dtype)[:, None] * aggregate
-    if cache.root is not None:
-        root = cache.root[node]
-        moved, row = changed.find(rows.key)
-        if hidden is not None and layer.root_weight is not None:
-            root[moved] = F.linear(hidden[row[moved]], layer.root_weight)
-        pre = pre + root
-    return layer.update(pre)
+    return receiver_factor(layer.kind, degree, aggregate.dtype)[:, None] * aggregate
 
 
 def _sender_values(
@@ -188,7 +303,7 @@ def _sender_values(
     message = cache.message[node]
     before = sender_factor(cache.layer.kind, cache.degree[node], message.dtype)[:, None] * message
     if hidden is not None and hidden.size(0):
-        message[senders.find(changed.key)[1]] = F.linear(hidden, cache.layer.weight)
+        message[senders.find(changed.key)[1]] = messages(cache.layer, hidden)
     degree = _toggled_degree(cache, block, senders)
     return senders, before, sender_factor(cache.layer.kind, degree, message.dtype)[:, None] * message
 

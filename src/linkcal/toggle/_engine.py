@@ -14,8 +14,8 @@ from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import PairPredictor, unwrap_link_predictor
 from linkcal.models._view import evaluation_view
 from linkcal.models.adapter import link_embedding_of
-from linkcal.toggle._deep import compiled_toggle
-from linkcal.toggle._delta import delta_endpoints
+from linkcal.toggle._deep import SummedToggle, compiled_toggle
+from linkcal.toggle._delta import delta_endpoints, encoder_caches
 from linkcal.toggle._graph import ToggleGraph
 from linkcal.toggle._khop import (
     ARCS_PER_NODE,
@@ -29,6 +29,7 @@ from linkcal.toggle._khop import (
 from linkcal.toggle._layers import forward_with_cache
 from linkcal.toggle._naive import encode, naive_endpoints
 from linkcal.toggle._recognise import recognise, refuse_stateful
+from linkcal.toggle._trace import MixesNodesError, ReadsEdgesError
 from linkcal.toggle.result import ToggledEmbeddings
 
 Method = Literal["auto", "naive", "fast", "delta", "khop"]
@@ -106,6 +107,7 @@ class ToggleEngine:
 
     def _choose(self, method: Method, num_hops: int | None) -> tuple[Endpoints, Tensor]:
         """The method that is exact for the model, and z [N, d] on the graph as given."""
+        mixed = False
         if method in ("auto", "fast", "delta"):
             try:
                 return self._by_layers(compiled=method != "delta")
@@ -114,7 +116,12 @@ class ToggleEngine:
                     raise UnsupportedModelError(
                         f"method must be 'auto', 'khop' or 'naive' for this model, got {method!r}: {error}"
                     ) from error
-        if method in ("auto", "khop"):
+                # What it makes of directed edges may follow both directions, which subgraphs do not.
+                undirected = self.graph.undirected
+                mixed = isinstance(
+                    error, MixesNodesError if undirected else MixesNodesError | ReadsEdgesError
+                )
+        if method in ("auto", "khop") and not mixed:
             try:
                 return self._by_subgraphs(num_hops), self._whole()
             except UnsupportedModelError:
@@ -125,25 +132,25 @@ class ToggleEngine:
         return self._pair_by_pair, self._whole()
 
     def _by_layers(self, *, compiled: bool) -> tuple[Endpoints, Tensor]:
-        """Kernel or delta propagation, for an encoder whose layers are known."""
-        known = recognise(unwrap_link_predictor(self.model), weighted=self.edge_weight is not None)
-        features = known.node_features(self.x)
-        if features.dtype not in (torch.float32, torch.float64):
-            raise UnsupportedModelError(f"its features are {features.dtype}, not float32 or float64")
-        positions = None if known.positions is None else known.positions(self.x)
-        z, caches = forward_with_cache(known.layers, self.graph, features, positions)
-        kernel = compiled_toggle(known.layers, features.device) if compiled else None
-        self.method = "delta" if kernel is None else "kernel"
-        endpoints: Endpoints = (
-            partial(delta_endpoints, caches, self.graph, insert_weight=self.insert_weight)
-            if kernel is None
-            else kernel(caches, self.graph, self.insert_weight).endpoints
-        )
-        width = caches[0].message.size(1) * z.element_size()
+        """Kernel or delta propagation, for an encoder whose convolutions are known."""
+        known = recognise(unwrap_link_predictor(self.model), self.x, self.edge_index, self.edge_weight)
+        kernel = compiled_toggle(known.chain.layers) if known.chain is not None and compiled else None
+        endpoints: Endpoints
+        self.method = "delta"
+        if known.chain is not None and kernel is not None:
+            z, caches = forward_with_cache(known.chain.layers, self.graph, known.chain.features)
+            endpoints, self.method = kernel(caches, self.graph, self.insert_weight).endpoints, "kernel"
+        else:
+            z, rounds = encoder_caches(known, self.graph)
+            endpoints = partial(delta_endpoints, known, rounds, self.graph, insert_weight=self.insert_weight)
+            if compiled and SummedToggle.applies(known):
+                endpoints = SummedToggle(known, self.graph, self.insert_weight).endpoints
+                self.method = "kernel"
+        width = known.widest * z.element_size()
         if self.edge_weight is None and self.graph.senders.numel() * width > LARGE_MESSAGES:
             # The check costs far less than the pass that it replaces: an eighth of its nodes, or a pair.
             most = min(self._max_nodes, max(1, self.graph.num_nodes // 8), MOST_CHECKED)
-            subgraphs = Subgraphs(self.graph, len(known.layers), most, shared=False)
+            subgraphs = Subgraphs(self.graph, known.depth, most, shared=False)
             pairs = _within(subgraphs, check_pairs(self.graph, around=(0.0, 0.25, 0.5, 0.75, 1.0)))
             if pairs.size(1):
                 khop = KHop(self.model, self.x, subgraphs)

@@ -329,6 +329,7 @@ class CompiledToggle:
         head, packed = first.layer.steps[0], PackedSteps()
         assert isinstance(head, Elementwise)
         if depth == 2:
+            assert last.layer.weight is not None
             packed.matrix(last.layer.weight)
             if last.layer.root_weight is not None:
                 packed.matrix(last.layer.root_weight)
@@ -337,8 +338,8 @@ class CompiledToggle:
             packed.steps(last.layer.steps)
         # Neighbours' hidden values move for gcn alone: there they are stored before the activation.
         moving = kind == "gcn"
-        seen = torch.addcmul(head.shift, first.pre, head.scale) if moving else first.layer.update(first.pre)
-        out = last.layer.update(last.pre[:0]).size(1)
+        seen = torch.addcmul(head.shift, first.pre, head.scale) if moving else first.layer.updated(first.pre)
+        out = last.layer.updated(last.pre[:0]).size(1)
         widths = [first.pre.size(1), last.pre.size(1), seen.size(1), out]
         widest, steps, matrices, affine = packed.packed(widths, seen.dtype)
         number = first.pre.numpy().dtype.type

@@ -26,9 +26,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from scipy.sparse import csr_array
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
-from torch_geometric import nn as pyg
 
 from linkcal._core.compiled import compiled
 from linkcal.models.peg import arc_distance
@@ -70,12 +69,56 @@ class Layer:
     """One layer in the form above; None where it has no such part."""
 
     kind: Kind
-    weight: Tensor  # [k, c]: m(x) = x weight^T
-    update: RowMap  # f, row-wise: whatever follows up to the next aggregation, [n, k] -> [n, c']
-    steps: tuple[Step, ...] | None  # f for compiled code; the first step is elementwise
-    root_weight: Tensor | None = None  # [k, c]: likewise of r
+    weight: Tensor | None  # [k, c]: m(x) = x weight^T; None: x itself
     self_loop_fill: float | None = None  # weight of the self-loop added to each node without one
     arc_factor: RowMap | None = None  # xi from the distances of the arcs' endpoints, [A] -> [A]
+    positions: Tensor | None = None  # [N, p], where there is an arc_factor
+    # Of the layers of a chain alone:
+    update: RowMap | None = (
+        None  # f, row-wise: whatever follows up to the next aggregation, [n, k] -> [n, c']
+    )
+    steps: tuple[Step, ...] | None = None  # f for compiled code; the first step is elementwise
+    root_weight: Tensor | None = None  # [k, c]: likewise of r
+    root: Tensor | None = None  # [N, k]: instead of r in the first layer, whose input no toggle changes
+
+    def updated(self, pre: Tensor) -> Tensor:
+        """``f`` of rows [n, k]."""
+        return pre if self.update is None else self.update(pre)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A convolution whose arcs are weighted by a softmax over those that enter a node, for each head.
+
+    ``out_i = sum_j alpha_ij v_j`` with ``alpha_ij = softmax_j score(s_j, t_i)``: GATConv (arXiv 1710.10903),
+    GATv2Conv (arXiv 2105.14491), TransformerConv (arXiv 2009.03509). `s` and `t` are row-wise. A toggle of an
+    arc changes the softmax of its target alone.
+    """
+
+    heads: int
+    scored: slice  # columns of s_j that the score reads
+    values: slice  # columns that are v_j, the heads side by side
+    score: Callable[[Tensor, Tensor], Tensor]  # [A, s] and [A, t] -> [A, heads]
+    self_loops: bool  # whether a node attends to itself once, instead of by its self-loops
+
+    def __call__(
+        self, table: Tensor, index: Tensor, receivers: Tensor, row: Tensor, weight: Tensor, number: int
+    ) -> Tensor:
+        """Outputs [number, heads * c] of arcs into `row` [A], each `weight` [A] times there.
+
+        Their senders are rows `index` [A] of `table` [n, s]; `receivers` is [number, t].
+        """
+        row, order = row.sort(stable=True)
+        index, weight = index[order], weight[order]
+        score = self.score(table[:, self.scored][index], receivers[row])
+        places = row[:, None].expand_as(score)
+        largest = score.new_full((number, self.heads), -torch.inf).scatter_reduce(0, places, score, "amax")
+        share = (score - largest[row]).exp() * weight[:, None].to(score.dtype)
+        # As PyG's softmax: a node without arcs gets 0.
+        share /= (score.new_zeros(number, self.heads).index_add_(0, row, share) + 1e-16)[row]
+        start = torch.searchsorted(row, torch.arange(number + 1, device=row.device))
+        parts = zip(share.T, table[:, self.values].chunk(self.heads, dim=1), strict=True)
+        return torch.cat([_weighted_sums(start, index, part, values) for part, values in parts], dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,14 +134,13 @@ class LayerCache:
     aggregate: Tensor  # sum over N(i), without factor a and self-loop, [N, k]
     root: Tensor | None  # r(x_i), [N, k]
     pre: Tensor  # pre_i, [N, k]
-    positions: Tensor | None = None  # [N, p], where the layer has an arc_factor
 
     def factor_between(self, source: Tensor, target: Tensor) -> Tensor | None:
         """``xi`` of arcs source -> target, [A], whether or not they are in the graph; None if all are 1."""
         if self.layer.arc_factor is None:
             return None
-        assert self.positions is not None
-        return self.layer.arc_factor(arc_distance(self.positions, torch.stack([source, target])))
+        assert self.layer.positions is not None
+        return self.layer.arc_factor(arc_distance(self.layer.positions, torch.stack([source, target])))
 
 
 def receiver_factor(kind: Kind, degree: Tensor, dtype: torch.dtype) -> Tensor:
@@ -137,20 +179,26 @@ def send(kind: int, degree: float) -> float:
 
 
 def forward_with_cache(
-    layers: Sequence[Layer], graph: ToggleGraph, features: Tensor, positions: Tensor | None = None
+    layers: Sequence[Layer], graph: ToggleGraph, features: Tensor
 ) -> tuple[Tensor, list[LayerCache]]:
-    """Node embeddings z [N, d] and each layer's cache, in the dtype of `features`."""
+    """Node embeddings z [N, d] of a chain and each layer's cache, in the dtype of `features`."""
     caches = []
     h = features
     for layer in layers:
-        caches.append(_layer_cache(layer, graph, h, positions))
-        h = layer.update(caches[-1].pre)
+        caches.append(layer_cache(layer, graph, h))
+        h = layer.updated(caches[-1].pre)
     return h, caches
 
 
-def _layer_cache(layer: Layer, graph: ToggleGraph, h: Tensor, positions: Tensor | None) -> LayerCache:
-    message = F.linear(h, layer.weight)
-    root = None if layer.root_weight is None else F.linear(h, layer.root_weight)
+def messages(layer: Layer, h: Tensor) -> Tensor:
+    """``m`` of rows [n, c], [n, k]."""
+    return h if layer.weight is None else F.linear(h, layer.weight)
+
+
+def layer_cache(layer: Layer, graph: ToggleGraph, h: Tensor) -> LayerCache:
+    """Values of a layer that reads h [N, c]."""
+    message = messages(layer, h)
+    root = layer.root if layer.root_weight is None else F.linear(h, layer.root_weight)
     self_loop = _self_loop_weight(layer, graph, message.dtype)
     counted = layer.kind == "mean"
     degree = graph.in_degree(weighted=not counted).double()
@@ -159,8 +207,8 @@ def _layer_cache(layer: Layer, graph: ToggleGraph, h: Tensor, positions: Tensor 
     if arc_weight is not None:
         arc_weight = arc_weight.to(message.dtype)
     if layer.arc_factor is not None:
-        assert positions is not None
-        distance = arc_distance(positions, torch.stack([graph.senders, graph.receivers]))
+        assert layer.positions is not None
+        distance = arc_distance(layer.positions, torch.stack([graph.senders, graph.receivers]))
         factor = layer.arc_factor(distance)
         arc_weight = factor if arc_weight is None else arc_weight * factor
         loop = self_loop * layer.arc_factor(distance.new_zeros(1))
@@ -170,7 +218,7 @@ def _layer_cache(layer: Layer, graph: ToggleGraph, h: Tensor, positions: Tensor 
     pre *= receiver_factor(layer.kind, degree, message.dtype)[:, None]
     if root is not None:
         pre += root
-    return LayerCache(layer, degree, self_loop, loop, arc_weight, message, aggregate, root, pre, positions)
+    return LayerCache(layer, degree, self_loop, loop, arc_weight, message, aggregate, root, pre)
 
 
 def _self_loop_weight(layer: Layer, graph: ToggleGraph, dtype: torch.dtype) -> Tensor:
@@ -185,13 +233,19 @@ def _self_loop_weight(layer: Layer, graph: ToggleGraph, dtype: torch.dtype) -> T
 
 def sum_over_senders(graph: ToggleGraph, values: Tensor, weights: Tensor | None = None) -> Tensor:
     """``sum_{j in N(i)} weight_ij values_j`` for every node, [N, k]; without `weights` [E] all are 1."""
-    if values.device.type != "cpu":
-        sent = values[graph.senders] if weights is None else values[graph.senders] * weights[:, None]
-        return torch.zeros_like(values).index_add_(0, graph.receivers, sent)
-    size = (graph.num_nodes, graph.num_nodes)
     factors = values.new_ones(graph.senders.numel()) if weights is None else weights
-    rows = csr_array(tuple(as_array(part) for part in (factors, graph.senders, graph.indptr)), size)
-    return torch.from_numpy(rows @ as_array(values))
+    return _weighted_sums(graph.indptr, graph.senders, factors, values)
+
+
+def _weighted_sums(indptr: Tensor, senders: Tensor, weights: Tensor, values: Tensor) -> Tensor:
+    """``sum weight value_sender`` over the entries of each compressed row, [R, k]."""
+    if values.device.type != "cpu":
+        rows = torch.repeat_interleave(indptr.diff())
+        out = values.new_zeros(indptr.numel() - 1, values.size(1))
+        return out.index_add_(0, rows, values[senders] * weights[:, None])
+    size = (indptr.numel() - 1, values.size(0))
+    sparse = csr_array(tuple(as_array(part) for part in (weights, senders, indptr)), size)
+    return torch.from_numpy(sparse @ as_array(values))
 
 
 def as_array(values: Tensor) -> Array:
@@ -266,78 +320,7 @@ class PairWeights:
         return weights, changes
 
 
-# A layer's update step by step: read from modules, packed into arrays, run by compiled code.
-
-
-class AddBias(nn.Module):
-    """What remains of a linear map whose matrix was applied before the sum over neighbours."""
-
-    def __init__(self, bias: Tensor | None) -> None:
-        super().__init__()
-        self.bias = bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Rows [n, k] plus the bias."""
-        return x if self.bias is None else x + self.bias
-
-
-def bias_step(bias: Tensor | None, weight: Tensor) -> tuple[Step, ...]:
-    """The bias as an elementwise step on the rows that `weight` [k, c] made."""
-    shift = weight.new_zeros(weight.size(0)) if bias is None else bias
-    return (Elementwise(torch.ones_like(shift), shift.detach(), slope=1.0),)
-
-
-def mlp_steps(mlp: nn.Module, first: Any) -> tuple[Step, ...] | None:
-    """A GIN's MLP step by step, its first matrix left out; None where it cannot be written so."""
-    steps: tuple[Step, ...] | None = bias_step(first.bias, first.weight)
-    modules: list[nn.Module]
-    if isinstance(mlp, pyg.MLP):
-        modules, last = [], len(mlp.lins) - 1
-        for index, linear in enumerate(mlp.lins):
-            modules.append(linear)
-            if index < last or not mlp.plain_last:
-                activation = [] if mlp.act is None else [mlp.act]
-                norm = [mlp.norms[index]]
-                modules += activation + norm if mlp.act_first else norm + activation
-    else:
-        modules = list(mlp) if isinstance(mlp, nn.Sequential) else [mlp]
-    for module in modules[1:]:
-        steps = followed_by_step(steps, module)
-    return steps
-
-
-def followed_by_step(before: tuple[Step, ...] | None, module: nn.Module) -> tuple[Step, ...] | None:
-    """The steps with one more module; None where compiled code has no form for it."""
-    if before is None or isinstance(module, nn.Identity | nn.Dropout):
-        return before
-    if isinstance(module, nn.Linear | pyg.Linear):
-        return (*before, module.weight.detach(), *bias_step(module.bias, module.weight))
-    last = before[-1]
-    assert isinstance(last, Elementwise)
-    affine = _affine(module)
-    if affine is not None:
-        scale, shift = affine
-        if last.slope == 1.0:
-            return (*before[:-1], Elementwise(last.scale * scale, last.shift * scale + shift, 1.0))
-        return (*before, Elementwise(scale, shift, 1.0))
-    slope = 0.0 if isinstance(module, nn.ReLU) else getattr(module, "negative_slope", None)
-    if not isinstance(module, nn.ReLU | nn.LeakyReLU) or slope is None or not 0.0 <= slope <= 1.0:
-        return None
-    if last.slope == 1.0:
-        return (*before[:-1], replace(last, slope=float(slope)))
-    return (*before, Elementwise(torch.ones_like(last.scale), torch.zeros_like(last.shift), float(slope)))
-
-
-def _affine(module: nn.Module) -> tuple[Tensor, Tensor] | None:
-    """Scale and shift of a batch norm in evaluation mode; None for other modules."""
-    norm = module.module if isinstance(module, pyg.BatchNorm) else module
-    if not isinstance(norm, nn.BatchNorm1d) or norm.running_var is None or norm.running_mean is None:
-        return None
-    scale = (norm.running_var + norm.eps).rsqrt()
-    if not norm.affine:
-        return scale, -norm.running_mean * scale
-    scale = scale * norm.weight.detach()
-    return scale, norm.bias.detach() - norm.running_mean * scale
+# A layer's update step by step: packed into arrays, run by compiled code.
 
 
 class PackedSteps:

@@ -67,8 +67,9 @@ def toggle_edges(
         ``"naive"``: one forward pass per pair. ``"fast"``: only what the edge changes, in a compiled kernel
         where there is one for the layers, else by ``"delta"``, the same in torch, for any depth and device.
         ``"khop"``: the model itself on the L-hop subgraphs, for any deterministic message passing.
-        ``"auto"``: ``"fast"`` for known layers, else ``"khop"``, else ``"naive"``. All but ``"naive"`` are
-        verified on a few toggled pairs against one forward pass each.
+        ``"auto"``: ``"fast"`` for encoders of known convolutions and functions of single nodes, else
+        ``"khop"``, else ``"naive"``. All but ``"naive"`` are verified on a few toggled pairs against one
+        forward pass each.
     decode_returns : {"logits", "probabilities"}, optional
         What ``model.decode`` returns, unless the model's attribute of that name declares it.
     num_hops, max_batch_nodes : int, optional
