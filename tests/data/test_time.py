@@ -139,10 +139,10 @@ def test_training_on_the_future_is_refused():
     ) as caught:
         LinkSplit(split.graph, train, val, test)
     assert f"such as {pair} at 1000000" in str(caught.value)
-    # A negative of the test part that was a link before is a pair that stands twice, as without times.
+    # A negative of the test part that was a link before has two labels, as without times.
     wrong = torch.cat([test.edge_label_index, val.edge_label_index[:, :1]], dim=1)
     label, time = torch.cat([test.edge_label, torch.zeros(1)]), torch.cat([test.time, torch.tensor([np.nan])])
-    with pytest.raises(InputError, match="must hold each pair once"):
+    with pytest.raises(InputError, match="must give each pair one label"):
         LinkSplit(split.graph, split.train, val, LinkPairs(wrong, label, time=time))
     with pytest.raises(InputError, match="time must hold a number for each link"):
         LinkPairs(wrong, torch.ones_like(label), time=time)

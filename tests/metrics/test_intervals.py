@@ -53,6 +53,7 @@ def test_weights_are_those_of_the_metrics():
     assert found["hits@20"] == plain["hits@20"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tilt", [1.0, 2.5])
 def test_intervals_cover_the_values_of_the_population(tilt):
     """300 test sets of 200 links and 200 negatives; probabilities right (tilt 1) and overconfident."""
