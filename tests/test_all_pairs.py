@@ -296,7 +296,9 @@ def test_paths_over_the_largest_hubs_are_left_out_first(length, monkeypatch):
     every = top_paths(graph, 10_000, length, known=products.known_pair_keys(graph))
     monkeypatch.setattr(products, "_MOST_PATHS", 30)
     share = {2: r"2\.5% of 985 ", 3: "0 of "}[length]
-    with pytest.warns(LinkcalWarning, match=f"{share}paths of length {length} were walked: those between the largest"):
+    with pytest.warns(
+        LinkcalWarning, match=f"{share}paths of length {length} were walked: those between the largest"
+    ):
         fewer = top_paths(graph, 10_000, length, known=products.known_pair_keys(graph))
     hub = {u * 35 + v for u in range(1, 31) for v in range(u + 1, 32)}
     assert set(every.tolist()) & hub
@@ -341,10 +343,33 @@ def test_candidates_are_ordered_by_a_fit_to_held_out_links_among_them(split, chu
     assert (clp(ranked.edge_label_index).diff() > 0.1).any()
 
 
+def test_probabilities_add_up_to_the_links_of_a_simulated_graph():
+    """An edge of probability q that the graph lacks is a test link with odds 0.4 q to 1 - q."""
+    graph = simulate_graph(300, num_edges=4000, num_features=10, seed=0)
+    split = split_links(graph, val_fraction=0.2, test_fraction=0.4, seed=0)
+    clp = CalibratedLinkPredictor(make_model("gcn", 10), StructuralCalibrator()).fit(split)
+    links = int((split.test.edge_label == 1).sum())
+    rate = links / (graph.num_possible_pairs - graph.num_pairs + links)
+    ranked = most_probable_pairs(clp, 200, candidates=2500, base_rate=rate)
+    q = graph.truth.edge_probability(ranked.edge_label_index).double()
+    true = 0.4 * q / (0.4 * q + 1 - q)
+    assert true.sum() > 75
+    torch.testing.assert_close(ranked.probability.sum(), true.sum(), rtol=0.12, atol=0)
+    # Without a base rate: a lower bound at one negative per link.
+    bound = most_probable_pairs(clp, 200, candidates=2500)
+    assert torch.equal(bound.edge_label_index, ranked.edge_label_index)
+    assert bound.base_rate == 0.5
+    ratio = true / (1 - true) * (1 - rate) / rate
+    below = (ratio / (1 + ratio) - bound.probability).mean()
+    assert 0 < below < 0.05
+
+
 def test_few_held_out_links_leave_the_order_to_the_calibrator(split):
     clp = structural(split)
     clp.held_out_ = clp.held_out_[:, :5]
-    with pytest.warns(FewLinksWarning, match="20 held-out links and as many other pairs for a fit to them, got"):
+    with pytest.warns(
+        FewLinksWarning, match="20 held-out links and as many other pairs for a fit to them, got"
+    ):
         ranked = most_probable_pairs(clp, 30, candidates=300)
     assert ranked.num_held_out == 0
     torch.testing.assert_close(

@@ -195,7 +195,9 @@ def most_probable_pairs(
         z += base_rate_offset(0.5, rate) if at_calibration else np.log(rate)
         probability = expit(z) if at_calibration else np.exp(np.minimum(z, 0.0))
     elif fits and free.size:
-        text = f"candidates must hold {_FEWEST_LINKS} held-out links and as many other pairs for a fit to them"
+        text = (
+            f"candidates must hold {_FEWEST_LINKS} held-out links and as many other pairs for a fit to them"
+        )
         text += f", got {linked:,} and {free.size:,}: order and probabilities are those of the predictor"
         warnings.warn(text, FewLinksWarning, stacklevel=2)
     # A map of the logit alone may tie what the model tells apart.
