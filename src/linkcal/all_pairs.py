@@ -125,16 +125,12 @@ def most_probable_pairs(
 
     Other calibrators order the candidates of all sources. Calibration links show next to nothing of the few
     most probable of millions of pairs. So a :class:`~linkcal.StructuralCalibrator` is fitted anew, on the
-    candidates: V held-out links against M other missing pairs, T of which are links. If held-out links are a
-    random sample of all links outside the graph, both kinds have one density f of what the calibrator reads,
-    and the others a density g, missing links included. The odds of the fit estimate ``o = V f / (M g)``, and
-    a share ``T f / (M g)`` of the others there are links: the probability is ``min(1, o T / V)``, where the
-    base rate states T / M. Without one T is not known. For pairs above the average, ``f / g = o M / V`` is
-    less than the likelihood ratio of links to negatives; it is taken for it at ``predictor.base_rate``, which
-    gives a lower bound there.
-
-    With fewer than 20 held-out links, or others, among the candidates a FewLinksWarning is raised, and order
-    and probability are the predictor's, as for other calibrators.
+    candidates: V held-out links against M other missing pairs, T of which are links (the base rate states
+    T / M). Where the odds of the fit are o, a share ``min(1, o T / V)`` of the others are links, if held-out
+    links are a random sample of the links outside the graph (docs/decisions.md has the derivation). Without a
+    base rate ``o M / V`` is the likelihood ratio at ``predictor.base_rate``, which gives a lower bound there.
+    With fewer than 20 held-out links, or others, a FewLinksWarning is raised: order and probability are then
+    the predictor's, as for other calibrators.
 
     Memory is that of the graph, of z in float64, of the candidates' columns, and of a few arrays of
     `chunk_size`; no N x N array is made.
@@ -170,10 +166,10 @@ def most_probable_pairs(
         scores = _with_logit(predictor.scorer().score(pairs.to(device)), logit.to(device))
         probability = predictor.probability_of(scores, base_rate=base_rate)
         return RankedPairs(pairs, logit.to(device), probability, odds, rate, (_SCORE,), missing)
+    refit = calibrator.refitted if isinstance(calibrator, StructuralCalibrator) else None
     # Held-out links are candidates where something is fitted to them, excluded or not.
-    fits = isinstance(calibrator, StructuralCalibrator)
-    held_out = known_pair_keys(graph, predictor.held_out_) if fits else known[:0]
-    links = np.setdiff1d(held_out, known_pair_keys(graph))
+    edges = known_pair_keys(graph) if refit else known
+    links = np.setdiff1d(known_pair_keys(graph, predictor.held_out_), edges)
     search: Any = {"known": np.setdiff1d(known, links), "chunk_size": chunk_size}
     nominated: dict[str, IntArray] = {}
     if form is not None:
@@ -189,16 +185,16 @@ def most_probable_pairs(
     free, linked = np.flatnonzero(~label), int(label.sum())
     X, z = _scored(predictor, pairs, chunk_size, rate)
     probability, fitted_on = expit(z), 0
-    if fits and min(linked, free.size) >= _FEWEST_LINKS:
+    if refit and min(linked, free.size) >= _FEWEST_LINKS:
         fitted_on = linked
-        z = calibrator.refitted(X, label.astype(np.int64)).decision_function(X) + np.log(missing / links.size)
+        z = refit(X, label.astype(np.int64)).decision_function(X) + np.log(missing / links.size)
         z += base_rate_offset(0.5, rate) if at_calibration else np.log(rate)
         probability = expit(z) if at_calibration else np.exp(np.minimum(z, 0.0))
-    elif fits and free.size:
+    elif refit and free.size:
         text = (
-            f"candidates must hold {_FEWEST_LINKS} held-out links and as many other pairs for a fit to them"
+            f"candidates must hold {_FEWEST_LINKS} held-out links and as many others for a fit to them, got "
         )
-        text += f", got {linked:,} and {free.size:,}: order and probabilities are those of the predictor"
+        text += f"{linked:,} and {free.size:,}: order and probabilities are the predictor's"
         warnings.warn(text, FewLinksWarning, stacklevel=2)
     # A map of the logit alone may tie what the model tells apart.
     by = X[:, 0] if calibrator.link_features == "none" else z
@@ -250,8 +246,7 @@ def top_paths(
     Of length 2: resource allocation, ``sum_w 1 / d_w``. Of length 3: ``sum_ab A_ab / sqrt(d_a d_b)``. As in
     :func:`linkcal.features.pair_paths`, without their target link, which no missing pair has. `weight` is
     given ``d_w d_w`` or ``d_a d_b``, the paths over a node or an edge. Where more than ``_MOST_PATHS`` paths
-    would have to be walked, those between the largest degrees, which count least, are left out, with a
-    LinkcalWarning.
+    would have to be walked, those between the largest degrees, which count least, are left out (LinkcalWarning).
     """
     n, rows = graph.num_nodes, graph.ends[0].cpu().numpy()
     starts, neighbours = neighbour_lists(graph)
@@ -265,8 +260,9 @@ def top_paths(
     total = np.cumsum(paths[walked])
     walked = walked[: np.searchsorted(total, _MOST_PATHS, side="right")]
     if walked.size < paths.size:
-        share = paths[walked].sum() / total[-1]
-        text = f"{share:.1%} of {total[-1]:,.0f} paths of length {length} were walked"
+        text = (
+            f"{paths[walked].sum() / total[-1]:.1%} of {total[-1]:,.0f} paths of length {length} were walked"
+        )
         text += ": those between the largest degrees, which count least, were left out"
         warnings.warn(text, LinkcalWarning, stacklevel=3)
     walked = walked[paths[walked] > 1]  # another path only leads back
