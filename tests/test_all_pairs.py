@@ -296,7 +296,7 @@ def test_paths_over_the_largest_hubs_are_left_out_first(length, monkeypatch):
     every = top_paths(graph, 10_000, length, known=products.known_pair_keys(graph))
     monkeypatch.setattr(products, "_MOST_PATHS", 30)
     share = {2: "3.2% of 946", 3: "1.5% of 1,888"}[length]
-    with pytest.warns(LinkcalWarning, match=f"{share} paths of length {length} were walked"):
+    with pytest.warns(LinkcalWarning, match=f"walked {share} paths of length {length}: those"):
         fewer = top_paths(graph, 10_000, length, known=products.known_pair_keys(graph))
     hub = {u * 35 + v for u in range(1, 31) for v in range(u + 1, 32)}
     assert set(every.tolist()) & hub
@@ -365,7 +365,7 @@ def test_probabilities_add_up_to_the_links_of_a_simulated_graph():
 def test_few_held_out_links_leave_the_order_to_the_calibrator(split):
     clp = structural(split)
     clp.held_out_ = clp.held_out_[:, :5]
-    with pytest.warns(FewLinksWarning, match="must hold 20 held-out links and as many others for a fit"):
+    with pytest.warns(FewLinksWarning, match="needs 20 held-out links and as many other pairs, got "):
         ranked = most_probable_pairs(clp, 30, candidates=300)
     assert ranked.num_held_out == 0
     torch.testing.assert_close(

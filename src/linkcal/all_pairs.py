@@ -191,9 +191,7 @@ def most_probable_pairs(
         z += base_rate_offset(0.5, rate) if at_calibration else np.log(rate)
         probability = expit(z) if at_calibration else np.exp(np.minimum(z, 0.0))
     elif refit and free.size:
-        text = (
-            f"candidates must hold {_FEWEST_LINKS} held-out links and as many others for a fit to them, got "
-        )
+        text = f"a fit to the candidates needs {_FEWEST_LINKS} held-out links and as many other pairs, got "
         text += f"{linked:,} and {free.size:,}: order and probabilities are the predictor's"
         warnings.warn(text, FewLinksWarning, stacklevel=2)
     # A map of the logit alone may tie what the model tells apart.
@@ -246,7 +244,8 @@ def top_paths(
     Of length 2: resource allocation, ``sum_w 1 / d_w``. Of length 3: ``sum_ab A_ab / sqrt(d_a d_b)``. As in
     :func:`linkcal.features.pair_paths`, without their target link, which no missing pair has. `weight` is
     given ``d_w d_w`` or ``d_a d_b``, the paths over a node or an edge. Where more than ``_MOST_PATHS`` paths
-    would have to be walked, those between the largest degrees, which count least, are left out (LinkcalWarning).
+    would have to be walked, those between the largest degrees, which count least, are left out, and a
+    LinkcalWarning states the share.
     """
     n, rows = graph.num_nodes, graph.ends[0].cpu().numpy()
     starts, neighbours = neighbour_lists(graph)
@@ -260,10 +259,8 @@ def top_paths(
     total = np.cumsum(paths[walked])
     walked = walked[: np.searchsorted(total, _MOST_PATHS, side="right")]
     if walked.size < paths.size:
-        text = (
-            f"{paths[walked].sum() / total[-1]:.1%} of {total[-1]:,.0f} paths of length {length} were walked"
-        )
-        text += ": those between the largest degrees, which count least, were left out"
+        text = f"walked {paths[walked].sum() / total[-1]:.1%} of {total[-1]:,.0f} paths of length {length}: "
+        text += "those between the largest degrees, which count least, were left out"
         warnings.warn(text, LinkcalWarning, stacklevel=3)
     walked = walked[paths[walked] > 1]  # another path only leads back
     ends = first[walked], last[walked]
