@@ -128,7 +128,7 @@ def most_probable_pairs(
     candidates: V held-out links against M other missing pairs, T of which are links (the base rate states
     T / M). Where the odds of the fit are o, a share ``min(1, o T / V)`` of the others are links, if held-out
     links are a random sample of the links outside the graph (docs/decisions.md has the derivation). Without a
-    base rate ``o M / V`` is the likelihood ratio at ``predictor.base_rate``, which gives a lower bound there.
+    base rate ``o M / V`` is the likelihood ratio at ``predictor.base_rate``, an estimate of a lower bound there.
     With fewer than 20 held-out links, or others, a FewLinksWarning is raised: order and probability are then
     the predictor's, as for other calibrators.
 
