@@ -17,7 +17,13 @@ from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
 from linkcal import all_pairs as products
 from linkcal.all_pairs import Best, most_probable_pairs, top_paths, top_products
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, simulate_graph, split_links
-from linkcal.exceptions import InputError, NotFittedError, UnsupportedModelError
+from linkcal.exceptions import (
+    FewLinksWarning,
+    InputError,
+    LinkcalWarning,
+    NotFittedError,
+    UnsupportedModelError,
+)
 from linkcal.features import STRUCTURAL_COLUMNS
 from linkcal.models import GCN, PEG, SAGE, TrainingConfig, make_model, train_link_predictor
 
@@ -289,7 +295,9 @@ def test_paths_over_the_largest_hubs_are_left_out_first(length, monkeypatch):
     graph = Graph.from_edges(edges, 35)
     every = top_paths(graph, 10_000, length, known=products.known_pair_keys(graph))
     monkeypatch.setattr(products, "_MOST_PATHS", 30)
-    fewer = top_paths(graph, 10_000, length, known=products.known_pair_keys(graph))
+    share = {2: "3.2% of 946", 3: "1.5% of 1,888"}[length]
+    with pytest.warns(LinkcalWarning, match=f"walked {share} paths of length {length}: those"):
+        fewer = top_paths(graph, 10_000, length, known=products.known_pair_keys(graph))
     hub = {u * 35 + v for u in range(1, 31) for v in range(u + 1, 32)}
     assert set(every.tolist()) & hub
     assert set(fewer.tolist()) < set(every.tolist()) - (hub if length == 2 else set())
@@ -323,8 +331,8 @@ def test_candidates_are_ordered_by_a_fit_to_held_out_links_among_them(split, chu
     logit = torch.from_numpy(own.decision_function(X))
     best = logit.masked_fill(held_out, -torch.inf).topk(40).values
     number = clp.held_out_.size(1)
-    odds = best.exp() * (missing.size(1) - number) / number * 0.01 / 0.99
-    torch.testing.assert_close(ranked.probability, odds / (1 + odds), rtol=1e-4, atol=0)
+    expected = (best.exp() * (missing.size(1) - number) / number * 0.01).clamp(max=1)
+    torch.testing.assert_close(ranked.probability, expected, rtol=1e-4, atol=0)
     listed = pair_keys(ranked.edge_label_index, 200, directed=False).numpy()
     place = torch.from_numpy(np.searchsorted(at[sorted(chosen)], listed))
     assert not held_out[place].any()
@@ -333,15 +341,46 @@ def test_candidates_are_ordered_by_a_fit_to_held_out_links_among_them(split, chu
     assert (clp(ranked.edge_label_index).diff() > 0.1).any()
 
 
+def test_probabilities_add_up_to_the_links_of_a_simulated_graph():
+    """An edge of probability q that the graph lacks is a test link with odds 0.4 q to 1 - q."""
+    graph = simulate_graph(300, num_edges=4000, num_features=10, seed=0)
+    split = split_links(graph, val_fraction=0.2, test_fraction=0.4, seed=0)
+    clp = CalibratedLinkPredictor(make_model("gcn", 10, seed=0), StructuralCalibrator()).fit(split)
+    links = int((split.test.edge_label == 1).sum())
+    rate = links / (graph.num_possible_pairs - graph.num_pairs + links)
+    ranked = most_probable_pairs(clp, 200, candidates=2500, base_rate=rate)
+    q = graph.truth.edge_probability(ranked.edge_label_index).double()
+    true = 0.4 * q / (0.4 * q + 1 - q)
+    assert true.sum() > 75
+    torch.testing.assert_close(ranked.probability.sum(), true.sum(), rtol=0.12, atol=0)
+    # Without a base rate links are compared with all others, at one to one.
+    plain = most_probable_pairs(clp, 200, candidates=2500)
+    assert torch.equal(plain.edge_label_index, ranked.edge_label_index)
+    assert plain.base_rate == 0.5
+    torch.testing.assert_close(plain.probability.mean(), (true / (true + rate)).mean(), rtol=0, atol=0.03)
+
+
 def test_few_held_out_links_leave_the_order_to_the_calibrator(split):
     clp = structural(split)
     clp.held_out_ = clp.held_out_[:, :5]
-    ranked = most_probable_pairs(clp, 30, candidates=300)
+    with pytest.warns(FewLinksWarning, match="needs 20 held-out links and as many other pairs, got "):
+        ranked = most_probable_pairs(clp, 30, candidates=300)
     assert ranked.num_held_out == 0
     torch.testing.assert_close(
         ranked.probability.float(), clp.predict_proba(ranked.edge_label_index), rtol=0, atol=1e-6
     )
     assert (ranked.probability.diff() <= 0).all()
+
+
+def test_excluded_held_out_links_stay_in_the_fit(split):
+    clp = structural(split)
+    ranked = most_probable_pairs(clp, 20, candidates=400, base_rate=0.01)
+    # Edges of the graph and held-out links are no answer anyway: to exclude them changes nothing.
+    known = torch.cat([split.graph.pairs, clp.held_out_.flip(0)], dim=1)
+    excluded = most_probable_pairs(clp, 20, candidates=400, base_rate=0.01, exclude=known)
+    assert excluded.num_held_out == ranked.num_held_out >= 20
+    assert torch.equal(excluded.edge_label_index, ranked.edge_label_index)
+    assert torch.equal(excluded.probability, ranked.probability)
 
 
 def test_held_out_and_excluded_edges_are_left_out(split):

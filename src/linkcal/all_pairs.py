@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ from linkcal._scoring import BaseRate, known_pair_keys
 from linkcal.calibrators import StructuralCalibrator, base_rate_offset
 from linkcal.data import Graph, pair_keys
 from linkcal.data.negatives import in_sorted
-from linkcal.exceptions import InputError, UnsupportedModelError
+from linkcal.exceptions import FewLinksWarning, InputError, LinkcalWarning, UnsupportedModelError
 from linkcal.features import LinkScores
 from linkcal.features._structure import neighbour_lists
 from linkcal.models import LinkPredictor, unwrap_link_predictor
@@ -32,8 +33,9 @@ __all__ = ["RankedPairs", "most_probable_pairs"]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-#: Rounding of a product of matrices, relative to the largest possible score, and of adding the bias.
+#: Rounding of a product of matrices, relative to the largest possible score.
 _ROUNDING = 1e-12
+#: Rounding of adding the bias, relative to the bias.
 _BIAS_ROUNDING = 1e-15
 #: The smallest finite number; scores of pairs that take no part are below it.
 _LOWEST = float(np.finfo(np.float64).min)
@@ -41,11 +43,13 @@ _LOWEST = float(np.finfo(np.float64).min)
 _PORTION = 1 << 14
 #: Pairs on which a product form is compared with the model's own logits.
 _NUM_VERIFIED = 1 << 10
-#: Candidates of each source by default, at least; held-out links among them that a fit needs.
-_CANDIDATES, _FEWEST_LINKS = 10_000, 20
+#: Candidates of each source by default, at least.
+_CANDIDATES = 10_000
+#: Held-out links, and other pairs, among the candidates that a fit needs.
+_FEWEST_LINKS = 20
 #: Paths that are walked at most, which bounds the time on graphs with large hubs.
 _MOST_PATHS = 1 << 32
-#: Sources of candidates: the model, and those that read no model with the number of edges of their paths.
+#: The source of candidates that reads the model; and the others, each with the length of its paths in edges.
 _SCORE = "score"
 _PATHS = {"resource allocation": 2, "paths of length three": 3}
 
@@ -63,7 +67,7 @@ class RankedPairs:
     probability : Tensor [n], float64
     negatives_per_positive, base_rate : float
         For which the probabilities hold. Among ALL pairs links are far rarer than among the calibration
-        links: use ``base_rate="density"``.
+        links: state a `base_rate`.
     sources : tuple of str
         What nominated candidates; ``("score",)`` alone: the order is the model's, among all missing pairs.
     num_candidates, num_held_out : int
@@ -103,11 +107,12 @@ def most_probable_pairs(
     chunk_size : int
         Pairs scored at once; the result does not depend on it, up to rounding.
     exclude : Tensor [2, K], optional
-        More pairs to leave out, in either order in an undirected graph; the predictor's ``held_out_`` always
-        are.
+        More pairs to leave out, in either order in an undirected graph; the predictor's ``held_out_`` are
+        never listed, but fitted to, also where they are among these.
     base_rate : float in (0, 1) or "density", optional
-        Share of links among ALL missing pairs. Without it the probabilities hold for ``predictor.base_rate``
-        and are far too high as shares among all pairs.
+        Share of links among ALL missing pairs; ``"density"`` supposes about as many missing links as edges.
+        Without it the probabilities hold for ``predictor.base_rate`` and are far too high as shares among
+        all pairs.
 
     Returns
     -------
@@ -120,11 +125,12 @@ def most_probable_pairs(
 
     Other calibrators order the candidates of all sources. Calibration links show next to nothing of the few
     most probable of millions of pairs. So a :class:`~linkcal.StructuralCalibrator` is fitted anew, on the
-    candidates: held-out links among them against all others. With V held-out links, M other missing pairs,
-    and odds o of the fit, a probability has the odds ``o M / V`` at one negative per link, moved to the base
-    rate. Missing links among the others count as negatives, which makes it cautious. With fewer than
-    20 held-out links, or others, among the candidates, and for other calibrators, order and probability are
-    those of the predictor.
+    candidates: V held-out links against M other missing pairs, T of which are links (the base rate states
+    T / M). Where the odds of the fit are o, a share ``min(1, o T / V)`` of the others are links, if held-out
+    links are a random sample of the links outside the graph (docs/decisions.md has the derivation). Without a
+    base rate ``o M / V`` is the likelihood ratio at ``predictor.base_rate``, an estimate of a lower bound there.
+    With fewer than 20 held-out links, or others, a FewLinksWarning is raised: order and probability are then
+    the predictor's, as for other calibrators.
 
     Memory is that of the graph, of z in float64, of the candidates' columns, and of a few arrays of
     `chunk_size`; no N x N array is made.
@@ -150,46 +156,51 @@ def most_probable_pairs(
     rate = predictor.base_rate if base_rate is None else predictor.resolve_base_rate(base_rate)
     at_calibration = base_rate is None and "base_rate" not in predictor.info_
     odds = float(predictor.info_["negatives_per_positive"]) if at_calibration else (1.0 - rate) / rate
-    graph, form = predictor.graph_, _product_form(predictor)
+    graph, form, calibrator = predictor.graph_, _product_form(predictor), predictor.calibrator_
     if exclude is not None:
         exclude = graph.check_pairs(exclude, "exclude")
-    taken = known_pair_keys(graph, exclude)
     known = known_pair_keys(graph, exclude, predictor.held_out_)
     missing, device = graph.num_possible_pairs - known.size, graph.edge_index.device
-    if form is not None and predictor.calibrator_.link_features == "none":
+    if form is not None and calibrator.link_features == "none":
         pairs, logit = _top_scores(predictor, form, k, known=known, chunk_size=chunk_size)
         scores = _with_logit(predictor.scorer().score(pairs.to(device)), logit.to(device))
         probability = predictor.probability_of(scores, base_rate=base_rate)
         return RankedPairs(pairs, logit.to(device), probability, odds, rate, (_SCORE,), missing)
-    search: Any = {"known": taken, "chunk_size": chunk_size}
+    refit = calibrator.refitted if isinstance(calibrator, StructuralCalibrator) else None
+    # Held-out links are candidates where something is fitted to them, excluded or not.
+    edges = known_pair_keys(graph) if refit else known
+    links = np.setdiff1d(known_pair_keys(graph, predictor.held_out_), edges)
+    search: Any = {"known": np.setdiff1d(known, links), "chunk_size": chunk_size}
     nominated: dict[str, IntArray] = {}
     if form is not None:
         pairs, _ = _top_scores(predictor, form, number, **search)
         nominated[_SCORE] = pair_keys(pairs, graph.num_nodes, directed=graph.directed).numpy()
     for source, length in _PATHS.items():
-        # Paths of two edges join nodes of one type.
-        if graph.node_type is None or length == 3:
+        # Where the two nodes of a pair have different types, only paths of odd length join them.
+        if graph.node_type is None or length % 2:
             nominated[source] = top_paths(graph, number, length, **search)
     keys = np.unique(np.concatenate(list(nominated.values())))
     pairs = graph.source_first(torch.from_numpy(np.stack(np.divmod(keys, graph.num_nodes))))
-    held_out = in_sorted(known, keys)
-    links = known.size - taken.size
+    label = in_sorted(links, keys)
+    free, linked = np.flatnonzero(~label), int(label.sum())
     X, z = _scored(predictor, pairs, chunk_size, rate)
-    fitted_on = int(held_out.sum())
-    rarest = min(fitted_on, held_out.size - fitted_on)
-    if isinstance(predictor.calibrator_, StructuralCalibrator) and rarest >= _FEWEST_LINKS:
-        fit = predictor.calibrator_.refitted(X, held_out.astype(np.int64))
-        z = fit.decision_function(X) + base_rate_offset(links / (links + missing), rate)
-    else:
-        fitted_on = 0
-    free = np.flatnonzero(~held_out)
+    probability, fitted_on = expit(z), 0
+    if refit and min(linked, free.size) >= _FEWEST_LINKS:
+        fitted_on = linked
+        z = refit(X, label.astype(np.int64)).decision_function(X) + np.log(missing / links.size)
+        z += base_rate_offset(0.5, rate) if at_calibration else np.log(rate)
+        probability = expit(z) if at_calibration else np.exp(np.minimum(z, 0.0))
+    elif refit and free.size:
+        text = f"a fit to the candidates needs {_FEWEST_LINKS} held-out links and as many other pairs, got "
+        text += f"{linked:,} and {free.size:,}: order and probabilities are the predictor's"
+        warnings.warn(text, FewLinksWarning, stacklevel=2)
     # A map of the logit alone may tie what the model tells apart.
-    by = X[:, 0] if predictor.calibrator_.link_features == "none" else z
+    by = X[:, 0] if calibrator.link_features == "none" else z
     order = free[np.argsort(-by[free], kind="stable")][:k]
     return RankedPairs(
         edge_label_index=pairs[:, order],
         logit=torch.as_tensor(X[order, 0], device=device),
-        probability=torch.as_tensor(expit(z[order]), device=device),
+        probability=torch.as_tensor(probability[order], device=device),
         negatives_per_positive=odds,
         base_rate=rate,
         sources=tuple(nominated),
@@ -233,7 +244,8 @@ def top_paths(
     Of length 2: resource allocation, ``sum_w 1 / d_w``. Of length 3: ``sum_ab A_ab / sqrt(d_a d_b)``. As in
     :func:`linkcal.features.pair_paths`, without their target link, which no missing pair has. `weight` is
     given ``d_w d_w`` or ``d_a d_b``, the paths over a node or an edge. Where more than ``_MOST_PATHS`` paths
-    would have to be walked, those between the largest degrees, which count least, are left out.
+    would have to be walked, those between the largest degrees, which count least, are left out, and a
+    LinkcalWarning states the share.
     """
     n, rows = graph.num_nodes, graph.ends[0].cpu().numpy()
     starts, neighbours = neighbour_lists(graph)
@@ -244,7 +256,12 @@ def top_paths(
     first, last = (nodes, nodes) if length == 2 else (np.repeat(nodes, np.diff(starts)), neighbours)
     paths = degree[first] * degree[last]
     walked = np.argsort(paths, kind="stable")
-    walked = walked[: np.searchsorted(np.cumsum(paths[walked]), _MOST_PATHS, side="right")]
+    total = np.cumsum(paths[walked])
+    walked = walked[: np.searchsorted(total, _MOST_PATHS, side="right")]
+    if walked.size < paths.size:
+        text = f"walked {paths[walked].sum() / total[-1]:.1%} of {total[-1]:,.0f} paths of length {length}: "
+        text += "those between the largest degrees, which count least, were left out"
+        warnings.warn(text, LinkcalWarning, stacklevel=3)
     walked = walked[paths[walked] > 1]  # another path only leads back
     ends = first[walked], last[walked]
     between = csr_matrix((weight(paths[walked]), ends), shape=(n, n))
