@@ -266,7 +266,7 @@ def graph_shift(
     calibrator: Calibrator, before: LinkScores, after: LinkScores
 ) -> tuple[dict[str, list[float]], bool]:
     """Calibrated logits and NLL of labelled links on two graphs; whether the NLL surely rose."""
-    y = before.to_arrays()[1]
+    y = before.to_arrays()[1].astype(np.float64)
     logits = [calibrated_logits(calibrator, scores) for scores in (before, after)]
     losses = [bernoulli_nll(z, y) for z in logits]
     shift = {

@@ -128,7 +128,7 @@ def most_probable_pairs(
     candidates: V held-out links against M other missing pairs, T of which are links (the base rate states
     T / M). Where the odds of the fit are o, a share ``min(1, o T / V)`` of the others are links, if held-out
     links are a random sample of the links outside the graph (docs/decisions.md has the derivation). Without a
-    base rate ``o M / V`` is the likelihood ratio at ``predictor.base_rate``, an estimate of a lower bound there.
+    base rate ``o M / V`` is the likelihood ratio at ``predictor.base_rate``, a lower bound there.
     With fewer than 20 held-out links, or others, a FewLinksWarning is raised: order and probability are then
     the predictor's, as for other calibrators.
 
@@ -184,12 +184,12 @@ def most_probable_pairs(
     label = in_sorted(links, keys)
     free, linked = np.flatnonzero(~label), int(label.sum())
     X, z = _scored(predictor, pairs, chunk_size, rate)
-    probability, fitted_on = expit(z), 0
+    shown, fitted_on = expit(z), 0
     if refit and min(linked, free.size) >= _FEWEST_LINKS:
         fitted_on = linked
         z = refit(X, label.astype(np.int64)).decision_function(X) + np.log(missing / links.size)
         z += base_rate_offset(0.5, rate) if at_calibration else np.log(rate)
-        probability = expit(z) if at_calibration else np.exp(np.minimum(z, 0.0))
+        shown = expit(z) if at_calibration else np.exp(np.minimum(z, 0.0))
     elif refit and free.size:
         text = f"a fit to the candidates needs {_FEWEST_LINKS} held-out links and as many other pairs, got "
         text += f"{linked:,} and {free.size:,}: order and probabilities are the predictor's"
@@ -200,7 +200,7 @@ def most_probable_pairs(
     return RankedPairs(
         edge_label_index=pairs[:, order],
         logit=torch.as_tensor(X[order, 0], device=device),
-        probability=torch.as_tensor(probability[order], device=device),
+        shown=torch.as_tensor(shown[order], device=device),
         negatives_per_positive=odds,
         base_rate=rate,
         sources=tuple(nominated),
