@@ -200,7 +200,7 @@ def most_probable_pairs(
     return RankedPairs(
         edge_label_index=pairs[:, order],
         logit=torch.as_tensor(X[order, 0], device=device),
-        shown=torch.as_tensor(shown[order], device=device),
+        probability=torch.as_tensor(shown[order], device=device),
         negatives_per_positive=odds,
         base_rate=rate,
         sources=tuple(nominated),
