@@ -357,7 +357,7 @@ def test_probabilities_add_up_to_the_links_of_a_simulated_graph():
     plain = most_probable_pairs(clp, 200, candidates=2500)
     assert torch.equal(plain.edge_label_index, ranked.edge_label_index)
     assert plain.base_rate == 0.5
-    torch.testing.assert_close(plain.probability.mean(), (true / (true + rate)).mean(), rtol=0, atol=0.03)
+    torch.testing.assert_close(plain.probability.mean(), (true / (true + rate)).mean(), rtol=0, atol=0.05)
 
 
 def test_few_held_out_links_leave_the_order_to_the_calibrator(split):

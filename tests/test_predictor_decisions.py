@@ -286,8 +286,8 @@ def test_the_graph_is_encoded_once_for_many_chunks(trained_gcn, small_split, mon
     )
     pairs = small_split.test.edge_label_index
     once = clp.predict_proba(pairs)
-    passes = len(calls)  # one, and one for each toggled pair on which the method is verified
-    assert 1 <= passes <= 6
+    passes = len(calls)  # one, one that records the layers, one for each toggled pair that is verified
+    assert 1 <= passes <= 7
     torch.testing.assert_close(clp.predict_proba(pairs, batch_size=50), once)
     assert len(calls) == 2 * passes
 

@@ -567,14 +567,6 @@ class CalibratedLinkPredictor(nn.Module):
                 f"x must have {len(self.node_ids_)} rows where nodes have names (node_ids_), got "
                 f"{graph.num_nodes}: set node_ids_ = None to number new nodes from {len(self.node_ids_)} on"
             )
-        gone = int((~graph.has_pairs(self.graph_.pairs)).sum())
-        if gone:
-            warnings.warn(
-                f"{gone:,} of {self.graph_.num_pairs:,} message-passing edges are not among the new ones: "
-                "edge_index must hold ALL edges, not only those that were added",
-                LinkcalWarning,
-                stacklevel=2,
-            )
         links, null_pairs = evidence.calibration.to(self._device), evidence.null_pairs.to(self._device)
         kept = torch.nonzero((links.edge_label == 1) | ~graph.has_pairs(links.edge_label_index)).flatten()
         links = LinkPairs(links.edge_label_index[:, kept], links.edge_label[kept])
@@ -586,6 +578,14 @@ class CalibratedLinkPredictor(nn.Module):
         after = LinkScorer(self.predictor, graph, **rest).score(links, target_link=scored_state(fit_on))
         shift, harm = _scoring.graph_shift(self.calibrator_, before, after)
         calibrator = _scoring.fit_calibrator(self.calibrator, after) if refit else self.calibrator_
+        gone = int((~graph.has_pairs(self.graph_.pairs)).sum())
+        if gone:
+            warnings.warn(
+                f"{gone:,} of {self.graph_.num_pairs:,} message-passing edges are not among the new ones: "
+                "edge_index must hold ALL edges, not only those that were added",
+                LinkcalWarning,
+                stacklevel=2,
+            )
         # Nothing of the predictor changes until all that may be refused is done.
         record = {
             "edges": [self.graph_.num_pairs, graph.num_pairs],

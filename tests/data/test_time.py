@@ -40,7 +40,7 @@ def test_the_first_time_of_an_edge_counts_in_any_direction():
     }  # fmt: skip
     assert Graph.from_edges(edges, 4, edge_time=time, directed=True).edge_time.tolist() == [5, 2, 7]
     for wrong, message in (
-        ([1, 2], r"each of the 5 columns .* got torch.int64 \[2\]"),
+        ([1, 2], r"each of the 5 columns .* got int64 \[2\]"),
         ([1, 2, 3, np.nan, 5], "1 NaN"),
     ):
         with pytest.raises(InputError, match=message):
@@ -144,7 +144,7 @@ def test_training_on_the_future_is_refused():
     label, time = torch.cat([test.edge_label, torch.zeros(1)]), torch.cat([test.time, torch.tensor([np.nan])])
     with pytest.raises(InputError, match="must give each pair one label"):
         LinkSplit(split.graph, split.train, val, LinkPairs(wrong, label, time=time))
-    with pytest.raises(InputError, match="time must hold a number for each link"):
+    with pytest.raises(InputError, match="time must be a number for a link"):
         LinkPairs(wrong, torch.ones_like(label), time=time)
 
 

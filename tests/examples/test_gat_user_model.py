@@ -12,4 +12,4 @@ def test_gat_example(capsys):
     with torch.random.fork_rng():
         result = runpy.run_path(str(EXAMPLE))["main"](num_nodes=300, epochs=20)
     assert result["calibrated"] < result["uncalibrated"]
-    assert "toggled by method 'khop'" in capsys.readouterr().out
+    assert "toggled by method 'delta'" in capsys.readouterr().out

@@ -34,7 +34,7 @@ def test_directed():
 def test_weighted(capsys):
     result = run("weighted", epochs=20)
     assert result["calibrated"] < result["uncalibrated"]
-    assert "toggled by method 'naive'" in capsys.readouterr().out
+    assert "toggled by method 'kernel'" in capsys.readouterr().out
 
 
 def test_temporal(capsys):

@@ -29,6 +29,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.FewNegatives
 
 #: Exported functions that are no metric of (y_true, y_prob): curves, floors, the table.
 NOT_METRICS = {
+    "bootstrap_intervals",
+    "calibration_alarm",
     "calibration_floor",
     "calibration_null_band",
     "calibration_pattern",
@@ -36,6 +38,7 @@ NOT_METRICS = {
     "group_calibration",
     "model_value",
     "reliability_curve",
+    "same_population",
 }
 
 #: Copies are not independent observations, which is what this estimator corrects for (see its docstring).

@@ -414,7 +414,7 @@ def _check_edge_weight(edge_weight: Any, num_edges: int) -> Tensor:
 
 def check_edge_time(edge_time: Any, num_edges: int, name: str) -> Tensor:
     """Return times [E], finite numbers or dates (as seconds since 1970), as float64."""
-    given = edge_time if isinstance(edge_time, Tensor) else np.asarray(edge_time)
+    given = edge_time if isinstance(edge_time, Tensor) else np.array(edge_time)
     numbers = not given.is_complex() if isinstance(given, Tensor) else given.dtype.kind in "fiuM"
     if not numbers or given.shape != (num_edges,):
         raise InputError(

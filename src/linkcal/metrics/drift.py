@@ -126,7 +126,7 @@ def calibration_alarm(
     >>> calibration_alarm(y, np.full(300, 0.25)).first is None
     True
     >>> print(calibration_alarm(y, np.full(300, 0.5)))              # doctest: +ELLIPSIS
-    The probabilities do not hold: alarm after 39 of 300 labels (the evidence reached ...
+    The probabilities do not hold: alarm after 39 of 300 labels (75 links where 150.0 are expected; ...
     """
     prob = check_probabilities(y_prob)
     label = check_binary_labels(y_true, prob.size)
