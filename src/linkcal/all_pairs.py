@@ -128,9 +128,9 @@ def most_probable_pairs(
     candidates: V held-out links against M other missing pairs, T of which are links (the base rate states
     T / M). Where the odds of the fit are o, a share ``min(1, o T / V)`` of the others are links, if held-out
     links are a random sample of the links outside the graph (docs/decisions.md has the derivation). Without a
-    base rate ``o M / V`` is taken for the likelihood ratio at ``predictor.base_rate``: an estimate of a lower
-    bound. With fewer than 20 held-out links, or others, a FewLinksWarning is raised: order and probability
-    are then the predictor's, as for other calibrators.
+    base rate ``o M / V`` is taken for the likelihood ratio at ``predictor.base_rate``: a rough estimate.
+    With fewer than 20 held-out links, or others, a FewLinksWarning is raised: order and probability are then
+    the predictor's, as for other calibrators.
 
     Memory is that of the graph, of z in float64, of the candidates' columns, and of a few arrays of
     `chunk_size`; no N x N array is made.
