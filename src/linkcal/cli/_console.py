@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import signal
 import socket
@@ -206,6 +208,39 @@ Negatives = Annotated[str, typer.Option(help=_NEGATIVES)]
 _DATA_ROOT = "Folder with raw data sets; default: $LINKCAL_DATA_ROOT, else the cache."
 Dataset = Annotated[str, typer.Option(help="Data set; see `linkcal list datasets`.")]
 DataRoot = Annotated[Path | None, typer.Option(help=_DATA_ROOT)]
+
+
+def _table_format(
+    source: Source = "source",
+    target: Target = "target",
+    delimiter: Delimiter = None,
+    no_header: NoHeader = False,
+    comment: Comment = None,
+    raw_ids: RawIds = False,
+) -> dict[str, Any]:
+    """The options of a table of pairs as keywords of the readers of :mod:`linkcal.data`."""
+    return {
+        "source": source, "target": target, "delimiter": delimiter, "header": not no_header,
+        "comment": comment, "raw_ids": raw_ids,
+    }  # fmt: skip
+
+
+def with_table_format(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options of ``_table_format`` in place of its parameter `table`."""
+    signature = inspect.signature(command, eval_str=True)
+    options = inspect.signature(_table_format, eval_str=True).parameters
+    parameters = list(signature.parameters.values())
+    place = list(signature.parameters).index("table")
+    parameters[place : place + 1] = options.values()
+    parameters = [each.replace(kind=each.KEYWORD_ONLY) for each in parameters]
+
+    @functools.wraps(command)
+    def run_command(**values: Any) -> None:
+        command(table=_table_format(**{name: values.pop(name) for name in options}), **values)
+
+    run_command.__annotations__ = {each.name: each.annotation for each in parameters}
+    run_command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run_command
 
 
 def check_output_file(out: Path | None, pairs: Path | None = None) -> None:

@@ -9,10 +9,8 @@ import typer
 
 from linkcal.cli._console import (
     BatchSize,
-    Comment,
     DataRoot,
     Dataset,
-    Delimiter,
     Device,
     Epochs,
     FitOnOption,
@@ -20,19 +18,16 @@ from linkcal.cli._console import (
     Model,
     Negatives,
     NegativesPerPositive,
-    NoHeader,
     Out,
     Preset,
-    RawIds,
     RunBaseRate,
     Seed,
-    Source,
-    Target,
     Wide,
     as_base_rate,
     log,
     print_results,
     step_progress,
+    with_table_format,
 )
 
 if TYPE_CHECKING:
@@ -97,6 +92,7 @@ def run(
     run_on_graph(config, graph, folder, device, json, {**source, **preset_source(preset)}, wide=wide)
 
 
+@with_table_format
 def fit(
     edges: Annotated[Path, typer.Argument(help=_EDGES, metavar="EDGES")],
     out: Annotated[Path, typer.Option(help="Folder for the results.")],
@@ -107,12 +103,8 @@ def fit(
     target_features: Annotated[Path | None, typer.Option(help=_TARGET_FEATURES)] = None,
     weight: Annotated[str | None, typer.Option(help=_WEIGHT, metavar="COLUMN")] = None,
     time: Annotated[str | None, typer.Option(help=_TIME, metavar="COLUMN")] = None,
-    source: Source = "source",
-    target: Target = "target",
-    delimiter: Delimiter = None,
-    no_header: NoHeader = False,
-    comment: Comment = None,
-    raw_ids: RawIds = False,
+    *,
+    table: dict[str, Any],
     seed: Seed = 0,
     fit_on: FitOnOption = "val",
     device: Device = "auto",
@@ -140,21 +132,15 @@ def fit(
         by_time=time is not None,
     )  # fmt: skip
     check_output_folder(out, new=not force)
-    text: dict[str, Any] = {
-        "delimiter": delimiter,
-        "header": not no_header,
-        "comment": comment,
-        "raw_ids": raw_ids,
-    }
     named = read_edges(
-        edges, features=features, source=source, target=target, directed=directed, bipartite=bipartite,
-        target_features=target_features, weight=weight, time=time, **text,
+        edges, features=features, directed=directed, bipartite=bipartite, target_features=target_features,
+        weight=weight, time=time, **table,
     )  # fmt: skip
     record = {
         "edges": file_record(edges),
         "features": None if features is None else file_record(features),
-        "columns": [source, target],
-        **text,
+        "columns": [table.pop("source"), table.pop("target")],
+        **table,
         "directed": directed,
         **({"bipartite": True} if bipartite else {}),
         **({} if weight is None else {"weight": weight}),
@@ -232,6 +218,7 @@ _MESSAGE_EDGES = (
 _PART = "Labelled {} pairs: .csv, .tsv, .parquet or .npz with the same columns of nodes."
 
 
+@with_table_format
 def audit(
     edges: Annotated[Path, typer.Argument(help=_MESSAGE_EDGES, metavar="EDGES")],
     train: Annotated[Path | None, typer.Option(help=_PART.format("training"), metavar="PAIRS")] = None,
@@ -240,12 +227,8 @@ def audit(
     label: Annotated[str, typer.Option(help="Column of 1 (link) and 0 (negative).")] = "label",
     directed: Directed = False,
     bipartite: Annotated[bool | None, typer.Option(help=_BIPARTITE)] = None,
-    source: Source = "source",
-    target: Target = "target",
-    delimiter: Delimiter = None,
-    no_header: NoHeader = False,
-    comment: Comment = None,
-    raw_ids: RawIds = False,
+    *,
+    table: dict[str, Any],
 ) -> None:
     """Look for leaks in a split: the exit code is 1 if there is one.
 
@@ -258,8 +241,7 @@ def audit(
     given = {"train": train, "val": val, "test": test}
     named, parts = read_split(
         edges, {name: path for name, path in given.items() if path is not None}, label=label,
-        source=source, target=target, directed=directed, bipartite=bipartite, delimiter=delimiter,
-        header=not no_header, comment=comment, raw_ids=raw_ids,
+        directed=directed, bipartite=bipartite, **table,
     )  # fmt: skip
     found, graph = audit_pairs(named.graph, **parts), named.graph
     alone = graph.num_nodes - graph.edge_index.unique().numel()

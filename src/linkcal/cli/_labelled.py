@@ -11,15 +11,10 @@ import typer
 from linkcal.cli._console import (
     BaseRateOption,
     CalibratorOption,
-    Comment,
-    Delimiter,
     Folder,
-    NoHeader,
-    RawIds,
-    Source,
-    Target,
     as_base_rate,
     log,
+    with_table_format,
 )
 from linkcal.cli._scoring import load_folder
 
@@ -37,6 +32,7 @@ _ALPHA = "Chance of an alarm, in (0, 1), if the probabilities are exact."
 ALARM = 3
 
 
+@with_table_format
 def check(
     folder: Folder,
     new: New,
@@ -44,12 +40,8 @@ def check(
     alpha: Annotated[float, typer.Option(help=_ALPHA)] = 0.05,
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
-    source: Source = "source",
-    target: Target = "target",
-    delimiter: Delimiter = None,
-    no_header: NoHeader = False,
-    comment: Comment = None,
-    raw_ids: RawIds = False,
+    *,
+    table: dict[str, Any],
 ) -> None:
     """Test that the calibration still holds for new pairs; exit code 3 is an alarm.
 
@@ -59,9 +51,8 @@ def check(
     (`--base-rate`).
     """
     predictor, pairs, labels = _read(
-        folder, new, calibrator, label or "label", optional=label is None, source=source, target=target,
-        delimiter=delimiter, header=not no_header, comment=comment, raw_ids=raw_ids,
-    )  # fmt: skip
+        folder, new, calibrator, label or "label", optional=label is None, **table
+    )
     if labels is None:
         log(f"no column 'label' in {new}: tested without labels")
     found = predictor.check(pairs, labels, base_rate=as_base_rate(base_rate), alpha=alpha)
@@ -70,6 +61,7 @@ def check(
         raise typer.Exit(ALARM)
 
 
+@with_table_format
 def threshold(
     folder: Folder,
     new: New,
@@ -79,21 +71,14 @@ def threshold(
     label: Label = "label",
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
-    source: Source = "source",
-    target: Target = "target",
-    delimiter: Delimiter = None,
-    no_header: NoHeader = False,
-    comment: Comment = None,
-    raw_ids: RawIds = False,
+    *,
+    table: dict[str, Any],
 ) -> None:
     """Probability from which on to call pairs links, for a precision or a recall tested on labelled pairs."""
     from linkcal._core.files import to_json
     from linkcal.data import LinkPairs
 
-    predictor, pairs, labels = _read(
-        folder, new, calibrator, label, source=source, target=target, delimiter=delimiter,
-        header=not no_header, comment=comment, raw_ids=raw_ids,
-    )  # fmt: skip
+    predictor, pairs, labels = _read(folder, new, calibrator, label, **table)
     found = predictor.threshold_for(
         LinkPairs(pairs, labels), precision=precision, recall=recall, confidence=confidence,
         base_rate=as_base_rate(base_rate),
@@ -101,18 +86,15 @@ def threshold(
     typer.echo(to_json(asdict(found)))
 
 
+@with_table_format
 def refresh(
     folder: Folder,
     new: New,
     out: Annotated[Path, typer.Option(help="New folder for the refreshed predictor.")],
     label: Label = "label",
     calibrator: CalibratorOption = None,
-    source: Source = "source",
-    target: Target = "target",
-    delimiter: Delimiter = None,
-    no_header: NoHeader = False,
-    comment: Comment = None,
-    raw_ids: RawIds = False,
+    *,
+    table: dict[str, Any],
 ) -> None:
     """Move calibrated logits by one number, so that their mean fits newly labelled pairs; the ranking stays.
 
@@ -125,10 +107,7 @@ def refresh(
     if out.exists():
         raise InputError(f"out must be a new folder, got {out}, which exists")
     check_artifact_folder(out)
-    predictor, pairs, labels = _read(
-        folder, new, calibrator, label, source=source, target=target, delimiter=delimiter,
-        header=not no_header, comment=comment, raw_ids=raw_ids,
-    )  # fmt: skip
+    predictor, pairs, labels = _read(folder, new, calibrator, label, **table)
     predictor.refresh(pairs, labels)
     predictor.save(out)
     record = predictor.info_["refresh"]

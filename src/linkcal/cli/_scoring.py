@@ -14,20 +14,15 @@ from linkcal.cli._console import (
     BaseRateOption,
     CalibratorOption,
     ChunkSize,
-    Comment,
-    Delimiter,
     Folder,
-    NoHeader,
     OutFile,
     Pairs,
-    RawIds,
-    Source,
-    Target,
     as_base_rate,
     check_output_file,
     log,
     ratio_in_words,
     with_counter,
+    with_table_format,
 )
 from linkcal.cli._output import csv_rows
 
@@ -61,6 +56,7 @@ def load_folder(
     return predictor, predictor.node_ids_ or NodeIds.range(predictor.graph_.num_nodes)
 
 
+@with_table_format
 def score(
     folder: Folder,
     pairs: Pairs,
@@ -70,12 +66,8 @@ def score(
     interval: Annotated[
         float | None, typer.Option(help="Level in (0, 1) of an interval for each probability.")
     ] = None,
-    source: Source = "source",
-    target: Target = "target",
-    delimiter: Delimiter = None,
-    no_header: NoHeader = False,
-    comment: Comment = None,
-    raw_ids: RawIds = False,
+    *,
+    table: dict[str, Any],
     chunk_size: ChunkSize = 100_000,
 ) -> None:
     """Calibrated probability of each query pair, in the order of the file.
@@ -91,17 +83,14 @@ def score(
 
     check_output_file(out, pairs)
     predictor, node_ids = load_folder(folder, calibrator)
-    chunks = read_pairs(
-        pairs, node_ids, source=source, target=target, chunk_size=chunk_size,
-        delimiter=delimiter, header=not no_header, comment=comment, raw_ids=raw_ids,
-    )  # fmt: skip
+    chunks = read_pairs(pairs, node_ids, chunk_size=chunk_size, **table)
     rate = None if base_rate is None else predictor.resolve_base_rate(as_base_rate(base_rate))
     if interval is not None:
         check_fraction(interval, "interval")
     ends = () if interval is None else ("p_low", "p_high")
     total, scorer = 0, predictor.scorer()
     header = ("source", "target", "logit", "probability", "in_graph", *ends)
-    with csv_rows(out, *header, raw_ids=raw_ids) as writer:
+    with csv_rows(out, *header, raw_ids=table["raw_ids"]) as writer:
         for chunk in with_counter(chunks, "pairs scored"):
             writer.writerows(_scored_rows(predictor, scorer, chunk, rate, interval))
             total += len(chunk)
@@ -193,6 +182,7 @@ def _edge_trace(features: bool, positions: bool, model: str) -> str:
     )
 
 
+@with_table_format
 def select(
     folder: Folder,
     pairs: Pairs,
@@ -203,12 +193,8 @@ def select(
     out: OutFile = None,
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
-    source: Source = "source",
-    target: Target = "target",
-    delimiter: Delimiter = None,
-    no_header: NoHeader = False,
-    comment: Comment = None,
-    raw_ids: RawIds = False,
+    *,
+    table: dict[str, Any],
 ) -> None:
     """Select query pairs as links; the expected share of negatives among them is at most `--fdr`.
 
@@ -224,7 +210,12 @@ def select(
 
     check_output_file(out, pairs)
     if folder_format(folder) == "linkcal-scores":
-        if null or calibrator or delimiter or no_header or comment or raw_ids:
+        if (
+            null
+            or calibrator
+            or any(table[name] for name in ("delimiter", "comment", "raw_ids"))
+            or not table["header"]
+        ):
             raise InputError(
                 "--null, --calibrator, --delimiter, --no-header, --comment and --raw-ids must be left out "
                 "for a folder without a model"
@@ -238,22 +229,16 @@ def select(
     predictor, node_ids = load_folder(folder, calibrator)
     wanted = as_base_rate(base_rate)
     rate = predictor.base_rate if wanted is None else predictor.resolve_base_rate(wanted)
-    text: dict[str, Any] = {
-        "delimiter": delimiter,
-        "header": not no_header,
-        "comment": comment,
-        "raw_ids": raw_ids,
-    }
-    chunks = list(read_pairs(pairs, node_ids, source=source, target=target, **text))
+    chunks = list(read_pairs(pairs, node_ids, **table))
     queries, null_pairs = _joined(chunks), None
     if null is not None:
-        null_pairs = _joined(read_pairs(null, node_ids, source=source, target=target, **text))
+        null_pairs = _joined(read_pairs(null, node_ids, **table))
         null_pairs = null_pairs[:, ~predictor.known_edges(null_pairs)]
     found = predictor.select(queries, fdr=fdr, null_pairs=null_pairs)
     rows = torch.nonzero(found.selected).flatten()
     p = predictor.predict_proba(queries[:, rows], base_rate=wanted)
     values = zip(p.tolist(), found.p_value[rows].tolist(), strict=True)
-    with csv_rows(out, "source", "target", "probability", "p_value", raw_ids=raw_ids) as writer:
+    with csv_rows(out, "source", "target", "probability", "p_value", raw_ids=table["raw_ids"]) as writer:
         for chunk in chunks:
             chosen = found.selected[chunk.first_row : chunk.first_row + len(chunk)].tolist()
             names = zip(chunk.source.to_pylist(), chunk.target.to_pylist(), chosen, strict=True)
@@ -282,6 +267,7 @@ def _joined(chunks: Iterable[PairChunk]) -> torch.Tensor:
     return torch.cat([empty, *(chunk.edge_label_index for chunk in chunks)], dim=1)
 
 
+@with_table_format
 def top(
     folder: Folder,
     k: Annotated[int, typer.Option("-k", help="Number of pairs to list.")] = 100,
@@ -290,12 +276,8 @@ def top(
     base_rate: BaseRateOption = None,
     candidates: Annotated[int | None, typer.Option(help=_CANDIDATES, metavar="N")] = None,
     exclude: Annotated[Path | None, typer.Option(help=_EXCLUDE, metavar="PAIRS")] = None,
-    source: Source = "source",
-    target: Target = "target",
-    delimiter: Delimiter = None,
-    no_header: NoHeader = False,
-    comment: Comment = None,
-    raw_ids: RawIds = False,
+    *,
+    table: dict[str, Any],
     chunk_size: ChunkSize = 1 << 18,
 ) -> None:
     """List the most probable missing pairs of the whole graph, with calibrated probabilities.
@@ -311,14 +293,7 @@ def top(
 
     check_output_file(out, exclude)
     predictor, node_ids = load_folder(folder, calibrator)
-    left_out = None
-    if exclude is not None:
-        left_out = _joined(
-            read_pairs(
-                exclude, node_ids, source=source, target=target, delimiter=delimiter, header=not no_header,
-                comment=comment, raw_ids=raw_ids,
-            )
-        )  # fmt: skip
+    left_out = None if exclude is None else _joined(read_pairs(exclude, node_ids, **table))
     ranked = most_probable_pairs(
         predictor,
         k,
@@ -328,7 +303,7 @@ def top(
         exclude=left_out,
     )
     ends = [column.to_pylist() for column in node_ids.decode_pairs(ranked.edge_label_index)]
-    with csv_rows(out, "source", "target", "logit", "probability", raw_ids=raw_ids) as writer:
+    with csv_rows(out, "source", "target", "logit", "probability", raw_ids=table["raw_ids"]) as writer:
         writer.writerows(zip(*ends, ranked.logit.tolist(), ranked.probability.tolist(), strict=True))
     number, by_score = ranked.logit.numel(), ranked.sources == ("score",)
     if not number:
