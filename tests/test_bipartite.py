@@ -107,7 +107,7 @@ def test_many_degree_matched_draws_join_the_types(rated, monkeypatch):
 @pytest.mark.parametrize("make", [sample_negatives, split_links])
 def test_two_hop_negatives_are_refused(rated, make):
     options = {"kind": "two-hop", "num": 5, "generator": np.random.default_rng(0)}
-    with pytest.raises(InputError, match=r"must be 'uniform' or 'degree', got 'two-hop'.*'degree'$"):
+    with pytest.raises(InputError, match=r"must be 'uniform', 'degree' or 'heart', got 'two-hop': no source"):
         make(rated, **(options if make is sample_negatives else {"negatives": "two-hop"}))
 
 

@@ -192,10 +192,14 @@ def gather_evidence(
     parts = [split.train, split.val] + ([split.test] if spare_test else [])
     # Degrees and common neighbours of all edges that may be read, as for the split's own negatives.
     links = [part.edge_label_index[:, part.edge_label == 1] for part in parts]
-    known = split.graph.with_edges(torch.cat([split.graph.pairs, *links], dim=1))
+    kind: Any = split.negatives or "uniform"
+    known = split.graph
+    if kind != "heart":
+        known = known.with_edges(torch.cat([known.pairs, *links], dim=1))
     generator = numpy_stream((split.seed or 0) if seed is None else seed, "null pairs")
     taken = torch.cat([part.edge_label_index for part in parts], dim=1)
-    rest: dict[str, Any] = {"generator": generator, "kind": split.negatives or "uniform", "exclude": taken}
+    rest: dict[str, Any] = {"generator": generator, "kind": kind, "exclude": taken}
+    rest["links"] = calibration.edge_label_index[:, calibration.edge_label == 1]
     try:
         null_pairs = sample_negatives(known, num_null, **rest)
     except ShortageError as shortage:

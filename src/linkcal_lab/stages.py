@@ -243,14 +243,16 @@ def draw_calibration_negatives(split: LinkSplit, part: str, seed: int, calibrati
     others = [split.part(name) for name in PARTS if name != part]
     negatives = [pairs.edge_label_index[:, pairs.edge_label == 0] for pairs in others]
     # Degrees and common neighbours are those of the full graph, as in the split itself.
-    full = split.graph.with_edges(torch.cat(positives, dim=1))
+    kind: Any = split.negatives or "uniform"
+    full = split.graph if kind == "heart" else split.graph.with_edges(torch.cat(positives, dim=1))
     stream = numpy_stream(seed, f"calibration-negatives-{part}-{calibration_seed}")
     return sample_negatives(
         full,
         split.part(part).num_negatives,
         stream,
-        kind=split.negatives or "uniform",  # type: ignore[arg-type]
-        exclude=torch.cat([split.graph.pairs, *negatives], dim=1),
+        kind=kind,
+        exclude=torch.cat([split.graph.pairs, *positives, *negatives], dim=1),
+        links=positives[PARTS.index(part)],
     )
 
 

@@ -48,7 +48,7 @@ def test_the_first_time_of_an_edge_counts_in_any_direction():
 
 
 @pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("kind", ["uniform", "degree", "two-hop"])
+@pytest.mark.parametrize("kind", ["uniform", "degree", "two-hop", "heart"])
 def test_parts_follow_each_other_and_negatives_are_of_their_time(kind, directed):
     graph, time = timed(directed=directed)
     split = split_links(graph, time=graph.edge_time, val_fraction=0.2, test_fraction=0.3, negatives=kind)
@@ -74,6 +74,10 @@ def test_parts_follow_each_other_and_negatives_are_of_their_time(kind, directed)
         assert len(negatives) == len(links[name])
         assert not past & set(negatives)
         drawn += negatives
+        if kind == "heart":
+            kept = [{u for u, _ in links[name]}, {v for _, v in links[name]}]
+            kept = kept if directed else [kept[0] | kept[1]] * 2
+            assert all(u in kept[0] or v in kept[1] for u, v in negatives)
         if kind == "two-hop":
             ends = {frozenset(pair) for pair in past}
             near = {u: {v for v in range(60) if frozenset((u, v)) in ends} for u in range(60)}

@@ -202,7 +202,7 @@ _PER_POSITIVE = "Negatives sampled for each link, in every part of the split."
 NegativesPerPositive = Annotated[float, typer.Option(help=_PER_POSITIVE)]
 _NEGATIVES = (
     "Kind of negatives for calibration and metrics: uniform, degree (endpoints drawn by degree), two-hop "
-    "(pairs with a common neighbour)."
+    "(pairs with a common neighbour), heart (one end of a link kept, among the hardest 500 of HeaRT)."
 )
 Negatives = Annotated[str, typer.Option(help=_NEGATIVES)]
 _DATA_ROOT = "Folder with raw data sets; default: $LINKCAL_DATA_ROOT, else the cache."

@@ -201,9 +201,10 @@ def split_links(
         Fractions of the edges, rounded down (as PyG's ``RandomLinkSplit`` does); their sum is below 1.
     negatives_per_positive : float > 0
         Negatives per link in every part, rounded to the nearest whole number.
-    negatives : {"uniform", "degree", "two-hop"}
+    negatives : {"uniform", "degree", "two-hop", "heart"}
         As in :func:`~linkcal.data.sample_negatives`; degrees and common neighbours are those of the FULL
         graph, with `time` of the edges up to the end of the part; a bipartite graph has no two-hop ones.
+        HeaRT negatives are drawn for the links of their part, scored on the message-passing graph.
         Training draws its own uniform negatives in each epoch.
     seed : int
         With `time` of the negatives alone.
@@ -271,8 +272,10 @@ def split_links(
                 f"negatives_per_positive must give every part at least one negative, got {per_positive!r} "
                 f"with {num_positives[part]} {part} positives"
             )
-    if times:
-        drawn = _draw_past_negatives(graph, positives, num_negatives, negatives, seed)
+    message = _message_graph(graph, positives["train"])
+    if times or negatives == "heart":
+        seen = message if negatives == "heart" else None
+        drawn = _draw_by_part(graph, positives, num_negatives, negatives, seed, timed=bool(times), seen=seen)
     else:
         drawn = _draw_negatives(graph, num_negatives, negatives, seed)
     non_edges = graph.num_possible_pairs - graph.num_pairs
@@ -286,7 +289,6 @@ def split_links(
         )
         for part in _PARTS
     }
-    message = _message_graph(graph, positives["train"])
     counts = {**graph.counts(), "features": 0 if message.x is None else message.x.size(1)}
     if times:
         counts |= _count_unseen(message, positives)
@@ -319,16 +321,21 @@ def _cut_by_time(
     return by_part, {name: when[rows] for name, rows in found.items()}
 
 
-def _draw_past_negatives(
-    graph: Graph, positives: dict[str, Tensor], sizes: dict[str, int], kind: NegativeKind, seed: int
-) -> dict[str, Tensor]:
-    """Pairs without an edge up to the end of each part, each pair in one part only."""
+def _draw_by_part(
+    graph: Graph, positives: dict[str, Tensor], sizes: dict[str, int], kind: NegativeKind, seed: int,
+    *, timed: bool, seen: Graph | None,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Pairs without an edge (`timed`: up to the end of each part), each in one part only.
+
+    Of the kind in the graph `seen`, by default in that of these edges.
+    """
     generator, drawn = numpy_stream(seed, "negatives"), dict[str, Tensor]()
     for place, part in enumerate(_PARTS):
-        past = graph.with_edges(torch.cat([positives[name] for name in _PARTS[place:]], dim=1))
-        taken = torch.cat([graph.edge_index[:, :0], *drawn.values()], dim=1)
+        known = torch.cat([positives[name] for name in _PARTS[place if timed else 0 :]], dim=1)
+        options = {"kind": kind, "exclude": torch.cat([known, *drawn.values()], dim=1)}
+        options["links"] = positives[part]
         try:
-            drawn[part] = sample_negatives(past, sizes[part], generator, kind=kind, exclude=taken)
+            drawn[part] = sample_negatives(seen or graph.with_edges(known), sizes[part], generator, **options)
         except ShortageError as error:
             detail = f"negatives = {kind!r} ({part} {sizes[part]})"
             raise ShortageError(f"{detail}: {error}", error.available) from None

@@ -28,6 +28,7 @@ from linkcal.metrics.scores import (
     average_precision,
     brier_score,
     hits_at_k,
+    mean_reciprocal_rank,
     negative_log_likelihood,
     roc_auc,
 )
@@ -39,6 +40,6 @@ __all__ = [
     "ReliabilityCurve", "accuracy", "average_precision", "bootstrap_intervals", "brier_score",
     "calibration_alarm", "calibration_floor", "calibration_null_band", "calibration_pattern",
     "debiased_calibration_error", "evaluate_links", "expected_calibration_error", "group_calibration",
-    "hits_at_k", "model_value", "negative_log_likelihood", "reliability_curve", "roc_auc",
-    "same_population",
+    "hits_at_k", "mean_reciprocal_rank", "model_value", "negative_log_likelihood", "reliability_curve",
+    "roc_auc", "same_population",
 ]  # fmt: skip

@@ -92,6 +92,7 @@ _COLUMNS: tuple[tuple[Any, ...], ...] = (
     ("ap", "AP", "%", 2, _UP, "average precision"),
     ("hits@20", "Hits@20", "%", 1, _UP, "share of links above the 20th highest negative"),
     ("hits@50", "Hits@50", "%", 1, _UP, "share of links above the 50th highest negative"),
+    ("mrr", "MRR", "%", 2, _UP, "mean reciprocal rank of a link among all negatives"),
     ("acc", "Accuracy", "%", 1, _UP, "share of correct predictions, where p > 0.5 predicts a link"),
     ("group_z", "Group z", "", 1, _DOWN, "largest deviation of a segment of links, in standard deviations"),
     ("group_bound", "Group z 95 %", "", 1, None, "its 95 % quantile if the probabilities were right"),
@@ -110,6 +111,7 @@ _METRICS: dict[str, dict[str, Any]] = {
     "ap": {"function": scores.average_precision, "input": "score"},
     "hits@20": {"function": partial(scores.hits_at_k, k=20), "input": "score"},
     "hits@50": {"function": partial(scores.hits_at_k, k=50), "input": "score"},
+    "mrr": {"function": scores.mean_reciprocal_rank, "input": "score"},
     "acc": {"function": scores.accuracy},
 }
 
@@ -129,7 +131,8 @@ METRICS: Mapping[str, MetricSpec] = MappingProxyType(
 
 #: Keys of the result of :func:`evaluate_links`, in this order.
 EVALUATION_KEYS: tuple[str, ...] = (
-    "ece", "ece_top_label", "ece_floor", "ece_floor_q95", "nll", "brier", "auc", "hits@20", "hits@50", "acc",
+    "ece", "ece_top_label", "ece_floor", "ece_floor_q95", "nll", "brier", "auc", "hits@20", "hits@50", "mrr",
+    "acc",
 )  # fmt: skip
 
 #: What ``evaluate_links(extended=True)`` adds, in this order.
@@ -166,7 +169,7 @@ def evaluate_links(
     -------
     dict of float
         Fractions, not percent, with the keys ``EVALUATION_KEYS`` (and ``EXTENDED_KEYS``). With a single class
-        ``auc`` and ``hits@K`` are NaN; with fewer than K negatives Hits@K is a meaningless 1.0, warned of.
+        ``auc``, ``hits@K`` and ``mrr`` are NaN; with fewer than K negatives Hits@K is a meaningless 1.0, warned of.
 
     Examples
     --------
