@@ -192,8 +192,7 @@ def gather_evidence(
     parts = [split.train, split.val] + ([split.test] if spare_test else [])
     # Degrees and common neighbours of all edges that may be read, as for the split's own negatives.
     links = [part.edge_label_index[:, part.edge_label == 1] for part in parts]
-    kind: Any = split.negatives or "uniform"
-    known = split.graph
+    known, kind = split.graph, split.negatives or "uniform"
     if kind != "heart":
         known = known.with_edges(torch.cat([known.pairs, *links], dim=1))
     generator = numpy_stream((split.seed or 0) if seed is None else seed, "null pairs")

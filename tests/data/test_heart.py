@@ -5,15 +5,30 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.stats import chisquare
 from sklearn.metrics.pairwise import cosine_similarity
 
 from linkcal._core.random import numpy_stream
-from linkcal.data import Graph, heart_candidates, pair_keys, sample_negatives, simulate_graph, split_links
-from linkcal.data._heart import Heuristics, hardest
+from linkcal.data import Graph, pair_keys, sample_negatives, simulate_graph, split_links
+from linkcal.data._heart import Heuristics, candidate_keys, hardest
 from linkcal.exceptions import InputError, ShortageError
 
 from .strategies import non_edges, pair_set
+
+
+def candidates(graph, links, rng, half=250, exclude=None):
+    """Candidates [2, M] of both ends of links [2, P], and the place of each one's link."""
+    place, side = np.arange(2 * links.size(1)) // 2, np.arange(2 * links.size(1)) % 2
+    known = [graph.pairs, links] if exclude is None else [graph.pairs, links, exclude]
+    closed = torch.unique(
+        pair_keys(torch.cat(known, dim=1), graph.num_nodes, directed=graph.directed)
+    ).numpy()
+    tie = rng.permutation(graph.num_nodes)
+    lists = list(candidate_keys(graph, links.numpy()[:, place], side, half, tie, closed))
+    pairs = torch.from_numpy(np.stack(np.divmod(np.concatenate(lists), graph.num_nodes)))
+    return graph.source_first(pairs), torch.from_numpy(np.repeat(place, [len(part) for part in lists]))
 
 
 def made(seed, *, directed=False, nodes=40, edges=70, features=True):
@@ -35,7 +50,7 @@ def mixed_links(graph, seed):
 
 
 def slow_scores(graph, link, kept, other):
-    """The three scores [N] of one link and kept end: the graph without the link, by dense algebra and sets."""
+    """The three scores [N] of a kept end, in the graph without the link, by dense algebra and sets."""
     edges = {tuple(e) for e in graph.edge_index.T.tolist()} - {link}
     edges -= set() if graph.directed else {link[::-1]}
     n = graph.num_nodes
@@ -61,7 +76,7 @@ def test_scores_are_those_of_the_graph_without_the_link(seed, directed):
         assert (graph.has_pairs(links) & back).any()
     for side in (0, 1):
         ends = links.numpy()[[side, 1 - side]]
-        found = Heuristics(graph).scores(ends, own.numpy())
+        found = Heuristics(graph).scores(*ends, own.numpy())
         assert len(found) == 3
         for column, (kept, other) in enumerate(ends.T.tolist()):
             expected = slow_scores(graph, tuple(links[:, column].tolist()), kept, other)
@@ -74,7 +89,7 @@ def test_cosine_of_very_large_features_is_finite():
     graph = made(0)
     large = Graph.from_edges(graph.edge_index, graph.num_nodes, x=graph.x * 1e200)
     ends, own = np.array([[0, 1], [2, 3]]), np.zeros(2, dtype=bool)
-    few, many = (Heuristics(g).scores(ends, own)[2] for g in (graph, large))
+    few, many = (Heuristics(g).scores(*ends, own)[2] for g in (graph, large))
     np.testing.assert_allclose(few, many, atol=1e-6)
 
 
@@ -90,13 +105,11 @@ def bounds(score, free):
 
 
 @pytest.mark.parametrize(("directed", "features"), [(False, True), (False, False), (True, True)])
-@pytest.mark.parametrize("num", [3, 8, 200])
-def test_candidates_have_the_smallest_ranks(directed, features, num):
-    graph = made(num, directed=directed, features=features)
-    links, exclude = mixed_links(graph, num), torch.tensor([[0, 1, 2], [5, 6, 7]])
-    pairs, place = heart_candidates(
-        graph, links, np.random.default_rng(1), num_candidates=num, exclude=exclude
-    )
+@pytest.mark.parametrize("half", [2, 4, 100])
+def test_candidates_have_the_smallest_ranks(directed, features, half):
+    graph = made(half, directed=directed, features=features)
+    links, exclude = mixed_links(graph, half), torch.tensor([[0, 1, 2], [5, 6, 7]])
+    pairs, place = candidates(graph, links, np.random.default_rng(1), half=half, exclude=exclude)
     known = torch.cat([graph.pairs, links, exclude], dim=1)
     known = pair_set(known, directed=directed)
     for i, link in enumerate(map(tuple, links.T.tolist())):
@@ -108,7 +121,7 @@ def test_candidates_have_the_smallest_ranks(directed, features, num):
             by_node = [p if directed else tuple(sorted(p)) for p in by_node]
             free = np.array([p not in known and p[0] != p[1] for p in by_node])
             chosen = np.array([p in drawn for p in by_node])
-            assert chosen.sum() == min(-(-num // 2), free.sum())
+            assert chosen.sum() == min(half, free.sum())
             assert not (chosen & ~free).any()
             ranks = [bounds(s, free) for s in slow_scores(graph, link, kept, other)]
             low, high = (np.min([r[j] for r in ranks], axis=0) for j in (0, 1))
@@ -131,33 +144,34 @@ def test_equal_scores_are_taken_at_random():
     # A star: all leaves are equal, and every pair of leaves is a candidate.
     star = Graph.from_edges([[0] * 9, range(1, 10)], 10)
     taken = Counter()
-    for seed in range(600):
-        pairs, _ = heart_candidates(star, star.pairs[:, :1], np.random.default_rng(seed), num_candidates=2)
+    for seed in range(240):
+        pairs, _ = candidates(star, star.pairs[:, :1], np.random.default_rng(seed), half=1)
         taken[int(pairs.max())] += 1  # the hub has no candidate
     assert set(taken) == set(range(2, 10))
     assert chisquare(list(taken.values())).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("directed", [False, True])
-def test_a_link_draws_uniformly_from_both_ends(directed):
-    # Source 0 has fewer free pairs than target 9.
+def test_a_link_keeps_either_end_and_draws_uniformly(directed):
+    # Source 0 has two free pairs, target 9 eight.
     graph = Graph.from_edges([[0] * 7, [1, 2, 3, 4, 5, 6, 9]], 10, directed=directed)
     link, rng = torch.tensor([[0], [9]]), np.random.default_rng(3)
-    possible = pair_set(heart_candidates(graph, link, rng)[0], directed=directed)
+    possible = sorted(pair_set(candidates(graph, link, rng)[0], directed=directed))
     assert len(possible) == 10
     counts = Counter()
-    for _ in range(3000):
+    for _ in range(600):
         pair = sample_negatives(graph, 1, rng, kind="heart", links=link)
         counts[next(iter(pair_set(pair, directed=directed)))] += 1
-    assert set(counts) == possible
-    assert chisquare(list(counts.values())).pvalue > 1e-3
+    assert set(counts) <= set(possible)
+    expected = [600 / 2 / (2 if 0 in pair else 8) for pair in possible]
+    assert chisquare([counts[pair] for pair in possible], expected).pvalue > 1e-3
 
 
 def test_links_take_turns():
     graph = simulate_graph(300, num_edges=900, seed=1)
     links = graph.pairs[:, :40]
-    pairs = sample_negatives(graph, 120, np.random.default_rng(0), kind="heart", links=links, num_candidates=20)
-    listed, place = heart_candidates(graph, links, np.random.default_rng(0), num_candidates=20)
+    pairs = sample_negatives(graph, 120, np.random.default_rng(0), kind="heart", links=links, half=10)
+    listed, place = candidates(graph, links, np.random.default_rng(0), half=10)
     keys = [pair_keys(part, 300, directed=False).numpy() for part in (listed, pairs)]
     assert len(set(keys[1].tolist())) == 120
     # The same stream orders ties the same way: all come from the lists, those of each round from all links.
@@ -165,16 +179,17 @@ def test_links_take_turns():
     for key, i in zip(keys[0].tolist(), place.tolist(), strict=True):
         of_link[key].add(i)
     for turn in np.array_split(keys[1], 3):
-        assert set().union(*(of_link[key] for key in turn.tolist())) >= set(range(40))
-    again = sample_negatives(graph, 120, np.random.default_rng(0), kind="heart", links=links, num_candidates=20)
+        shared = csr_matrix([[i in of_link[key] for i in range(40)] for key in turn.tolist()])
+        assert (maximum_bipartite_matching(shared) >= 0).all()
+    again = sample_negatives(graph, 120, np.random.default_rng(0), kind="heart", links=links, half=10)
     assert torch.equal(pairs, again)
 
 
 def test_used_up_lists_are_filled_from_those_of_other_links():
     graph = made(4, nodes=30, edges=40)
     links = graph.pairs[:, :6]
-    every = pair_set(heart_candidates(graph, links, np.random.default_rng(2), num_candidates=6)[0])
-    options = {"kind": "heart", "links": links, "num_candidates": 6}
+    every = pair_set(candidates(graph, links, np.random.default_rng(2), half=3)[0])
+    options = {"kind": "heart", "links": links, "half": 3}
     drawn = sample_negatives(graph, len(every), np.random.default_rng(2), **options)
     assert pair_set(drawn) == every
     message = rf"^num must be at most .* candidates of the links, {len(every)}, got {len(every) + 1}$"
@@ -200,7 +215,7 @@ def test_parts_are_drawn_for_their_links_on_the_message_passing_graph():
 
 def test_directed_negatives_keep_a_source_or_a_target():
     graph = made(6, directed=True, nodes=60, edges=150)
-    drawn = sample_negatives(graph, 100, np.random.default_rng(0), kind="heart", num_candidates=4)
+    drawn = sample_negatives(graph, 100, np.random.default_rng(0), kind="heart", half=2)
     sources, targets = (set(ends.tolist()) for ends in graph.edge_index)
     assert all(u in sources or v in targets for u, v in drawn.T.tolist())
     assert not graph.has_pairs(drawn).any()
@@ -211,7 +226,7 @@ def test_bipartite_negatives_join_the_types():
     index = np.stack([rng.integers(30, size=150), rng.integers(30, 70, size=150)])
     graph = Graph.from_edges(index, 70, node_type=[0] * 30 + [1] * 40)
     links = graph.pairs[:, ::4]
-    pairs, place = heart_candidates(graph, links, rng, num_candidates=6)
+    pairs, place = candidates(graph, links, rng, half=3)
     assert bool(((pairs[0] < 30) & (pairs[1] >= 30)).all())
     assert not graph.has_pairs(pairs).any()
     same = (pairs == links[:, place]).sum(dim=0)
@@ -228,21 +243,17 @@ def test_bipartite_negatives_join_the_types():
 
 
 def test_bad_arguments():
-    graph = made(0)
-    rng = np.random.default_rng(0)
-    with pytest.raises(InputError, match="num_candidates must be a whole number >= 1, got 0"):
-        heart_candidates(graph, graph.pairs, rng, num_candidates=0)
+    graph, options = made(0), {"num": 1, "generator": np.random.default_rng(0), "kind": "heart"}
+    with pytest.raises(InputError, match="half must be a whole number >= 1, got 0"):
+        sample_negatives(graph, **options, half=0)
     with pytest.raises(InputError, match="links must hold node indices < num_nodes = 40, got 40"):
-        heart_candidates(graph, torch.tensor([[0], [40]]), rng)
-    with pytest.raises(InputError, match=r"links must join two different nodes, got \(3, 3\)"):
-        sample_negatives(graph, 1, rng, kind="heart", links=torch.tensor([[3], [3]]))
-    with pytest.raises(InputError, match=r"generator must be a numpy\.random\.Generator, got int"):
-        heart_candidates(graph, graph.pairs, 3)
+        sample_negatives(graph, **options, links=torch.tensor([[0], [40]]))
+    with pytest.raises(InputError, match="exclude must hold node indices < num_nodes = 40, got 41"):
+        sample_negatives(graph, **options, exclude=torch.tensor([[0], [41]]))
 
 
 def test_no_links_have_no_candidates():
     empty = Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), 5)
-    pairs, place = heart_candidates(empty, empty.pairs, np.random.default_rng(0))
-    assert pairs.shape == (2, 0)
-    assert place.shape == (0,)
     assert sample_negatives(empty, 0, np.random.default_rng(0), kind="heart").shape == (2, 0)
+    with pytest.raises(ShortageError, match="candidates of the links, 0, got 1"):
+        sample_negatives(empty, 1, np.random.default_rng(0), kind="heart")

@@ -18,6 +18,7 @@ from linkcal.metrics import (
     average_precision,
     brier_score,
     hits_at_k,
+    mean_reciprocal_rank,
     negative_log_likelihood,
     roc_auc,
 )
@@ -141,7 +142,48 @@ def test_logits_beyond_the_precision_of_probabilities_are_ranked():
     assert roc_auc([1, 1, 0, 0], 1 / (1 + np.exp(-logit))) == 0.5
 
 
-@pytest.mark.parametrize("metric", [roc_auc, average_precision, lambda y, s: hits_at_k(y, s, 1)])
+def test_mrr_by_hand():
+    # Negatives 3, 2, 2; links: 4 above all, 2 below one and equal to two, 1 below all.
+    y, score = [1, 0, 0, 1, 0, 1], [4.0, 2.0, 3.0, 2.0, 2.0, 1.0]
+    assert mean_reciprocal_rank(y, score) == pytest.approx((1 + 1 / 3 + 1 / 4) / 3, rel=1e-12)
+    # Group a: 4 against 2 and 3, 1 against both; group b: 2 against 2; a negative alone in c.
+    groups = ["a", "a", "a", "b", "b", "a"]
+    expected = (1 + 1 / 1.5 + 1 / 3) / 3
+    assert mean_reciprocal_rank(y, score, groups) == pytest.approx(expected, rel=1e-12)
+    alone = mean_reciprocal_rank([*y, 0], [*score, 9.0], [*groups, "c"])
+    assert alone == pytest.approx(expected, rel=1e-12)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_mrr_equals_the_definition_and_weights_are_copies(data):
+    links = st.tuples(st.integers(0, 1), st.integers(-3, 3), st.integers(0, 2), st.integers(0, 3))
+    # Every group has a link and a negative of weight 1.
+    rows = [(y, 0, group, 1) for y in (0, 1) for group in range(3)] + data.draw(st.lists(links, max_size=15))
+    rows = data.draw(st.permutations(rows))
+    label, score, group, weight = zip(*rows, strict=True)
+    copies = [row for row in rows for _ in range(row[3])]
+    for groups, same in ((group, lambda a, b: a[2] == b[2]), (None, lambda a, b: True)):
+        reciprocal = []
+        for link in (row for row in copies if row[0] == 1):
+            rivals = [row[1] for row in copies if row[0] == 0 and same(row, link)]
+            optimistic = 1 + sum(s > link[1] for s in rivals)
+            pessimistic = 1 + sum(s >= link[1] for s in rivals)
+            reciprocal.append(2 / (optimistic + pessimistic))
+        found = mean_reciprocal_rank(label, score, groups, sample_weight=weight)
+        assert found == pytest.approx(np.mean(reciprocal), rel=1e-12)
+
+
+def test_mrr_needs_a_group_of_each_link_and_a_negative_in_it():
+    with pytest.raises(InputError, match=r"groups must have one value per link, 2, got shape \[3\]"):
+        mean_reciprocal_rank([1, 0], [1.0, 2.0], [0, 0, 1])
+    with pytest.raises(InputError, match="groups must have a negative in every group with a link"):
+        mean_reciprocal_rank([1, 1, 0], [1.0, 2.0, 3.0], [0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    "metric", [roc_auc, average_precision, mean_reciprocal_rank, lambda y, s: hits_at_k(y, s, 1)]
+)
 @pytest.mark.parametrize(("y", "counts"), [([1, 1], "2 positives and 0"), ([0, 0], "0 positives and 2")])
 def test_one_class_is_an_error(metric, y: list[int], counts: str):
     with pytest.raises(InputError, match=f"y_true must hold both classes .* got {counts} negatives"):

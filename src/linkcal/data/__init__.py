@@ -5,7 +5,7 @@ from __future__ import annotations
 from linkcal.data.audit import AuditFinding, SplitAudit, audit_pairs, audit_split
 from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
 from linkcal.data.named import DATASETS, DatasetInfo, load_dataset
-from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, NegativeSampler, heart_candidates, sample_negatives
+from linkcal.data.negatives import NEGATIVE_KINDS, NegativeKind, NegativeSampler, sample_negatives
 from linkcal.data.node_features import STRUCTURAL_FEATURES, structural_node_features
 from linkcal.data.node_ids import BipartiteIds, NodeIds
 from linkcal.data.ogb import OFFICIAL_SPLITS, load_official_split
@@ -56,7 +56,6 @@ __all__ = [
     "read_labelled_pairs",
     "read_pairs",
     "read_split",
-    "heart_candidates",
     "sample_negatives",
     "simulate_graph",
     "split_links",

@@ -8,175 +8,132 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from torch import Tensor
+from sklearn.preprocessing import normalize
 
 from linkcal.data.graph import Graph, neighbour_rows, pair_keys, rows_of_keys
 from linkcal.exceptions import ShortageError
 
-IntArray = NDArray[np.int64]
+IntArray, BoolArray = NDArray[np.int64], NDArray[np.bool_]
 FloatArray = NDArray[np.float32]
 
 #: Probability with which the walk of personalised PageRank returns to the kept end in each step.
 RESTART = 0.15
-# Steps of the Chebyshev iteration: error 2 s^25 < 1e-6, s = 0.85 / (1 + sqrt(1 - 0.85^2)), beside float32's.
+# Chebyshev steps: error 2 s^25 < 1e-6 with s = 0.85 / (1 + sqrt(1 - 0.85^2)), beside float32's.
 _STEPS = 25
-# Numbers in one of the some six blocks [N, m] that are held at a time.
+# Numbers in each of about six blocks [N, m] that are held at a time.
 _BLOCK = 1 << 20
 
 
 class Heuristics:
-    """Scores of all nodes beside the kept ends of links, as if the links were not in the graph.
-
-    Formulas at :func:`~linkcal.data.heart_candidates`. Neighbours in any direction count.
-    """
+    """Scores of all nodes for kept ends of links, without the links; formulas at ``sample_negatives``."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, shape = graph, (graph.num_nodes, graph.num_nodes)
-        start, near = neighbour_rows(graph.edge_index, graph.num_nodes)
-        self.degree = np.diff(start)
-        self._root = (1.0 / np.sqrt(np.maximum(self.degree, 1))).astype(np.float32)
-        row, one = np.repeat(np.arange(graph.num_nodes), self.degree), np.ones(len(near), dtype=np.float32)
-        self._adjacency = csr_matrix((one, near, start), shape=shape)
-        self._allocation = csr_matrix((one / self.degree[near].astype(np.float32), near, start), shape=shape)
-        self._walk = csr_matrix((self._root[row] * self._root[near], near, start), shape=shape)
-        self._unit = None
-        if (x := graph.given_features) is not None:
-            unit = csr_matrix(x.detach().cpu().double().numpy())
-            filled = np.diff(unit.indptr)
-            unit.data /= np.repeat(abs(unit).max(axis=1).toarray().ravel(), filled)  # keeps squares finite
-            unit.data /= np.repeat(np.sqrt(np.asarray(unit.power(2).sum(axis=1)).ravel()), filled)
-            self._unit = unit.astype(np.float32)
+        n = graph.num_nodes
+        start, near = neighbour_rows(graph.edge_index, n)
+        self._degree = np.diff(start)
+        self._root = (1.0 / np.sqrt(np.maximum(self._degree, 1))).astype(np.float32)
+        root, one = np.repeat(self._root, self._degree), np.ones(len(near), dtype=np.float32)
+        self._adjacency, self._allocation, self._walk = (
+            csr_matrix((part, near, start), shape=(n, n))
+            for part in (one, self._root[near] ** 2, root * self._root[near])
+        )
+        self._x = None
+        if (x := graph.given_features) is not None:  # by the largest entry first: squares stay finite
+            rows = csr_matrix(x.detach().cpu().double().numpy())
+            self._x = normalize(normalize(rows, "max")).astype(np.float32)
 
-    def scores(self, ends: IntArray, own: NDArray[np.bool_]) -> list[FloatArray]:
-        """Resource allocation, PageRank and, with features, cosine, each [N, m], float32.
-
-        `ends` (2, m): the kept end of each link and its other end; `own` (m,): whether the two are neighbours
-        by this link alone.
-        """
-        kept, other = ends
+    def scores(self, kept: IntArray, other: IntArray, own: BoolArray) -> list[FloatArray]:
+        """Three, or two without features, [N, m] each; `own`: whether ends are neighbours by the link alone."""
         around = self._adjacency[kept].toarray().T
         around[other[own], np.flatnonzero(own)] = 0.0
-        found = [self._allocation @ around, self._page_rank(ends, own)]
-        return found if self._unit is None else [*found, self._unit @ self._unit[kept].toarray().T]
+        found = [self._allocation @ around, self._page_rank(np.stack([kept, other]), own)]
+        return found if self._x is None else [*found, self._x @ self._x[kept].toarray().T]
 
-    def _page_rank(self, ends: IntArray, own: NDArray[np.bool_]) -> FloatArray:
-        # With S = D^-1/2 A D^-1/2, p = restart D^1/2 y / sqrt(d_kept), where y = (1 - restart) S y + e_kept:
-        # by Chebyshev's semi-iteration (Golub and Varga, 1961). Without its link a column has its own S.
-        kept, column, pull = ends[0], np.arange(ends.shape[1]), 1.0 - RESTART
-        degree = self.degree[ends]
-        ratio = np.sqrt(degree / np.maximum(degree - own, 1)) * (degree > own)
-        ratio, link = ratio.astype(np.float32), self._root[ends].prod(axis=0) * own
-        last = np.zeros((len(self.degree), len(kept)), dtype=np.float32)
-        now = last.copy()
-        now[kept, column] = 1.0
+    def _page_rank(self, ends: IntArray, own: BoolArray) -> FloatArray:
+        # p = 0.15 D^1/2 y / sqrt(d_kept), y = 0.85 S y + e_kept, S = D^-1/2 A D^-1/2: by Chebyshev's
+        # semi-iteration (Golub and Varga, 1961). The S of a column is without its own link.
+        column, pull, degree = np.arange(len(own)), 1.0 - RESTART, self._degree[ends]
+        ratio = (np.sqrt(degree / np.maximum(degree - own, 1)) * (degree > own)).astype(np.float32)
+        link = self._root[ends].prod(axis=0) * own
+        last, now = np.zeros((2, len(self._degree), len(own)), dtype=np.float32)
+        now[ends[0], column] = 1.0
         relaxed = 2.0
         for _ in range(_STEPS):
             relaxed = 1.0 / (1.0 - pull**2 * relaxed / 4.0)
             values = now[ends, column]
-            now[ends, column] = values * ratio
+            now[ends, column] = moved = values * ratio
             after = self._walk @ now
-            after[ends, column] -= link * (values * ratio)[::-1]
-            after[ends, column] *= ratio
+            after[ends, column] = (after[ends, column] - link * moved[::-1]) * ratio
             now[ends, column] = values
             after *= np.float32(relaxed * pull)
-            after[kept, column] += np.float32(relaxed)
+            after[ends[0], column] += np.float32(relaxed)
             last *= np.float32(1.0 - relaxed)
             after += last
             last, now = now, after
-        now *= np.sqrt(self.degree).astype(np.float32)[:, None]
-        now *= np.float32(RESTART) * self._root[kept] * ratio[0]
-        return now
+        now *= np.sqrt(self._degree).astype(np.float32)[:, None]
+        return np.asarray(now * (np.float32(RESTART) * self._root[ends[0]] * ratio[0]))
 
 
-class Candidates:
-    """The `half` hardest pairs of each end of `links` [2, P], none in the sorted keys `closed`."""
+def hardest(scores: list[FloatArray], free: BoolArray, count: int, tie: IntArray) -> IntArray:
+    """The first `count` free nodes by their smallest rank in any of the scores (N,); equals by `tie`.
 
-    def __init__(
-        self, graph: Graph, links: IntArray, half: int, generator: np.random.Generator, closed: IntArray
-    ) -> None:
-        n = graph.num_nodes
-        self.graph, self.links, self.half = graph, links, half
-        self._heuristics, self._tie = Heuristics(graph), generator.permutation(n)
-        pairs = torch.from_numpy(links).to(graph.edge_index.device)
-        own = graph.has_pairs(pairs)  # an edge in the other direction joins the ends too
-        self._own = (own & ~graph.has_pairs(pairs.flip(0)) if graph.directed else own).cpu().numpy()
-        reverse = np.sort(closed % n * n + closed // n)
-        keys = (closed, reverse) if graph.directed else [np.union1d(closed, reverse)] * 2
-        self._closed = [rows_of_keys(part, n) for part in keys]
-        self._ends = [np.zeros(n, dtype=bool) for _ in range(2)]  # nodes in the place of the end that is left
-        for place, nodes in zip(self._ends, reversed(graph.ends), strict=True):
-            place[nodes.cpu().numpy()] = True
-        counts = [
-            self._ends[side].sum() - self._ends[side][kept] - np.diff(self._closed[side][0])[kept]
-            for side, kept in enumerate(links)
-        ]
-        #: Number of candidates of each end, [2, P].
-        self.counts = np.minimum(np.stack(counts), half)
-
-    def keys(self, link: IntArray, side: IntArray) -> list[IntArray]:
-        """Keys of each link's candidates, hardest first; the source (side 0) or the target is kept."""
-        kept, other, own = self.links[side, link], self.links[1 - side, link], self._own[link]
-        # Without a link to leave out, a kept end has the same candidates in all its links.
-        which = np.stack([kept, side * self.graph.ordered_pairs, np.where(own, other, -1)])
-        _, first, place = np.unique(which, axis=1, return_index=True, return_inverse=True)
-        lists = list(self._listed(np.stack([kept, other])[:, first], own[first], side[first]))
-        return [lists[i] for i in place.ravel()]
-
-    def _listed(self, ends: IntArray, own: NDArray[np.bool_], side: IntArray) -> Iterator[IntArray]:
-        n, number = self.graph.num_nodes, len(side)
-        for block in np.array_split(np.arange(number), max(1, -(-number * n // _BLOCK))):
-            scores = self._heuristics.scores(ends[:, block], own[block])
-            by_link = [np.ascontiguousarray(score.T) for score in scores]
-            for place, (kept, keeps) in enumerate(zip(ends[0, block], side[block], strict=True)):
-                start, closed = self._closed[keeps]
-                free = self._ends[keeps].copy()
-                free[kept] = free[closed[start[kept] : start[kept + 1]]] = False
-                nodes = hardest([score[place] for score in by_link], free, self.half, self._tie)
-                pairs = torch.from_numpy(np.stack([np.full_like(nodes, kept), nodes]))
-                yield pair_keys(
-                    pairs.flip(0) if keeps else pairs, n, directed=self.graph.directed
-                ).numpy()
-
-
-def hardest(scores: list[FloatArray], free: NDArray[np.bool_], count: int, tie: IntArray) -> IntArray:
-    """The first `count` free nodes by their smallest rank in any of the scores (N,).
-
-    Scores above 0 are ranked, the largest first; nodes without any come last. Equals are ordered by `tie`.
+    Scores above 0 are ranked, the largest first; nodes without a rank come last.
     """
-    unranked = len(free)
-    rank = np.full(len(free), unranked)
+    rank = np.full(len(free), len(free))
     for score in scores:
         score = np.where(free, score, 0.0)
         least = np.partition(score, -count)[-count] if count < len(score) else 0.0
         listed = np.flatnonzero((score >= least) & (score > 0.0))
         listed = listed[np.lexsort((tie[listed], -score[listed]))][:count]
         rank[listed] = np.minimum(rank[listed], np.arange(len(listed)))
-    nodes = np.flatnonzero(rank < unranked)
-    if len(nodes) < count:
-        nodes = np.flatnonzero(free)
+    nodes = np.flatnonzero(rank < len(free))
+    nodes = nodes if len(nodes) >= count else np.flatnonzero(free)
     return nodes[np.lexsort((tie[nodes], rank[nodes]))][:count]
 
 
-def heart_keys(candidates: Candidates, num: int, generator: np.random.Generator) -> IntArray:
-    """Distinct keys of `num` candidates: the links take turns, each draws uniformly from its own."""
-    number = candidates.links.shape[1]
-    rounds = [generator.permutation(number) for _ in range(-(-num // max(number, 1)))] if number else []
-    link = np.concatenate([*rounds, np.empty(0, dtype=np.int64)])[:num]
-    # Both ends' lists are drawn from as one: an end is chosen in proportion to the length of its list.
-    source, target = candidates.counts[:, link]
-    side = (generator.random(len(link)) * (source + target) >= source).astype(np.int64)
-    drawn: dict[int, None] = {}
-    for listed in candidates.keys(link, side):
-        free = [key for key in listed.tolist() if key not in drawn]
-        if free:
+def candidate_keys(
+    graph: Graph, links: IntArray, side: IntArray, half: int, tie: IntArray, closed: IntArray
+) -> Iterator[IntArray]:
+    """Keys of each link's `half` hardest pairs that keep its source (side 0) or target (1), none `closed`."""
+    n, number, heuristics = graph.num_nodes, links.shape[1], Heuristics(graph)
+    pairs = torch.from_numpy(links).to(graph.edge_index.device)
+    # An edge in the other direction joins the two as well.
+    own = (graph.has_pairs(pairs) & ~(graph.has_pairs(pairs.flip(0)) & graph.directed)).cpu().numpy()
+    reverse = np.sort(closed % n * n + closed // n)
+    known = (closed, reverse) if graph.directed else [np.union1d(closed, reverse)] * 2
+    rows = [rows_of_keys(keys, n) for keys in known]
+    ends = [np.isin(np.arange(n), nodes.cpu().numpy()) for nodes in reversed(graph.ends)]
+    kept, other = np.where(side, links[::-1], links)
+    for block in np.array_split(np.arange(number), max(1, -(-number * n // _BLOCK))):
+        found = heuristics.scores(kept[block], other[block], own[block])
+        scores = [np.ascontiguousarray(score.T) for score in found]
+        for place, (u, keeps) in enumerate(zip(kept[block], side[block], strict=True)):
+            start, partners = rows[keeps]
+            free = ends[keeps].copy()
+            free[u] = free[partners[start[u] : start[u + 1]]] = False
+            nodes = hardest([score[place] for score in scores], free, half, tie)
+            pairs = torch.from_numpy(np.stack([np.full_like(nodes, u), nodes][:: -1 if keeps else 1]))
+            yield pair_keys(pairs, n, directed=graph.directed).numpy()
+
+
+def heart_keys(
+    graph: Graph, num: int, generator: np.random.Generator, closed: IntArray, *, links: IntArray, half: int
+) -> IntArray:
+    """Distinct keys of `num` candidates: the links take turns, each keeps an end and draws uniformly."""
+    number, tie, drawn = links.shape[1], generator.permutation(graph.num_nodes), dict[int, None]()
+    turns = -(-num // max(number, 1)) if number else 0
+    turn = np.concatenate([np.arange(0), *(generator.permutation(number) for _ in range(turns))])[:num]
+    side = generator.integers(2, size=len(turn))
+    for listed in candidate_keys(graph, links[:, turn], side, half, tie, closed):
+        if free := [key for key in listed.tolist() if key not in drawn]:
             drawn[free[generator.integers(len(free))]] = None
-    keys = np.fromiter(drawn, dtype=np.int64, count=len(drawn))
-    if len(keys) < num:  # some lists are used up: the rest from what is left of all
-        link, side = np.tile(np.arange(number), 2), np.repeat([0, 1], number)
-        rest = np.setdiff1d(np.concatenate([*candidates.keys(link, side), keys[:0]]), keys)
-        if (available := len(keys) + len(rest)) < num:
-            raise ShortageError(
-                f"num must be at most the number of candidates of the links, {available}, got {num}", available
-            )
-        keys = np.concatenate([keys, generator.permutation(rest)[: num - len(keys)]])
-    return keys
+    if (missing := num - len(drawn)) > 0:  # some lists were used up: what is left of all
+        both, side = np.tile(links, 2), np.repeat([0, 1], number)
+        every = np.concatenate([np.arange(0), *candidate_keys(graph, both, side, half, tie, closed)])
+        rest = np.setdiff1d(every, list(drawn))
+        if missing > len(rest):
+            there = len(drawn) + len(rest)
+            message = f"num must be at most the number of candidates of the links, {there}, got {num}"
+            raise ShortageError(message, there)
+        drawn |= dict.fromkeys(generator.permutation(rest)[:missing].tolist())
+    return np.fromiter(drawn, dtype=np.int64, count=num)

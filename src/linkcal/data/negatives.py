@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,13 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linkcal._core.compiled import compiled
-from linkcal._core.validation import (
-    check_choice,
-    check_edge_index,
-    check_no_self_pairs,
-    check_positive_int,
-)
-from linkcal.data._heart import Candidates, heart_keys
+from linkcal._core.validation import check_choice, check_edge_index, check_positive_int
+from linkcal.data._heart import heart_keys
 from linkcal.data.graph import Graph, neighbour_rows, pair_keys, place_in_row, rows_of_keys
 from linkcal.exceptions import InputError, ShortageError
 
@@ -45,7 +41,7 @@ def sample_negatives(
     kind: NegativeKind = "uniform",
     exclude: Tensor | None = None,
     links: Tensor | None = None,
-    num_candidates: int = 500,
+    half: int = 250,
 ) -> Tensor:
     """Draw `num` distinct non-edges of `graph`; see :class:`NegativeSampler` for repeated uniform draws.
 
@@ -56,12 +52,11 @@ def sample_negatives(
         ``"uniform"``: every non-edge equally likely. ``"degree"``: one after the other, endpoints in
         proportion to their degrees (directed: out-degree of the source, in-degree of the target).
         ``"two-hop"``: every non-edge with a common neighbour (in any direction) equally likely.
-        ``"heart"``: the `links` take turns in random order; each draws uniformly from those of its
-        :func:`heart_candidates` that are left.
+        ``"heart"``: as in the notes.
     exclude : Tensor [2, K], optional
         More pairs never to draw, in either orientation if the graph is undirected.
-    links, num_candidates : Tensor [2, P] and int, optional
-        For ``"heart"``; default: the edges of `graph`, 500 candidates.
+    links, half : Tensor [2, P] and int, optional
+        Read by ``"heart"`` alone: links that negatives are drawn for, default the edges; K / 2.
 
     Returns
     -------
@@ -69,6 +64,19 @@ def sample_negatives(
         On the graph's device; smaller index first in an undirected graph, source node first in a bipartite
         one, whose pairs join the two types and are never ``"two-hop"``. Never an edge, a reversed edge of an
         undirected graph, a self-pair, an excluded pair or a repeat. ShortageError if there are fewer.
+
+    Notes
+    -----
+    HeaRT (Li et al., 2023, arXiv 2306.10453) ranks a link (s, t) among K = 500 candidates, K / 2 non-edges
+    (s, a) and K / 2 (b, t). For a kept end, here s, all nodes a are ranked, the highest score first, by::
+
+        resource allocation    sum over common neighbours w of 1 / d_w
+        personalised PageRank  p_a, where p = 0.15 e_s + 0.85 W p and W moves to a random neighbour
+        feature cosine         x_s . x_a / (|x_s| |x_a|), if the graph has ``given_features``
+
+    without the link itself, neighbours in any direction. A score of 0 or less gives no rank. The K / 2 nodes
+    with the smallest of their ranks are candidates, equals at random. To draw, the links take turns: each
+    keeps an end by a fair coin and draws uniformly from the candidates that are left. Time: O(L (N + E)).
 
     Examples
     --------
@@ -80,92 +88,17 @@ def sample_negatives(
     check_kind(graph, kind)
     if kind == "uniform":
         return NegativeSampler(graph, exclude=exclude).sample(num, generator)
-    num = _check_draw(num, generator)
+    num, draw = _check_draw(num, generator), _DRAWS[kind]
     if kind == "heart":
-        candidates = _candidates(graph, links, generator, num_candidates, exclude)
-        keys = heart_keys(candidates, num, generator)
-    else:
-        keys = _DRAWS[kind](graph, num, generator, _closed(graph, exclude))
-    return _pairs_of_keys(keys, graph)
-
-
-def heart_candidates(
-    graph: Graph,
-    links: Tensor,
-    generator: np.random.Generator,
-    *,
-    num_candidates: int = 500,
-    exclude: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The hardest negatives of each link by the HeaRT protocol (Li et al., 2023, arXiv 2306.10453).
-
-    Parameters
-    ----------
-    graph : Graph
-        Links of the validation and test parts: the message-passing graph of the split.
-    links : Tensor [2, P]
-        Edges of `graph` or not; no link is a candidate, and none is seen by its own scores.
-    generator : numpy.random.Generator
-        Orders equal ranks.
-    num_candidates : int
-        K, of which half (rounded up) keep the source and half the target; all there are, if fewer.
-    exclude : Tensor [2, K], optional
-        As in :func:`sample_negatives`: links of other parts.
-
-    Returns
-    -------
-    tuple of Tensor [2, M] and Tensor [M], int64
-        Candidates, and the place of each one's link in `links`: ``groups`` of
-        :func:`~linkcal.metrics.mean_reciprocal_rank`. Links share candidates.
-
-    Notes
-    -----
-    Of a link (s, t) the candidates are the non-edges (s, a) and (b, t). For each end kept, here s, all nodes a
-    are ranked three times, the highest score first, by::
-
-        resource allocation    sum over common neighbours w of s and a of 1 / d_w
-        personalised PageRank  p_a of p = 0.15 e_s + 0.85 W p, where W moves from a node to a random neighbour
-        feature cosine         x_s . x_a / (|x_s| |x_a|), if the graph has ``given_features``
-
-    and K/2 nodes with the smallest of their ranks are taken. A score of 0 or less gives no rank. Neighbours in
-    any direction count, without the link itself. Time grows with P N, memory with P K: 35,000 links of PubMed
-    (19,717 nodes) take about a minute.
-
-    Examples
-    --------
-    >>> path = Graph.from_edges(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]), num_nodes=5)
-    >>> link = torch.tensor([[0], [1]])
-    >>> heart_candidates(path, link, np.random.default_rng(0), num_candidates=2)[0].tolist()
-    """
-    candidates = _candidates(graph, links, generator, num_candidates, exclude)
-    link, side = np.divmod(np.arange(2 * candidates.links.shape[1]), 2)
-    lists = candidates.keys(link, side)
-    keys = np.concatenate([*lists, np.empty(0, dtype=np.int64)])
-    place = torch.from_numpy(np.repeat(link, [len(part) for part in lists]))
-    return _pairs_of_keys(keys, graph), place.to(graph.edge_index.device)
-
-
-def _candidates(
-    graph: Graph, links: Tensor | None, generator: np.random.Generator, num: int, exclude: Tensor | None
-) -> Candidates:
-    """Checked; the links themselves are no candidates."""
-    half = (check_positive_int(num, "num_candidates") + 1) // 2
-    _check_draw(0, generator)
-    links = graph.pairs if links is None else graph.check_pairs(links, "links")
-    check_no_self_pairs(links, "links")
-    others = [] if exclude is None else [check_edge_index(exclude, graph.num_nodes, "exclude").to(links)]
-    closed = _closed(graph, torch.cat([links, *others], dim=1))
-    return Candidates(graph, links.cpu().numpy(), half, generator, closed)
-
-
-def _closed(graph: Graph, exclude: Tensor | None) -> IntArray:
-    """Sorted keys of the pairs that must not be drawn."""
+        ends = graph.pairs if links is None else graph.check_pairs(links, "links")
+        others = (
+            graph.edge_index if exclude is None else check_edge_index(exclude, graph.num_nodes, "exclude")
+        )
+        exclude = torch.cat([ends, others.to(ends)], dim=1)
+        draw = partial(draw, links=ends.cpu().numpy(), half=check_positive_int(half, "half"))
     keys = pair_keys(_taken(graph, exclude), graph.num_nodes, directed=graph.directed)
-    return np.asarray(torch.unique(keys).cpu().numpy())
-
-
-def _pairs_of_keys(keys: IntArray, graph: Graph) -> Tensor:
-    pairs = np.stack(np.divmod(keys, graph.num_nodes))
+    closed = torch.unique(keys).cpu().numpy()
+    pairs = np.stack(np.divmod(draw(graph, num, generator, closed), graph.num_nodes))
     return graph.source_first(torch.from_numpy(pairs).to(graph.edge_index.device))
 
 
@@ -406,8 +339,8 @@ def _two_hop_walked(
     return keys
 
 
-#: How the kinds are drawn that need no links.
-_DRAWS = {"degree": _degree_keys, "two-hop": _two_hop_keys}
+#: How each kind but the uniform one is drawn.
+_DRAWS: dict[str, Any] = {"degree": _degree_keys, "two-hop": _two_hop_keys, "heart": heart_keys}
 
 
 @compiled()

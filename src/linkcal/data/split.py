@@ -274,8 +274,7 @@ def split_links(
             )
     message = _message_graph(graph, positives["train"])
     if times or negatives == "heart":
-        seen = message if negatives == "heart" else None
-        drawn = _draw_by_part(graph, positives, num_negatives, negatives, seed, timed=bool(times), seen=seen)
+        drawn = _draw_by_part(graph, message, positives, num_negatives, negatives, seed, timed=bool(times))
     else:
         drawn = _draw_negatives(graph, num_negatives, negatives, seed)
     non_edges = graph.num_possible_pairs - graph.num_pairs
@@ -322,20 +321,17 @@ def _cut_by_time(
 
 
 def _draw_by_part(
-    graph: Graph, positives: dict[str, Tensor], sizes: dict[str, int], kind: NegativeKind, seed: int,
-    *, timed: bool, seen: Graph | None,
+    graph: Graph, message: Graph, positives: dict[str, Tensor], sizes: dict[str, int], kind: NegativeKind,
+    seed: int, *, timed: bool,
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Pairs without an edge (`timed`: up to the end of each part), each in one part only.
-
-    Of the kind in the graph `seen`, by default in that of these edges.
-    """
+    """Pairs without an edge (`timed`: up to the end of each part), each in one part only."""
     generator, drawn = numpy_stream(seed, "negatives"), dict[str, Tensor]()
     for place, part in enumerate(_PARTS):
         known = torch.cat([positives[name] for name in _PARTS[place if timed else 0 :]], dim=1)
-        options = {"kind": kind, "exclude": torch.cat([known, *drawn.values()], dim=1)}
-        options["links"] = positives[part]
+        seen = message if kind == "heart" else graph.with_edges(known)
+        rest: Any = {"exclude": torch.cat([known, *drawn.values()], dim=1), "links": positives[part]}
         try:
-            drawn[part] = sample_negatives(seen or graph.with_edges(known), sizes[part], generator, **options)
+            drawn[part] = sample_negatives(seen, sizes[part], generator, kind=kind, **rest)
         except ShortageError as error:
             detail = f"negatives = {kind!r} ({part} {sizes[part]})"
             raise ShortageError(f"{detail}: {error}", error.available) from None

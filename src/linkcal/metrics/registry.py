@@ -169,7 +169,8 @@ def evaluate_links(
     -------
     dict of float
         Fractions, not percent, with the keys ``EVALUATION_KEYS`` (and ``EXTENDED_KEYS``). With a single class
-        ``auc``, ``hits@K`` and ``mrr`` are NaN; with fewer than K negatives Hits@K is a meaningless 1.0, warned of.
+        ``auc``, ``hits@K``, ``mrr`` are NaN; with fewer than K negatives Hits@K is a meaningless 1.0, with a
+        warning.
 
     Examples
     --------

@@ -171,18 +171,16 @@ def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> 
 def mean_reciprocal_rank(y_true: Any, score: Any, groups: Any = None, *, sample_weight: Any = None) -> float:
     """Mean over links of one over their rank among the negatives (MRR).
 
-    ``rank = 1 + (negatives that score higher) + (negatives with the same score) / 2``: the mean of the
-    optimistic and the pessimistic rank, as in the Open Graph Benchmark and HeaRT (arXiv 2306.10453). Like
-    Hits@K, the value falls as more negatives are sampled.
+    ``rank = 1 + (negatives that score higher) + (negatives with the same score) / 2``: the mean of optimistic
+    and pessimistic rank, as in the Open Graph Benchmark. It falls as more negatives are sampled.
 
     Parameters
     ----------
     y_true, score, sample_weight
         As in :func:`roc_auc`; a negative of weight 2 counts as two.
     groups : array-like (L,), optional
-        Each link is ranked among the negatives of its own group: a source node, or the link that they were
-        drawn for, as of :func:`~linkcal.data.heart_candidates`. Default: among all. InputError if a group
-        has links and no negative; negatives of groups without links do not count.
+        A link is ranked among the negatives of its group: of its source node, or drawn for it. Each group
+        with a link needs a negative. Default: one group.
 
     Returns
     -------
@@ -190,25 +188,23 @@ def mean_reciprocal_rank(y_true: Any, score: Any, groups: Any = None, *, sample_
 
     Examples
     --------
-    >>> mean_reciprocal_rank([1, 0, 0, 1, 0], [3.0, 1.0, 2.0, 0.5, 0.5], groups=[0, 0, 0, 1, 1])
+    >>> mean_reciprocal_rank([1, 0, 0, 1, 0], [3.0, 1.0, 2.0, 0.5, 0.5], groups=[0, 0, 0, 1, 1])  # 1, 1 / 1.5
     0.8333333333333333
     """
     ranked_links(y_true, score, sample_weight)  # checks them
     value, label = check_scores(score), np.asarray(y_true, dtype=np.float64)
-    weight = check_sample_weight(sample_weight, value.size)
-    group = np.zeros(value.size) if groups is None else np.asarray(groups)
-    if group.shape != value.shape:
+    weight, group = check_sample_weight(sample_weight, value.size), np.zeros(value.size)
+    if groups is not None and (group := np.asarray(groups)).shape != value.shape:
         raise InputError(f"groups must have one value per link, {value.size}, got shape {list(group.shape)}")
     group = np.unique(group, return_inverse=True)[1]
     order = np.lexsort((weight, label, value, group))
     value, label, weight, group = value[order], label[order], weight[order], group[order]
     counted = np.concatenate([[0.0], np.cumsum(np.where(label == 0.0, weight, 0.0))])
-    # Where each link's group and its run of equal scores in it start, and one past where they end.
-    ranks = np.unique(np.stack([group, value]), axis=1, return_inverse=True)[1].ravel()
-    first, last = (counted[np.searchsorted(ranks, ranks, side=side)] for side in ("left", "right"))
-    start, end = (counted[np.searchsorted(group, group, side=side)] for side in ("left", "right"))
-    link = (label == 1.0) & (weight > 0.0)
-    if (alone := np.unique(group[link & (end == start)])).size:
-        raise InputError(f"groups must have a negative in each group with links, got {alone.size} without")
-    rank = 1.0 + (end - last) + (last - first) / 2.0
-    return float(np.average(1.0 / rank[link], weights=weight[link]))
+    link, new = (label == 1.0) & (weight > 0.0), (np.diff(group) != 0) | (np.diff(value) != 0)
+    run = np.concatenate([[0], np.cumsum(new)])  # numbers the distinct scores of each group
+    first, last, start, end = (
+        counted[np.searchsorted(key, key[link], side)] for key in (run, group) for side in ("left", "right")
+    )
+    if bool((end == start).any()):
+        raise InputError("groups must have a negative in every group with a link, got one without")
+    return float(np.average(1.0 / (1.0 + end - last + (last - first) / 2.0), weights=weight[link]))
