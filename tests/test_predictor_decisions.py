@@ -125,7 +125,7 @@ def test_null_pairs_are_fresh(small_graph, small_split):
     assert torch.equal(spared.calibration.edge_label_index, small_split.train.edge_label_index)
 
 
-@pytest.mark.parametrize("kind", ["degree", "two-hop"])
+@pytest.mark.parametrize("kind", ["degree", "two-hop", "heart"])
 def test_null_pairs_are_of_the_kind_of_the_calibration_negatives(small_graph, kind):
     split = split_links(small_graph, negatives=kind, seed=0)
     null = gather_evidence(split, "val", num_null=10**6, seed=0, spare_test=True).null_pairs
@@ -140,6 +140,9 @@ def test_null_pairs_are_of_the_kind_of_the_calibration_negatives(small_graph, ki
         neighbours[v].add(u)
     if kind == "two-hop":
         assert all(neighbours[u] & neighbours[v] for u, v in null.T.tolist())
+    elif kind == "heart":
+        links = set(split.val.edge_label_index[:, split.val.edge_label == 1].flatten().tolist())
+        assert all(u in links or v in links for u, v in null.T.tolist())
     else:
         assert all(neighbours[u] and neighbours[v] for u, v in null.T.tolist())
 

@@ -93,9 +93,10 @@ def test_calibration_seeds_share_the_training_and_draw_their_own_negatives(store
         assert nll["stacked", seed, "in-n-out-plus"] != nll["val", seed, "in-n-out-plus"]
 
 
+@pytest.mark.parametrize("kind", ["uniform", "heart"])
 @pytest.mark.parametrize("part", ["train", "val"])
-def test_drawn_negatives_meet_no_other_pair(small_graph, part):
-    split = split_links(small_graph, seed=0)
+def test_drawn_negatives_meet_no_other_pair(small_graph, part, kind):
+    split = split_links(small_graph, seed=0, negatives=kind)
     drawn = draw_calibration_negatives(split, part, 0, 1)
     assert drawn.size(1) == split.part(part).num_negatives
     pairs = set(map(tuple, drawn.T.tolist()))
@@ -104,6 +105,10 @@ def test_drawn_negatives_meet_no_other_pair(small_graph, part):
     others = {"train", "val", "test"} - {part}
     held = {tuple(pair) for name in others for pair in split.part(name).edge_label_index.T.tolist()}
     assert not pairs & (edges | held)
+    if kind == "heart":
+        links = split.part(part)
+        ends = set(links.edge_label_index[:, links.edge_label == 1].flatten().tolist())
+        assert all(u in ends or v in ends for u, v in pairs)
     assert pairs != set(map(tuple, draw_calibration_negatives(split, part, 0, 2).T.tolist()))
 
 

@@ -260,7 +260,7 @@ def test_evaluate_links_takes_columns_bins_and_weights():
 def test_evaluate_links_of_one_class_has_calibration_but_no_ranking(label: int):
     result = evaluate_links([label] * 3, [0.01, 0.001, 0.005], n_resamples=10)
     missing = {name for name, value in result.items() if math.isnan(value)}
-    assert missing == {"auc", "hits@20", "hits@50"}
+    assert missing == {"auc", "hits@20", "hits@50", "mrr"}
     assert result["ece"] == pytest.approx(0.994667 if label else 0.005333, abs=1e-6)
 
 
