@@ -290,5 +290,5 @@ def test_bad_arguments():
         sample_negatives(UNDIRECTED, 1, 3, kind="degree")
     with pytest.raises(InputError, match="exclude must hold node indices < num_nodes = 9, got 9"):
         sample_negatives(UNDIRECTED, 1, _rng(), exclude=torch.tensor([[0], [9]]))
-    with pytest.raises(InputError, match="negatives must be one of uniform, degree, two-hop, heart, got"):
+    with pytest.raises(InputError, match="negatives must be one of uniform, degree, two-hop, heart; got"):
         split_links(UNDIRECTED, val_fraction=0.2, test_fraction=0.2, negatives="hard")

@@ -43,7 +43,7 @@ class Heuristics:
             self._x = normalize(normalize(rows, "max")).astype(np.float32)
 
     def scores(self, kept: IntArray, other: IntArray, own: BoolArray) -> list[FloatArray]:
-        """Three, or two without features, [N, m] each; `own`: whether the link alone makes ends neighbours."""
+        """Three, or two without features, each [N, m]; `own`: whether the link alone joins its ends."""
         around = self._adjacency[kept].toarray().T
         around[other[own], np.flatnonzero(own)] = 0.0
         found = [self._allocation @ around, self._page_rank(np.stack([kept, other]), own)]
