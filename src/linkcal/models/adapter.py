@@ -21,15 +21,6 @@ from linkcal.models.base import GraphModel, PairPredictor, product_of_ends
 if TYPE_CHECKING:
     from linkcal.data import Graph
 
-__all__ = [
-    "AdaptedLinkPredictor",
-    "DecodeReturns",
-    "as_link_predictor",
-    "is_pyg_autoencoder",
-    "link_embedding_of",
-    "unwrap_link_predictor",
-]
-
 #: What a model's ``decode`` returns.
 DecodeReturns = Literal["logits", "probabilities"]
 

@@ -15,8 +15,6 @@ from linkcal.exceptions import ArtifactError, UnsupportedModelError
 from linkcal.models.base import GraphModel
 from linkcal.models.registry import MODELS
 
-__all__ = ["MODEL_FORMAT_VERSION", "load_model", "save_model"]
-
 #: Raised whenever files of an older version can no longer be read.
 MODEL_FORMAT_VERSION = 1
 

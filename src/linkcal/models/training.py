@@ -19,8 +19,6 @@ from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError, ShortageError, TrainingDivergedError
 from linkcal.models.adapter import DecodeReturns, as_link_predictor, check_weights, encode_graph
 
-__all__ = ["EpochReport", "TrainingConfig", "TrainingResult", "train_link_predictor"]
-
 
 @dataclass(frozen=True)
 class TrainingConfig:
