@@ -47,24 +47,19 @@ class FitLinks(NamedTuple):
 
 
 def score_fit_links(
-    model: nn.Module,
-    split: LinkSplit,
-    fit_on: FitOn,
-    *,
-    features: str = "structural",
-    symmetrise: bool = False,
+    model: nn.Module, split: LinkSplit, fit_on: FitOn, *, symmetrise: bool, **options: Any
 ) -> FitLinks:
     """Score all links that a fit reads, no test links; refuse unequal (u, v) and (v, u) unless averaged."""
+    options["symmetrise"] = symmetrise
     part = split.part(calibration_part(fit_on))
-    scorer = LinkScorer(model, split.graph, features=features, symmetrise=symmetrise)
+    scorer = LinkScorer(model, split.graph, **options)
     scores = scorer.score(part, target_link=scored_state(fit_on))
     _refuse_inherited_declaration(unwrap_link_predictor(model), scores.logit)
     if not (split.graph.ordered_pairs or symmetrise):
         _refuse_directed_decoder(scorer, part.edge_label_index, scores)
-    rest: dict[str, Any] = {"features": features, "symmetrise": symmetrise}
     on_val = calibration_part(fit_on) == "val"
-    validation = None if on_val else score_links(model, split.graph, split.val, **rest)
-    base = calibration_links(model, split, "train-loo", **rest) if fit_on == "stacked" else None
+    validation = None if on_val else score_links(model, split.graph, split.val, **options)
+    base = calibration_links(model, split, "train-loo", **options) if fit_on == "stacked" else None
     return FitLinks(scores, validation, base)
 
 
@@ -88,25 +83,20 @@ def _refuse_directed_decoder(scorer: LinkScorer, pairs: Tensor, scores: LinkScor
     logit = scores.logit[rows]
     # Far beyond rounding in the model's dtype, far below what matters to a probability.
     allowed = torch.finfo(logit.dtype).eps ** 0.5 * (1.0 + logit.abs())
-    if bool(((turned - logit).abs() > allowed).any()):
-        difference = float((turned - logit).abs().max())
+    difference = (turned - logit).abs()
+    if bool((difference > allowed).any()):
         raise InputError(
-            "model must score (u, v) and (v, u) of an undirected graph equally, got logits that differ by up "
-            f"to {difference:.2g}: give symmetrise=True to average both, or make the graph directed"
+            "model must score (u, v) and (v, u) of an undirected graph equally, got logits that differ by "
+            f"{float(difference.max()):.2g}: give symmetrise=True to average both, or make the graph directed"
         )
 
 
-def fit_calibrator(
-    calibrator: Calibrator,
-    scores: LinkScores,
-    validation: LinkScores | None = None,
-    base: LinkScores | None = None,
-) -> Calibrator:
-    """Clone of `calibrator` fitted on labelled scores; see :class:`FitLinks` for the links beside them."""
+def fit_calibrator(calibrator: Calibrator, links: FitLinks) -> Calibrator:
+    """Clone of `calibrator` fitted on labelled scores."""
     kind = calibrator.link_features
     fresh = calibrator.clone_for(COLUMN_NAMES.get(kind))
-    X, y = scores.to_arrays(kind)
-    beside = (None if links is None else links.to_arrays(kind) for links in (validation, base))
+    X, y = links.scores.to_arrays(kind)
+    beside = (None if part is None else part.to_arrays(kind) for part in links[1:])
     return fresh.fit(X, y, **links_beside(fresh, *beside))
 
 
@@ -213,14 +203,12 @@ def updated_graph(
     positions = isinstance(inner, GraphModel) and inner.features_from_edges
     if graph.x is None and (x is not None or positions or needed > n):
         raise UnsupportedModelError(
-            "model must read node features to take new nodes, features or positions, got "
-            f"{name} with a learned embedding of each of {n} nodes: train one with features"
+            f"model must read node features to take new nodes, got {name} with embeddings of {n} nodes"
         )
     replaced = graph.attributes is not None
     if x is None and graph.features_from_edges and not replaced:
         raise InputError(
-            "x must be given for a graph whose features were computed from its edges, got None: compute them "
-            "from the new edges"
+            "x must be given, of the new edges, where features were computed from the edges, got None"
         )
     if x is not None and replaced and not positions:
         raise InputError(f"x must be None where prepare of {name} replaced the features, got new ones")
@@ -228,10 +216,7 @@ def updated_graph(
         x = graph.attributes if positions else graph.x
     num_nodes = n if x is None else len(x)
     if num_nodes < needed:
-        raise InputError(
-            f"x must have a row for each of the {n} nodes, then for new ones, {needed} with these edges, got "
-            f"{num_nodes} rows"
-        )
+        raise InputError(f"x must have {needed} rows, of the {n} nodes, then of new ones, got {num_nodes}")
     types = graph.node_type if node_type is None else node_type
     for part, given in (("node_type", types), ("edge_weight", edge_weight)):
         if (given is None) != (getattr(graph, part) is None):

@@ -128,7 +128,7 @@ def test_what_cannot_be_reached_is_said_in_one_line():
         certified_threshold(*far_off, precision=0.9)
     with pytest.raises(InputError, match=r"recall = 0\.99 must be shown with at least 299 links, got 100"):
         certified_threshold(*sample(rng, 100, 10), recall=0.99)
-    with pytest.raises(InputError, match="y must hold both classes, got 2 links and 0 negatives"):
+    with pytest.raises(InputError, match="y must hold both classes, got 2 links among 2 labels"):
         certified_threshold([0.0, 1.0], [1, 1], precision=0.5)
     for wanted in ({}, {"precision": 0.5, "recall": 0.5}):
         with pytest.raises(InputError, match="precision or recall must be given, one of them"):

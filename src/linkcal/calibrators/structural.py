@@ -354,11 +354,7 @@ class StructureOnly(StructuralCalibrator):
     link_features: ClassVar[LinkFeatures] = "structure"
 
     def __init__(
-        self,
-        *,
-        feature_names: Sequence[str] | None = None,
-        n_knots: int = 4,
-        penalty: float | None = None,
+        self, *, feature_names: Sequence[str] | None = None, n_knots: int = 4, penalty: float | None = None
     ) -> None:
         self.feature_names = feature_names
         self.n_knots = n_knots
