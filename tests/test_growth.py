@@ -152,9 +152,9 @@ def test_learned_embeddings_take_edges_but_no_nodes(small_split):
     [
         (
             {"edge_index": torch.tensor([[0], [300]])},
-            "300 nodes, then for new ones, 301 with these edges, got 300",
+            "x must have 301 rows, of the 300 nodes, then of new ones, got 300",
         ),
-        ({"x": torch.zeros(299, 24)}, "300 with these edges, got 299 rows"),
+        ({"x": torch.zeros(299, 24)}, "x must have 300 rows, of the 300 nodes, then of new ones, got 299"),
         ({"x": torch.zeros(300, 23)}, "x must have 24 columns, as at the fit, got 23"),
         ({"edge_weight": torch.ones(1)}, "edge_weight must be None, .* got some"),
         ({"node_type": torch.arange(300) % 2}, "node_type must be None, .* got some"),

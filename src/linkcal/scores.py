@@ -128,11 +128,11 @@ class CalibratedScores:
         out = {"source": ends[0], "target": ends[1], name: score, "probability": p}
         if interval is not None:
             level, shift = check_fraction(interval, "interval"), self._offset(base_rate)
-            ends = np.empty((0, 2))
+            span = np.empty((0, 2))
             if len(logit):  # scikit-learn's checks refuse no rows
                 known, X = self.calibration, logit[:, None]
-                ends = calibrated_interval(self._chosen(calibrator), X, *known, level=level, shift=shift)
-            out["p_low"], out["p_high"] = ends.T
+                span = calibrated_interval(self._chosen(calibrator), X, *known, level=level, shift=shift)
+            out["p_low"], out["p_high"] = span.T
         return out
 
     def select(

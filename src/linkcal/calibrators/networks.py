@@ -100,9 +100,12 @@ class NetCalibrator(Calibrator):
         cross-validation in (X, y) does. InputError if only one is given, or `y_val` holds other labels.
         """
         with unchanged_if_refused(self):
-            job = self._job(X, y, sample_weight, X_val, y_val)
-            self._finish(job, _nets().fit_nets([job])[0])
+            self._fit(X, y, sample_weight, X_val, y_val)
         return self
+
+    def _fit(self, X: Any, y: Any, weight: Any, X_val: Any = None, y_val: Any = None) -> None:
+        job = self._job(X, y, weight, X_val, y_val)
+        self._finish(job, _nets().fit_nets([job])[0])
 
     def temperature(self, X: Any) -> FloatArray:
         """Temperature T > 0 of each link of X (n, 1 + k), shape (n,)."""

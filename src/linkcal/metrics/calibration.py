@@ -331,7 +331,7 @@ class NullBand(NamedTuple):
 
 
 def of_resamples(
-    chance: FloatArray, n_resamples: int, rng: np.random.Generator, statistic: Callable[[Any], FloatArray]
+    chance: FloatArray, n_resamples: int, rng: np.random.Generator, statistic: Callable[[Any], Any]
 ) -> FloatArray:
     """Statistic (R,) of R label vectors y_i ~ Bernoulli(p_i); it is given a few of them at once, (r, L)."""
     out, rows = np.empty(n_resamples), max(1, _CHUNK // chance.size)
@@ -353,10 +353,11 @@ def _null_errors(y_prob: Any, n_resamples: int, random_state: Any, *binning: Any
     starts = np.searchsorted(links.bin_of[order], np.arange(links.lower.size))
     expected = np.add.reduceat(weight * chance, starts)
 
-    def error(happened: Any) -> FloatArray:
-        return np.abs(np.add.reduceat(happened * weight, starts, axis=1) - expected).sum(axis=1)
+    def error(happened: NDArray[np.bool_]) -> FloatArray:
+        observed = np.add.reduceat(happened * weight, starts, axis=1)
+        return np.asarray(np.abs(observed - expected).sum(axis=1))
 
-    return of_resamples(chance, n_resamples, rng, error) / weight.sum()
+    return np.asarray(of_resamples(chance, n_resamples, rng, error) / weight.sum())
 
 
 def generator_of(random_state: Any) -> np.random.Generator:
