@@ -201,7 +201,9 @@ class Copy:
 
     def covering(self, tests: Sequence[str], paths: Sequence[str]) -> dict[str, list[str]]:
         """Tests and doctests that run each line of the files, by ``PATH:LINE``; all must pass."""
-        code = self._pytest([*paths, *tests, "--cov", "--cov-context=test", "--cov-report="])
+        code = self._pytest(
+            [*paths, *tests, "--cov", "--cov-context=test", "--cov-report=", "--cov-fail-under=0"]
+        )
         if code != 0:
             raise SystemExit(f"{tests} must pass on unchanged code, got: {_OUTCOMES.get(code, code)}")
         data, found = CoverageData(str(self.place / ".coverage")), {}
