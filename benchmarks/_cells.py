@@ -117,7 +117,10 @@ def trained(point: Point, folder: Path) -> Trained:
     graph = load_graph(point.dataset)
     if not store.has_training(job):
         with store.locked(job, wait=True):
-            train_and_store(store, job, lambda: graph, resources={"engine": "local", "jobs": 1, "threads": 1})
+            if not store.has_training(job):  # nor has another process made it meanwhile
+                train_and_store(
+                    store, job, lambda: graph, resources={"engine": "local", "jobs": 1, "threads": 1}
+                )
     return Trained(job, graph, load_model(store.training_folder(job)))
 
 
