@@ -493,13 +493,8 @@ def neighbour_rows(edge_index: Tensor, num_nodes: int) -> tuple[IntArray, IntArr
     """
     row, col = edge_index.cpu().numpy()
     row, col = row[row != col], col[row != col]
-    return rows_of_keys(np.unique(np.concatenate([row * num_nodes + col, col * num_nodes + row])), num_nodes)
-
-
-def rows_of_keys(keys: IntArray, num_nodes: int) -> tuple[IntArray, IntArray]:
-    """Row starts (N + 1,) and columns of sorted keys ``row N + column``."""
-    row, column = np.divmod(keys, num_nodes)
-    return row_starts(row, num_nodes), column
+    keys = np.unique(np.concatenate([row * num_nodes + col, col * num_nodes + row]))
+    return row_starts(keys // num_nodes, num_nodes), keys % num_nodes
 
 
 def row_starts(row: IntArray, num_nodes: int) -> IntArray:
