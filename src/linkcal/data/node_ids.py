@@ -79,6 +79,10 @@ class NodeIds:
 
     def lookup(self, values: Any) -> IntArray:
         """Index of each id, int64 (n,); -1 for one that is unknown or missing."""
+        values = _to_arrow(values)
+        if pa.types.is_dictionary(values.type):  # each distinct text is looked up once
+            index = pa.array(self.lookup(values.dictionary)).take(values.indices)
+            return np.asarray(pc.fill_null(index, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
         ids = parse_ids(values)
         if self.are_integers and pa.types.is_string(ids.type):  # some are no numbers
             ids = pc.if_else(pc.match_substring_regex(ids, _INTEGER), ids, None)
@@ -118,6 +122,12 @@ class NodeIds:
     def decode_pairs(self, pairs: Any) -> tuple[Any, Any]:
         """Both columns of ids, pyarrow arrays, of indices [2, n]."""
         return self.decode(pairs[0]), self.decode(pairs[1])
+
+    def hint(self, _end: int, value: Any) -> str:
+        """What a message on an unknown id adds: a known one that looks like it."""
+        ids = pa.concat_arrays([pc.cast(self._ids, pa.string()), pa.array([str(value.as_py())])])
+        found = [spelt(ids[int(known)]) for known, unknown in look_alikes(ids) if unknown == len(self)]
+        return f" (the graph has {found[0]}, which looks alike)" if found else ""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the ids, in index order, as the one column ``node_id`` of a Parquet file."""
@@ -238,6 +248,12 @@ def look_alikes(ids: Any) -> IntArray:
     _, first = np.unique(code, return_index=True)
     again = np.setdiff1d(np.arange(len(code)), first)
     return np.stack([first[code[again]], again], axis=1)
+
+
+def spelt(value: Any) -> str:
+    """An id for a message that shows how it differs from one that looks alike."""
+    text = ascii(value.as_py())
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _to_arrow(values: Any) -> Any:
