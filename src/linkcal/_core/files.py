@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,11 @@ def one_line(text: object) -> str:
     """An error or a value from a file as one line of at most 200 characters for a message."""
     line = " ".join(str(text).split()) or type(text).__name__
     return line if len(line) <= 200 else f"{line[:197]}..."
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names from a file for a message."""
+    return one_line(", ".join(map(repr, names)))
 
 
 @contextmanager
@@ -98,9 +103,7 @@ def read_arrays(
                 raise ValueError(f"{key!r}, which is no array")
     for key, (kinds, ndim) in (expected or {}).items():
         if key not in arrays:
-            raise InputError(
-                f"{name} must have the array {key!r}, got {one_line(', '.join(map(repr, arrays)))} in {path}"
-            )
+            raise InputError(f"{name} must have the array {key!r}, got {listed(arrays)} in {path}")
         array = arrays[key]
         if array.dtype.kind not in kinds or array.ndim != ndim:
             words = " or ".join(dict.fromkeys(_KINDS[kind] for kind in kinds))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from linkcal._core.files import damage_named, one_line
+from linkcal._core.files import damage_named, listed, one_line
 from linkcal.exceptions import InputError
 
 #: Names that columns of nodes have unless the caller gives others.
@@ -63,10 +63,8 @@ class TextOptions:
                 f"'\\t' or ' ' (runs of blanks and tabs), got {one_line(repr(self.delimiter))}"
             )
         if self.comment is not None and (self.comment.strip() != self.comment or '"' in self.comment):
-            raise InputError(
-                f"comment (--comment) must be the start of a line without blanks or quotes, got "
-                f"{one_line(repr(self.comment))}"
-            )
+            came = one_line(repr(self.comment))
+            raise InputError(f"comment (--comment) must have no quotes or blanks around it, got {came}")
         return TextOptions(delimiter, self.header, self.comment)
 
 
@@ -367,8 +365,7 @@ def missing_columns(
 ) -> InputError:
     """The error of a table without the two columns of nodes."""
     return InputError(
-        f"{name} must have the columns {columns[0]!r}, {columns[1]!r}, each once, got "
-        f"{one_line(', '.join(map(repr, names)))} in {path}{hint}"
+        f"{name} must have the columns {listed(columns)}, each once, got {listed(names)} in {path}{hint}"
     )
 
 

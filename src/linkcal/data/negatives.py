@@ -265,7 +265,13 @@ def _two_hop_keys(graph: Graph, num: int, generator: np.random.Generator, closed
     degree = np.diff(rows[0])
     paths = np.cumsum(degree * (degree - 1))
     keys = _two_hop_drawn(graph, rows, paths, num, generator, closed) if paths[-1] > _WALKED else None
-    return _two_hop_walked(graph, rows, num, generator, closed) if keys is None else keys
+    if keys is not None:
+        return keys
+    found = np.empty(_list_two_hop(*rows, graph.directed, np.empty(0, np.int64)), np.int64)
+    _list_two_hop(*rows, graph.directed, found)
+    free = found[~in_sorted(closed, found)]
+    _require(num, len(free), "with a common neighbour")
+    return free[_distinct_ranks(len(free), num, generator)]
 
 
 def _two_hop_drawn(
@@ -289,17 +295,6 @@ def _two_hop_drawn(
         free[free] = _smallest_common(rows, *np.divmod(found[free], graph.num_nodes)) == middle[free]
         keys = _extended(keys, found[free])
     return keys[:num]
-
-
-def _two_hop_walked(
-    graph: Graph, rows: Rows, num: int, generator: np.random.Generator, closed: IntArray
-) -> IntArray:
-    """Keys of `num` pairs by rank among all pairs that are free."""
-    keys = np.empty(_list_two_hop(*rows, graph.directed, np.empty(0, np.int64)), np.int64)
-    _list_two_hop(*rows, graph.directed, keys)
-    free = keys[~in_sorted(closed, keys)]
-    _require(num, len(free), "with a common neighbour")
-    return free[_distinct_ranks(len(free), num, generator)]
 
 
 #: How each kind but the uniform one is drawn.

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from linkcal._core.cells import FORMULA
-from linkcal._core.files import one_line
+from linkcal._core.files import one_line, refusing
 from linkcal._core.validation import check_positive_int
 from linkcal.exceptions import ArtifactError, InputError
 
@@ -136,20 +136,15 @@ class NodeIds:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> NodeIds:
         """Read what :meth:`save` wrote; ArtifactError if the file is missing, damaged or no such table."""
-        try:
+        with refusing(Path(path), "be a readable table of node ids"):
             # Through bytes: no memory map stays open on a file that may be replaced.
             table = pq.read_table(pa.BufferReader(Path(path).read_bytes()))
-        except Exception as error:  # Arrow reports damage by many types of errors
-            raise ArtifactError(
-                f"file {path} must be a readable table of node ids, got {one_line(error)}"
-            ) from error
         if table.column_names != [_COLUMN] or table.column(0).type not in (pa.int64(), pa.string()):
-            raise ArtifactError(
-                f"file {path} must have the one column {_COLUMN} of int64 or string, got {table.schema.names}"
-            )
+            found = table.schema.names
+            raise ArtifactError(f"{path} must have the one column {_COLUMN} of int64 or string, got {found}")
         ids = cls(table.column(0).combine_chunks())
         if ids != cls.from_values(table.column(0)):
-            raise ArtifactError(f"file {path} must hold sorted, distinct node ids, got other ones")
+            raise ArtifactError(f"{path} must hold sorted, distinct node ids, got other ones")
         return ids
 
 

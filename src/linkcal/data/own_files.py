@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linkcal._core.cells import has_cells
-from linkcal._core.files import damage_named, one_line, read_arrays
+from linkcal._core.files import damage_named, listed, one_line, read_arrays
 from linkcal._core.validation import check_positive_int, count_not_finite
 from linkcal.data._graph_files import EdgeList, read_graphml, read_matrix
 from linkcal.data._text import (
@@ -192,9 +192,7 @@ def read_edges(
     [[0, 0], [1, 2]]
     """
     if bipartite and directed:
-        raise InputError(
-            "directed must be False for a bipartite graph, whose pairs are ordered by their types, got True"
-        )
+        raise InputError("directed must be False for a bipartite graph, whose types give the order, got True")
     if (target_features is not None) != bool(bipartite and features is not None):
         raise InputError(
             "features and target_features must be given together, and for a bipartite graph alone, got "
@@ -428,9 +426,7 @@ def read_split(
     (4, [[1, 3], [2, 1]], [1.0, 0.0])
     """
     if not parts:
-        raise InputError(
-            "parts must name a file of train, val or test pairs, got none (--train, --val, --test)"
-        )
+        raise InputError("parts must name train, val or test pairs (--train, --val, --test), got none")
     named = read_edges(edges, **options)
     columns = options.get("source", "source"), options.get("target", "target")
     text = TextOptions(options.get("delimiter"), options.get("header", True), options.get("comment"))
@@ -541,9 +537,8 @@ def _check_ids(file: _File, node_ids: NodeIds) -> None:
     ids = node_ids.decode(np.arange(len(node_ids)))
     strange = ids.filter(pc.match_substring_regex(ids, r"[\x00\x{FEFF}]"))
     if len(strange):
-        raise InputError(
-            f"node ids must have no NUL or byte order mark, got {_shown(strange[0])} in {file.path}"
-        )
+        shown = f"{_shown(strange[0])} in {file.path}"
+        raise InputError(f"node ids must have no NUL or byte order mark, got {shown}")
     twins = look_alikes(ids)
     if len(twins):
         first, second = (spelt(ids[int(i)]) for i in twins[0])
@@ -626,10 +621,8 @@ def _feature_arrays(file: _File) -> tuple[Any, FloatArray]:
         raise InputError(f"features must be numbers of shape [N, F], got {x.dtype} {x.shape} in {file.path}")
     ids = np.arange(len(x)) if ids is None else ids
     if ids.shape != x.shape[:1] or ids.dtype.kind not in "iuU":
-        raise InputError(
-            f"array 'id' of {file.path} must hold one string or integer per row, {len(x)}, "
-            f"got {ids.dtype} {ids.shape}"
-        )
+        came = f"{ids.dtype} {ids.shape} in {file.path}"
+        raise InputError(f"array 'id' must hold one string or integer per row, {len(x)}, got {came}")
     with np.errstate(over="ignore"):
         return pa.array(ids), x.astype(np.float32)
 
@@ -742,10 +735,8 @@ class _File:
         """A named column, a pyarrow array: of an npz file of NumPy `kinds`, of text `read_as`."""
         names = self.names()
         if names.count(column) != 1:
-            raise InputError(
-                f"{self.name} must have the column {column!r} once, got "
-                f"{one_line(', '.join(map(repr, names)))} in {self.path}"
-            )
+            where = f"{listed(names)} in {self.path}"
+            raise InputError(f"{self.name} must have the column {column!r} once, got {where}")
         if self.kind == "npz":
             return pa.array(read_arrays(self.path, self.name, {column: (kinds, 1)})[column])
         if self.kind == "parquet":

@@ -242,9 +242,7 @@ def check_output_folder(folder: str | os.PathLike[str], *, new: bool = False) ->
     if not holds_run(out):
         return
     if new:
-        raise InputError(
-            f"out must be a folder without a run, got {out}: choose another, or replace the run by --force"
-        )
+        raise InputError(f"out must be a folder without a run, got {out}: choose another, or pass --force")
     require_writable(out.resolve().parent, "out")  # the new run is built beside the old one
     if os.path.ismount(out) or Path.cwd().is_relative_to(out.resolve()):
         raise InputError(
