@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
-import math
 import os
 import platform
 import re
@@ -222,17 +221,8 @@ _HERE, _SWAP = -100, 2
 
 def to_json(values: Any) -> str:
     """JSON text; NaN and infinity, which JSON does not have, become null."""
-    return json.dumps(_without_nan(values), indent=2, allow_nan=False)
-
-
-def _without_nan(values: Any) -> Any:
-    if isinstance(values, dict):
-        return {key: _without_nan(value) for key, value in values.items()}
-    if isinstance(values, list | tuple):
-        return [_without_nan(value) for value in values]
-    if isinstance(values, float) and not math.isfinite(values):
-        return None
-    return values
+    plain = json.loads(json.dumps(values), parse_constant=lambda _: None)
+    return json.dumps(plain, indent=2, allow_nan=False)
 
 
 def write_json(values: Any, path: Path) -> None:
