@@ -388,11 +388,7 @@ def _labels(file: _File, column: str) -> Tensor:
 
 
 def read_split(
-    edges: _PathLike,
-    parts: Mapping[str, _PathLike],
-    *,
-    label: str = "label",
-    **options: Any,
+    edges: _PathLike, parts: Mapping[str, _PathLike], *, label: str = "label", **options: Any
 ) -> tuple[NamedGraph, dict[str, LinkPairs]]:
     r"""Read message-passing edges and labelled pairs, which need not be a split: see :func:`audit_pairs`.
 

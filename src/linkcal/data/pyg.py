@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -243,7 +243,12 @@ def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
 
 def _labelled_pairs(data: Data, part: str, graph: Graph, positive_label: int) -> tuple[Tensor, Tensor]:
     """Positive and negative pairs of one part, smaller index first if undirected."""
-    index, label = _labels_of(data, part)
+    kinds = [k for k in ("", "pos_", "neg_") if f"{k}edge_label_index" in data and f"{k}edge_label" in data]
+    if not kinds:
+        found = ", ".join(sorted(data.keys()))
+        raise InputError(f"{part} must have edge_label_index and edge_label, got {found}")
+    index = torch.cat([data[f"{kind}edge_label_index"] for kind in kinds], dim=1)
+    label = torch.cat([data[f"{kind}edge_label"] for kind in kinds])
     index = check_edge_index(index, graph.num_nodes, f"{part}.edge_label_index")
     if label.shape != index.shape[1:]:
         raise InputError(f"{part}.edge_label must have shape [{index.size(1)}], got {list(label.shape)}")
@@ -257,15 +262,6 @@ def _labelled_pairs(data: Data, part: str, graph: Graph, positive_label: int) ->
     index = graph.check_pairs(index, f"{part}.edge_label_index")
     is_link = label == positive_label
     return index[:, is_link], index[:, ~is_link]
-
-
-def _labels_of(data: Any, part: str) -> tuple[Tensor, Tensor]:
-    kinds = [k for k in ("", "pos_", "neg_") if f"{k}edge_label_index" in data and f"{k}edge_label" in data]
-    if not kinds:
-        found = ", ".join(sorted(data.keys()))
-        raise InputError(f"{part} must have edge_label_index and edge_label, got {found}")
-    index = torch.cat([data[f"{kind}edge_label_index"] for kind in kinds], dim=1)
-    return index, torch.cat([data[f"{kind}edge_label"] for kind in kinds])
 
 
 def _distinct_negatives(graph: Graph, negatives: dict[str, Tensor]) -> dict[str, Tensor]:
