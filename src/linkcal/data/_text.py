@@ -64,7 +64,7 @@ class TextOptions:
             )
         if self.comment is not None and (self.comment.strip() != self.comment or '"' in self.comment):
             came = one_line(repr(self.comment))
-            raise InputError(f"comment (--comment) must have no quotes or blanks around it, got {came}")
+            raise InputError(f"comment (--comment) must be a mark without blanks or quotes, got {came}")
         return TextOptions(delimiter, self.header, self.comment)
 
 
