@@ -172,12 +172,12 @@ def _walk(
                     reached[neighbours[j]] += root[a]
             for place in range(starts[group], starts[group + 1]):
                 v = other[place]
-                common, adamic_adar, allocation, paths = 0, 0.0, 0.0, 0.0
+                common, adamic_adar, allocation, paths = 0.0, 0.0, 0.0, 0.0
                 for i in range(indptr[v], indptr[v + 1]):
                     b = neighbours[i]
                     paths += reached[b] * root[b]
                     if near[b]:
-                        common += 1
+                        common += 1.0
                         adamic_adar += 1.0 / np.log(degree[b])
                         allocation += 1.0 / degree[b]
                 if near[v]:
