@@ -12,9 +12,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 from tempfile import TemporaryDirectory
@@ -22,10 +22,11 @@ from typing import Any
 
 import pandas as pd
 from _harness import Case, Point, Row, table
+from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[1]
-#: By exit status of pytest: a failed test, or a module that cannot be imported any more, kills.
-_OUTCOMES = {None: "timeout", 0: "survived", 1: "killed", 2: "killed"}
+#: By exit status of pytest; a failed test, a module that cannot be imported any more or a crash kills.
+_OUTCOMES = {None: "timeout", 0: "survived"}
 
 _PAIRS: tuple[tuple[type[Any], type[Any]], ...] = (
     (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn),
@@ -116,9 +117,9 @@ class Mutation(Case):
         "targets": (
             "src/linkcal/metrics=tests/metrics",
             "src/linkcal/calibrators=tests/calibrators",
-            "src/linkcal/decisions=tests/decisions",
-            "src/linkcal/data/negatives.py=tests/data/test_negatives.py",
-            "src/linkcal/data/split.py=tests/data/test_split.py",
+            "src/linkcal/decisions=tests/decisions,tests/test_predictor_decisions.py",
+            "src/linkcal/data/negatives.py=tests/data/test_negatives.py,tests/data/test_time.py",
+            "src/linkcal/data/split.py=tests/data/test_split.py,tests/data/test_time.py",
             "src/linkcal/toggle/_layers.py=tests/toggle",
         ),
     }  # fmt: skip
@@ -142,6 +143,15 @@ class Mutation(Case):
             store = Path(folder, "store") if point.store is None else point.store
             store.mkdir(parents=True, exist_ok=True)
 
+            def covered(tests: tuple[str, ...]) -> dict[str, list[str]]:
+                copy = copies.get()
+                try:
+                    return copy.covering(tests, sorted({each.path for each in made if each.tests == tests}))
+                finally:
+                    copies.put(copy)
+
+            covering: dict[str, list[str]] = {}
+
             def judged(mutant: Mutant) -> Row:
                 source = (ROOT / mutant.path).read_bytes()
                 key = hashlib.sha256(b"\0".join([repr(mutant).encode(), source])).hexdigest()[:24]
@@ -149,7 +159,7 @@ class Mutation(Case):
                 if not path.exists():
                     copy = copies.get()
                     try:
-                        row = copy.judge(mutant, source)
+                        row = copy.judge(mutant, source, covering)
                     finally:
                         copies.put(copy)
                     path.with_suffix(".part").write_text(json.dumps(row), encoding="utf-8")
@@ -157,11 +167,9 @@ class Mutation(Case):
                     print(f"{mutant.path}: {row['outcome']}, {row['s']:.0f} s", file=sys.stderr, flush=True)
                 return dict(json.loads(path.read_text(encoding="utf-8")))
 
-            for mutant in {each.tests: each for each in made}.values():
-                row = judged(replace(mutant, end=mutant.start, text=""))
-                if row["outcome"] != "survived":
-                    raise SystemExit(f"{mutant.tests} must pass on unchanged code, got: {row['outcome']}")
             with ThreadPoolExecutor(point.jobs) as pool:
+                for found in pool.map(covered, sorted({each.tests for each in made})):
+                    covering.update(found)
                 rows = list(pool.map(judged, made))
             while not copies.empty():
                 copies.get().process.communicate()
@@ -191,22 +199,37 @@ class Copy:
         pipe: Any = subprocess.PIPE
         self.process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
 
-    def judge(self, mutant: Mutant, source: bytes) -> Row:
-        """Run the tests of a mutant; the copy is as before afterwards.
+    def covering(self, tests: Sequence[str], paths: Sequence[str]) -> dict[str, list[str]]:
+        """Tests and doctests that run each line of the files, by ``PATH:LINE``; all must pass."""
+        code = self._pytest(
+            [*paths, *tests, "--cov", "--cov-context=test", "--cov-report=", "--cov-fail-under=0"]
+        )
+        if code != 0:
+            raise SystemExit(f"{tests} must pass on unchanged code, got: {code}")
+        data, found = CoverageData(str(self.place / ".coverage")), {}
+        data.read()
+        for path in paths:
+            for line, names in data.contexts_by_lineno(str(self.place / path)).items():
+                found[f"{path}:{line}"] = sorted({name.rpartition("|")[0] for name in names} - {""})
+        return found
 
-        The file's own doctests and the test file of the same name come first: they find most mutants.
-        """
+    def judge(self, mutant: Mutant, source: bytes, covering: Mapping[str, Sequence[str]]) -> Row:
+        """Run the tests of a mutant, those that run its lines first; the copy is as before afterwards."""
         start, changed = time.perf_counter(), self.place / mutant.path
-        name = f"test_{changed.stem.lstrip('_')}.py"
-        nearest = [str(path) for each in mutant.tests for path in (self.place / each).glob(name)]
+        lines = range(source.count(b"\n", 0, mutant.start) + 1, source.count(b"\n", 0, mutant.end) + 2)
+        first = sorted({name for line in lines for name in covering.get(f"{mutant.path}:{line}", ())})
         changed.write_bytes(mutant.apply(source))
         try:
-            code = self._pytest([mutant.path, *nearest])
-            if code in (0, 5):  # 5: no test there
-                code = self._pytest(mutant.tests)
+            code = self._pytest(first) if first else 0
+            if code in (0, 4):  # compiled lines leave no trace; 4: a module that cannot be imported
+                code = self._pytest([mutant.path, *mutant.tests])
         finally:
             changed.write_bytes(source)
-        row = {"path": mutant.path, "outcome": _OUTCOMES[code], "s": time.perf_counter() - start}
+        row = {
+            "path": mutant.path,
+            "outcome": _OUTCOMES.get(code, "killed"),
+            "s": time.perf_counter() - start,
+        }
         return row | {"diff": mutant.diff(source)}
 
     def _pytest(self, tests: Iterable[str]) -> int | None:

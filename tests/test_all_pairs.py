@@ -353,11 +353,13 @@ def test_probabilities_add_up_to_the_links_of_a_simulated_graph():
     true = 0.4 * q / (0.4 * q + 1 - q)
     assert true.sum() > 75
     torch.testing.assert_close(ranked.probability.sum(), true.sum(), rtol=0.12, atol=0)
-    # Without a base rate links are compared with all others, at one to one.
+    # Without a base rate: as many links as pairs that are none. An error of 12 % in the odds moves a
+    # probability near 0.93 by 0.008, and what the fit smooths away raises the mean of a concave function.
     plain = most_probable_pairs(clp, 200, candidates=2500)
     assert torch.equal(plain.edge_label_index, ranked.edge_label_index)
     assert plain.base_rate == 0.5
-    torch.testing.assert_close(plain.probability.mean(), (true / (true + rate)).mean(), rtol=0, atol=0.05)
+    ratio = true / (1 - true) * (1 - rate) / rate
+    torch.testing.assert_close(plain.probability.mean(), (ratio / (1 + ratio)).mean(), rtol=0, atol=0.02)
 
 
 def test_few_held_out_links_leave_the_order_to_the_calibrator(split):

@@ -40,7 +40,7 @@ METHODS: tuple[str, ...] = get_args(Method)
 Endpoints = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 #: Bytes of one layer's messages above which a known encoder is verified on subgraphs, not on the whole graph.
-LARGE_MESSAGES = 1 << 22
+LARGE_MESSAGES = 1 << 20
 #: Nodes of these subgraphs.
 MOST_CHECKED = 1 << 10
 #: Toggled pairs on which a method is compared with one pass over the whole graph each.
