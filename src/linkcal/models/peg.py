@@ -14,7 +14,7 @@ from torch_geometric.nn.inits import reset
 
 from linkcal._core.validation import check_positive_int
 from linkcal.data.graph import Graph
-from linkcal.data.positions import laplacian_eigenmaps
+from linkcal.data.node_features import laplacian_eigenmaps
 from linkcal.exceptions import InputError
 from linkcal.models.gnn import LinearDecoder
 
