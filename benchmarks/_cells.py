@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import pandas as pd
 import torch
 from _harness import SMALL, Case, Point
 
 from linkcal.calibrators import Calibrator
-from linkcal.data import Graph, LinkSplit, NegativeKind, load_dataset, load_official_split, simulate_graph
+from linkcal.data import (
+    Graph,
+    LinkSplit,
+    NegativeKind,
+    load_dataset,
+    load_official_split,
+    read_edges,
+    simulate_graph,
+)
 from linkcal.exceptions import LinkcalWarning
 from linkcal.features import COLUMN_NAMES, LinkScorer, LinkScores
 from linkcal.models import GraphModel, load_model
@@ -23,6 +35,9 @@ from linkcal_lab.stages import train_and_store
 from linkcal_lab.store import Store
 
 C = TypeVar("C", bound=Calibrator)
+
+#: Edge lists below LINKCAL_DATA_ROOT/unseen on which nothing was tuned: docs/registration.md.
+UNSEEN = ("netscience", "power", "astro-ph", "email-Enron")
 
 #: Nodes, edges drawn (repeats collapse) and features of the simulated graphs.
 SIMULATED: Mapping[str, tuple[int, int, int]] = {
@@ -42,7 +57,29 @@ def load_graph(name: str, seed: int = 0) -> Graph:
         graph = load_official_split(name).graph
         x = torch.randn(graph.num_nodes, 64, generator=torch.Generator().manual_seed(0))
         return replace(graph, x=x)
+    if name in UNSEEN:
+        return replace(
+            read_edges(Path(os.environ["LINKCAL_DATA_ROOT"], "unseen", f"{name}.csv")).graph, name=name
+        )
+    if name == "movielens-100k":  # viewers and films, of PyPI's package recbole
+        table = pd.read_csv(_shipped("recbole", "dataset_example/ml-100k/ml-100k.inter"), sep="\t")
+        (viewer, viewers), (film, films) = (pd.factorize(table[c]) for c in table.columns[:2])
+        index, number = np.stack([viewer, film + len(viewers)]), len(viewers) + len(films)
+        return Graph.from_edges(index, number, name=name, node_type=torch.arange(number) >= len(viewers))
+    if name == "umls":  # medical concepts joined by any relation, of PyPI's package pykeen
+        files = [_shipped("pykeen", f"datasets/umls/{part}.txt") for part in ("train", "valid", "test")]
+        table = pd.concat([pd.read_csv(path, sep="\t", header=None) for path in files])
+        ends, names = pd.factorize(np.concatenate([table[0], table[2]]))
+        return Graph.from_edges(ends.reshape(2, -1), len(names), name=name)
     return load_dataset(name, seed=seed) if name == "simulated" else load_dataset(name)
+
+
+def _shipped(package: str, path: str) -> Path:
+    """A file of an installed package, which is not imported."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise SystemExit(f"install the package {package}, which ships {path}")
+    return Path(spec.origin).parent / path
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +89,7 @@ class Trained:
     job: TrainingJob
     graph: Graph
     model: GraphModel
+    _splits: dict[str, LinkSplit] = field(default_factory=dict)
 
     @cached_property
     def scorer(self) -> LinkScorer:
@@ -60,7 +98,10 @@ class Trained:
 
     def split(self, negatives: NegativeKind = "uniform") -> LinkSplit:
         """The division of links that the model was trained on, with negatives of one kind in every part."""
-        return split_graph(replace(self.job.config, negatives=negatives), self.graph)
+        if negatives not in self._splits:  # HeaRT negatives take a minute
+            config = replace(self.job.config, negatives=negatives)
+            self._splits[negatives] = split_graph(config, self.graph)
+        return self._splits[negatives]
 
     def scores(self, part: str, negatives: NegativeKind = "uniform") -> LinkScores:
         """Scores of the links of ``train``, ``val`` or ``test``."""
@@ -80,7 +121,10 @@ def trained(point: Point, folder: Path) -> Trained:
     graph = load_graph(point.dataset)
     if not store.has_training(job):
         with store.locked(job, wait=True):
-            train_and_store(store, job, lambda: graph, resources={"engine": "local", "jobs": 1, "threads": 1})
+            if not store.has_training(job):  # nor has another process made it meanwhile
+                train_and_store(
+                    store, job, lambda: graph, resources={"engine": "local", "jobs": 1, "threads": 1}
+                )
     return Trained(job, graph, load_model(store.training_folder(job)))
 
 

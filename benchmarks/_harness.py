@@ -29,7 +29,7 @@ from scipy.stats import t
 from linkcal.workflow import environment
 
 Row = dict[str, Any]
-#: The values of one point by name: one of each axis, all settings, and ``quick``, ``store``, ``records``.
+#: The values of one point by name: one of each axis, all settings, ``quick`` and ``store``.
 Point = SimpleNamespace
 
 DATASETS = ("cora", "citeseer", "chameleon", "bitcoin-alpha", "bitcoin-otc", "twitch-pt", "pubmed")
@@ -41,7 +41,6 @@ SMALL = "small"
 USAGE = ("wall_s", "processor_s", "peak_gib", "load")
 _PATHS = {
     "store": "store of `linkcal-lab sweep`, which lacking trainings are added to; of `mutation`: any folder",
-    "records": "stores or exported records of `linkcal-lab sweep`",
 }
 
 
@@ -67,8 +66,6 @@ class Case:
     own_process: ClassVar[bool] = False
     #: Threads of torch, unless ``--threads`` says otherwise.
     threads: ClassVar[int] = 1
-    #: Whether the page is computed from records, equal on any machine: then no JSON is written.
-    derived: ClassVar[bool] = False
 
     def setup(self, point: Point, folder: Path) -> Any:
         """Make what `measure` needs; not measured."""
@@ -108,8 +105,7 @@ def parser(cases: Sequence[Case]) -> argparse.ArgumentParser:
             text = f"default: {default}"
             command.add_argument(_option(case, name), dest=name, nargs=many, type=kind, help=text)
         for name in _paths(case):
-            many = "+" if name == "records" else None
-            command.add_argument(f"--{name}", type=Path, help=_PATHS[name], nargs=many)
+            command.add_argument(f"--{name}", type=Path, help=_PATHS[name])
         command.add_argument("--threads", type=int, default=case.threads, help="threads of torch")
         command.add_argument("--out", type=Path, help="writes OUT.md and OUT.json; finished points are kept")
         command.add_argument("--again", action="store_true", help="measure finished points again")
@@ -154,10 +150,9 @@ def render(case: Case, result: Mapping[str, Any]) -> str:
         parts += ["Each in a process of its own; load is that of the last minute."]
         parts += [table(["/".join(case.axes), *USAGE], lines)]
     parts.insert(0, inspect.cleandoc(case.__doc__ or ""))
-    if not case.derived:
-        used = [result["runs"][i] for i in sorted({point["run"] for point in points.values()})]
-        parts[:0] = dict.fromkeys(f"`{run['command']}`" for run in used)
-        parts.append("\n".join(f"- {_place(run)}" for run in used))
+    used = [result["runs"][i] for i in sorted({point["run"] for point in points.values()})]
+    parts[:0] = dict.fromkeys(f"`{run['command']}`" for run in used)
+    parts.append("\n".join(f"- {_place(run)}" for run in used))
     parts.insert(0, f"# {case.title}")
     return "\n\n".join(parts) + "\n"
 
@@ -210,7 +205,7 @@ def _started(case: Case, options: argparse.Namespace, settings: Any, command: st
     """Results with this run among their runs; points of earlier runs with equal settings are kept."""
     settings = json.loads(json.dumps(settings))  # tuples read back as lists
     result: dict[str, Any] = {"case": case.name, "settings": settings, "runs": [], "points": {}}
-    path = None if options.out is None or case.derived else options.out.with_suffix(".json")
+    path = None if options.out is None else options.out.with_suffix(".json")
     if path is not None and path.exists():
         result = json.loads(path.read_text(encoding="utf-8"))
         if (result["case"], result["settings"]) != (case.name, settings):
@@ -224,9 +219,7 @@ def _write(case: Case, out: Path | None, result: Mapping[str, Any]) -> None:
     if out is None:
         return
     out.parent.mkdir(parents=True, exist_ok=True)
-    texts = {".md": render(case, result)}
-    if not case.derived:
-        texts[".json"] = json.dumps(result, indent=1) + "\n"
+    texts = {".md": render(case, result), ".json": json.dumps(result, indent=1) + "\n"}
     for suffix, text in texts.items():
         part = out.with_suffix(f"{suffix}.part")
         part.write_text(text, encoding="utf-8")

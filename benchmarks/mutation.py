@@ -25,8 +25,8 @@ from _harness import Case, Point, Row, table
 from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[1]
-#: By exit status of pytest: a failed test, or a module that cannot be imported any more, kills.
-_OUTCOMES = {None: "timeout", 0: "survived", 1: "killed", 2: "killed"}
+#: By exit status of pytest; a failed test, a module that cannot be imported any more or a crash kills.
+_OUTCOMES = {None: "timeout", 0: "survived"}
 
 _PAIRS: tuple[tuple[type[Any], type[Any]], ...] = (
     (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn),
@@ -117,9 +117,9 @@ class Mutation(Case):
         "targets": (
             "src/linkcal/metrics=tests/metrics",
             "src/linkcal/calibrators=tests/calibrators",
-            "src/linkcal/decisions=tests/decisions",
-            "src/linkcal/data/negatives.py=tests/data/test_negatives.py",
-            "src/linkcal/data/split.py=tests/data/test_split.py",
+            "src/linkcal/decisions=tests/decisions,tests/test_predictor_decisions.py",
+            "src/linkcal/data/negatives.py=tests/data/test_negatives.py,tests/data/test_time.py",
+            "src/linkcal/data/split.py=tests/data/test_split.py,tests/data/test_time.py",
             "src/linkcal/toggle/_layers.py=tests/toggle",
         ),
     }  # fmt: skip
@@ -201,9 +201,11 @@ class Copy:
 
     def covering(self, tests: Sequence[str], paths: Sequence[str]) -> dict[str, list[str]]:
         """Tests and doctests that run each line of the files, by ``PATH:LINE``; all must pass."""
-        code = self._pytest([*paths, *tests, "--cov", "--cov-context=test", "--cov-report="])
+        code = self._pytest(
+            [*paths, *tests, "--cov", "--cov-context=test", "--cov-report=", "--cov-fail-under=0"]
+        )
         if code != 0:
-            raise SystemExit(f"{tests} must pass on unchanged code, got: {_OUTCOMES.get(code, code)}")
+            raise SystemExit(f"{tests} must pass on unchanged code, got: {code}")
         data, found = CoverageData(str(self.place / ".coverage")), {}
         data.read()
         for path in paths:
@@ -223,7 +225,11 @@ class Copy:
                 code = self._pytest([mutant.path, *mutant.tests])
         finally:
             changed.write_bytes(source)
-        row = {"path": mutant.path, "outcome": _OUTCOMES[code], "s": time.perf_counter() - start}
+        row = {
+            "path": mutant.path,
+            "outcome": _OUTCOMES.get(code, "killed"),
+            "s": time.perf_counter() - start,
+        }
         return row | {"diff": mutant.diff(source)}
 
     def _pytest(self, tests: Iterable[str]) -> int | None:

@@ -1,18 +1,27 @@
-"""What a model adds: structure without a model, the columns with and without paths, and groups of links."""
+"""What a model adds to structure, and the additive calibrator against other learners on equal columns."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 from _cells import Trained, TrainedCase, fitted
 from _harness import DATASETS, Point, Row, interval, table
-from quality import DIVISION, FloatArray
-from scipy.special import expit
+from quality import DIVISION, OURS, FloatArray, kept, losses
+from scipy.special import expit, logit
 
 from linkcal.calibrators import StructuralCalibrator, StructureOnly
 from linkcal.features import COLUMN_GROUPS, STRUCTURAL_COLUMNS, LinkScores, link_segments
-from linkcal.metrics import group_calibration, model_value, negative_log_likelihood, roc_auc
+from linkcal.metrics import (
+    evaluate_links,
+    group_calibration,
+    model_value,
+    negative_log_likelihood,
+    roc_auc,
+)
+from linkcal_lab.learners import LEARNERS
 
 #: Columns of `in-n-out-plus` until paths were added to them.
 FEWER = tuple(name for name in STRUCTURAL_COLUMNS if name not in COLUMN_GROUPS["paths"][1:])
@@ -44,15 +53,15 @@ class Opponents(TrainedCase):
     def measure(self, point: Point, made: Trained) -> list[Row]:
         val, test = made.scores("val"), made.scores("test")
         y = test.to_arrays()[1]
-        logit = {ALONE: fitted(StructureOnly(), val).decision_function(test.to_matrix("structure"))}
-        logit[OLD] = self._of_fewer(val, test)
+        logits = {ALONE: fitted(StructureOnly(), val).decision_function(test.to_matrix("structure"))}
+        logits[OLD] = self._of_fewer(val, test)
         for name, features in FITS.items():
             calibrator = fitted(StructuralCalibrator(features=features), val)
-            logit[name] = calibrator.decision_function(test.to_matrix("structural"))
+            logits[name] = calibrator.decision_function(test.to_matrix("structural"))
         segments = link_segments(test)
         rows = []
-        for name, z in logit.items():
-            p, value = expit(z), model_value(y, expit(z), expit(logit[ALONE]))
+        for name, z in logits.items():
+            p, value = expit(z), model_value(y, expit(z), expit(logits[ALONE]))
             found = group_calibration(y, p, segments)
             row = {"fit": name, "nll": negative_log_likelihood(y, p), "auc": 100.0 * roc_auc(y, z)}
             row |= {"gain": value.gain, "half": value.half_width, "links": value.num_links}
@@ -85,3 +94,63 @@ class Opponents(TrainedCase):
         names = rows["fit"].unique().tolist()
         wide = table(["data set", "model", *names, "the model adds", "worst segment of all"], cells, 2)
         return ["## Means over cells", table(head, lines), "## NLL by cell", wide]
+
+
+class EqualColumns(TrainedCase):
+    """The additive calibrator and learners by other people, all on the columns of `in-n-out-plus`.
+
+    Fitted on the validation links, or that many of them drawn by class, half links and half negatives
+    (`sizes`; 0: all), and measured on the test links. NLL in nats, the rest in percent, excess ECE in points.
+    Behind: a division of links (data set and seed) in which the learner's NLL is lower, mean over models, by
+    more than the standard error of the difference over test links. Inside: as in the case `opponents`.
+    """
+
+    name, title = "equal-columns", "Equal columns for all learners"
+    axes = {"dataset": DATASETS, "model": ("gcn", "sage"), "seed": (0,)}
+    settings = {
+        "kinds": ("uniform", "degree", "two-hop"), "sizes": (0, 50, 100, 200, 500, 1000),
+        "learners": ("logistic", "spline-gam", "hist-gb"),
+    }  # fmt: skip
+    quick = {"model": ("gcn",), "sizes": (0, 100), "kinds": ("uniform",)}
+
+    def measure(self, point: Point, made: Trained) -> list[Row]:
+        rows: list[Row] = []
+        for kind in point.kinds:
+            val, test = made.scores("val", kind), made.scores("test", kind)
+            segments = link_segments(test)
+            (_, known), (X, y) = val.to_arrays("structural"), test.to_arrays("structural")
+            rng, ends = np.random.default_rng(point.seed), [np.flatnonzero(known == c) for c in (0, 1)]
+            ends = [rng.permutation(each) for each in ends]
+            for size in point.sizes:
+                if size <= 2 * min(map(len, ends)):
+                    some = val.take(np.concatenate([each[: size // 2 or None] for each in ends]))
+                    fits = {OURS: fitted(StructuralCalibrator(), some).decision_function(X)}
+                    fits |= {name: self._of(name, some, X) for name in point.learners}
+                    of_ours = losses(fits[OURS], y)
+                    for name, z in fits.items():
+                        p, gain = expit(z), losses(z, y) - of_ours
+                        groups = group_calibration(y, p, segments)
+                        row = {"kind": kind, "size": size, "name": name, **kept(evaluate_links(y, p, z))}
+                        row |= {"gain": gain.mean(), "error": gain.std(ddof=1) / len(gain) ** 0.5}
+                        rows.append(row | {"inside": bool(abs(groups.z[groups.worst]) <= groups.bound)})
+        return rows
+
+    def _of(self, name: str, some: LinkScores, X: FloatArray) -> FloatArray:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other people's learners, about few links
+            fit = LEARNERS[name]().fit(*some.to_arrays("structural"))
+        return np.asarray(logit(np.clip(fit.predict_proba(X)[:, 1], 1e-9, 1 - 1e-9)))
+
+    def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
+        lines = []
+        for key, part in rows.groupby(["kind", "size", "name"], sort=False):
+            by_division = part.groupby(DIVISION)[["gain", "error"]].mean()
+            ahead = int((by_division["gain"] < -by_division["error"]).sum())
+            values = [f"{part['nll'].mean():.4f}", f"{100 * part['auc'].mean():.2f}"]
+            values += [f"{part['excess'].mean():.2f}", interval(part["gain"], [part[c] for c in DIVISION])]
+            inside = (f"{100 * part[column].mean():.0f} %" for column in ("in band", "inside"))
+            lines.append(
+                [key[0], key[1] or "all", key[2], *values, *inside, f"{ahead} of {len(by_division)}"]
+            )
+        head = ["negatives", "links", "learner", "NLL", "AUC", "excess", "NLL above ours by", "in band"]
+        return [table([*head, "inside", "ours behind"], lines, 3)]

@@ -13,17 +13,16 @@ from _harness import Case, main
 from drift import Drift
 from fits import CalibratorSpeed
 from mutation import Mutation
-from opponents import Opponents
+from opponents import EqualColumns, Opponents
 from quality import Negatives, RareLinks, TopOrder
 from scale import Scale
-from targets import Stacked, Targets
 
 from decisions import Decisions
 from toggle import Toggle
 
 CASES: tuple[Case, ...] = (
     Toggle(), CalibratorSpeed(), Scale(), Negatives(), RareLinks(), TopOrder(),
-    Opponents(), Decisions(), Drift(), Targets(), Stacked(), Mutation(),
+    Opponents(), EqualColumns(), Decisions(), Drift(), Mutation(),
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info
 
 from linkcal import CalibratedLinkPredictor, InNOut, StructuralCalibrator, toggle_edges
 from linkcal._core import threads
-from linkcal._core.threads import blas_threads, numba_threads, torch_threads
+from linkcal._core.threads import blas_threads, numba_threads
 from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import simulate_graph, split_links
 from linkcal.models import make_model
@@ -39,15 +39,13 @@ def test_settings_are_put_back_after_an_error(count):
     seen = []
 
     def fail():
-        with torch_threads(1), numba_threads(1):
-            seen.extend((torch.get_num_threads(), numba.get_num_threads()))
+        with numba_threads(1):
+            seen.append(numba.get_num_threads())
             raise RuntimeError("inside")
 
-    with torch_threads(3):
-        with pytest.raises(RuntimeError, match="inside"):
-            fail()
-        assert torch.get_num_threads() == 3
-    assert seen == [1, 1]
+    with pytest.raises(RuntimeError, match="inside"):
+        fail()
+    assert seen == [1]
     assert torch.get_num_threads() == count
     assert numba.get_num_threads() == numba_before
 
@@ -61,41 +59,17 @@ def test_the_smallest_of_nested_blas_limits_holds():
     assert blas_counts() == before
 
 
-def test_a_fresh_thread_keeps_its_count_when_another_block_ends():
-    """torch hands a thread the process's count when it first asks, also after it has set one."""
-    torch.set_num_threads(2)
-    entered, left, seen = threading.Event(), threading.Event(), []
-
-    def fresh():
-        with torch_threads(1):
-            entered.set()
-            left.wait(60)
-            seen.append(torch.get_num_threads())
-
-    with torch_threads(1):
-        worker = threading.Thread(target=fresh)
-        worker.start()
-        entered.wait(60)
-    left.set()
-    worker.join(60)
-    assert seen == [1]
-
-
-@pytest.mark.parametrize(
-    ("block", "read"), [(torch_threads, torch.get_num_threads), (blas_threads, blas_counts)]
-)
 @pytest.mark.parametrize("first_ends_first", [True, False])
-def test_overlapping_blocks_put_the_first_setting_back(block, read, first_ends_first):
+def test_overlapping_blocks_put_the_first_setting_back(first_ends_first):
     """Two threads enter one after the other and end in either order."""
-    torch.set_num_threads(2)
-    before = read()
+    before = blas_counts()
     inside, end, seen = [threading.Event() for _ in range(2)], [threading.Event() for _ in range(2)], []
 
     def work(i):
-        with block(1):
+        with blas_threads(1):
             inside[i].set()
             end[i].wait(60)
-        seen.append(read())
+        seen.append(blas_counts())
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(2)]
     for i in range(2):
@@ -104,10 +78,10 @@ def test_overlapping_blocks_put_the_first_setting_back(block, read, first_ends_f
     for i in (0, 1) if first_ends_first else (1, 0):
         end[i].set()
         workers[i].join(60)
-    assert read() == before
+    assert blas_counts() == before
     assert seen[-1] == before
     with ThreadPoolExecutor(1) as later:
-        assert later.submit(read).result() == before
+        assert later.submit(blas_counts).result() == before
 
 
 def test_one_thread_at_a_time_runs_compiled_parallel_code():

@@ -132,7 +132,7 @@ def test_a_model_that_needs_what_a_graph_does_not_have_is_refused(graph):
     [
         ([1, 2, 3, 4.0], r"the same wherever .* got 1 edges with two weights, such as \(0, 1\) with 1 and 4"),
         ([1, -2, 0, float("nan")], r"got 3 of 4 that are not \(1 NaN, 1 zero, 1 negative\), the first -2"),
-        ([1.0, 2.0], r"a number for each of the 4 columns of edge_index, got .* \[2\]"),
+        ([1.0, 2.0], r"a number per edge \[4\], got .* \[2\]"),
     ],
 )
 def test_wrong_weights_are_refused_with_their_count(weight, text):

@@ -150,9 +150,7 @@ def write_calibrators(calibrators: Mapping[str, Calibrator], folder: Path) -> No
     try:
         text = json.dumps(described, indent=2)
     except TypeError as error:
-        raise InputError(
-            f"calibrator must have JSON values as parameters to be saved, got {error}"
-        ) from error
+        raise InputError(f"calibrator must have parameters that are JSON values, got {error}") from error
     (folder / CALIBRATOR_FILES[0]).write_text(text + "\n", encoding="utf-8")
     write_arrays(folder / CALIBRATOR_FILES[1], arrays)
 

@@ -47,24 +47,19 @@ class FitLinks(NamedTuple):
 
 
 def score_fit_links(
-    model: nn.Module,
-    split: LinkSplit,
-    fit_on: FitOn,
-    *,
-    features: str = "structural",
-    symmetrise: bool = False,
+    model: nn.Module, split: LinkSplit, fit_on: FitOn, *, symmetrise: bool, **options: Any
 ) -> FitLinks:
     """Score all links that a fit reads, no test links; refuse unequal (u, v) and (v, u) unless averaged."""
+    options["symmetrise"] = symmetrise
     part = split.part(calibration_part(fit_on))
-    scorer = LinkScorer(model, split.graph, features=features, symmetrise=symmetrise)
+    scorer = LinkScorer(model, split.graph, **options)
     scores = scorer.score(part, target_link=scored_state(fit_on))
     _refuse_inherited_declaration(unwrap_link_predictor(model), scores.logit)
     if not (split.graph.ordered_pairs or symmetrise):
         _refuse_directed_decoder(scorer, part.edge_label_index, scores)
-    rest: dict[str, Any] = {"features": features, "symmetrise": symmetrise}
     on_val = calibration_part(fit_on) == "val"
-    validation = None if on_val else score_links(model, split.graph, split.val, **rest)
-    base = calibration_links(model, split, "train-loo", **rest) if fit_on == "stacked" else None
+    validation = None if on_val else score_links(model, split.graph, split.val, **options)
+    base = calibration_links(model, split, "train-loo", **options) if fit_on == "stacked" else None
     return FitLinks(scores, validation, base)
 
 
@@ -88,25 +83,20 @@ def _refuse_directed_decoder(scorer: LinkScorer, pairs: Tensor, scores: LinkScor
     logit = scores.logit[rows]
     # Far beyond rounding in the model's dtype, far below what matters to a probability.
     allowed = torch.finfo(logit.dtype).eps ** 0.5 * (1.0 + logit.abs())
-    if bool(((turned - logit).abs() > allowed).any()):
-        difference = float((turned - logit).abs().max())
+    difference = (turned - logit).abs()
+    if bool((difference > allowed).any()):
         raise InputError(
-            "model must score (u, v) and (v, u) of an undirected graph equally, got logits that differ by up "
-            f"to {difference:.2g}: give symmetrise=True to average both, or make the graph directed"
+            "model must score (u, v) and (v, u) of an undirected graph equally, got logits that differ by "
+            f"{float(difference.max()):.2g}: give symmetrise=True to average both, or make the graph directed"
         )
 
 
-def fit_calibrator(
-    calibrator: Calibrator,
-    scores: LinkScores,
-    validation: LinkScores | None = None,
-    base: LinkScores | None = None,
-) -> Calibrator:
-    """Clone of `calibrator` fitted on labelled scores; see :class:`FitLinks` for the links beside them."""
+def fit_calibrator(calibrator: Calibrator, links: FitLinks) -> Calibrator:
+    """Clone of `calibrator` fitted on labelled scores."""
     kind = calibrator.link_features
     fresh = calibrator.clone_for(COLUMN_NAMES.get(kind))
-    X, y = scores.to_arrays(kind)
-    beside = (None if links is None else links.to_arrays(kind) for links in (validation, base))
+    X, y = links.scores.to_arrays(kind)
+    beside = (None if part is None else part.to_arrays(kind) for part in links[1:])
     return fresh.fit(X, y, **links_beside(fresh, *beside))
 
 
@@ -216,14 +206,12 @@ def updated_graph(
     positions = isinstance(inner, GraphModel) and inner.features_from_edges
     if graph.x is None and (x is not None or positions or needed > n):
         raise UnsupportedModelError(
-            "model must read node features to take new nodes, features or positions, got "
-            f"{name} with a learned embedding of each of {n} nodes: train one with features"
+            f"model must read node features to take new nodes, got {name} with embeddings of {n} nodes"
         )
     replaced = graph.attributes is not None
     if x is None and graph.features_from_edges and not replaced:
         raise InputError(
-            "x must be given for a graph whose features were computed from its edges, got None: compute them "
-            "from the new edges"
+            "x must be given, of the new edges, where features were computed from the edges, got None"
         )
     if x is not None and replaced and not positions:
         raise InputError(f"x must be None where prepare of {name} replaced the features, got new ones")
@@ -231,29 +219,15 @@ def updated_graph(
         x = graph.attributes if positions else graph.x
     num_nodes = n if x is None else len(x)
     if num_nodes < needed:
-        raise InputError(
-            f"x must have a row for each of the {n} nodes, then for new ones, {needed} with these edges, got "
-            f"{num_nodes} rows"
-        )
-    types = graph.node_type if node_type is None else torch.as_tensor(node_type)
-    if types is not None and (graph.node_type is None or len(types) != num_nodes):
-        expected = "None" if graph.node_type is None else f"given for each of the {num_nodes} nodes"
-        raise InputError(
-            f"node_type must be {expected}, as the graph of the fit has it, got {len(types)} types"
-        )
-    if (edge_weight is None) != (graph.edge_weight is None):
-        expected, came = ("None", "some") if graph.edge_weight is None else ("given", "None")
-        raise InputError(f"edge_weight must be {expected}, as the graph of the fit has it, got {came}")
-    new = Graph.from_edges(
-        edges,
-        num_nodes,
-        x=x,
-        directed=graph.directed,
-        name=graph.name,
-        node_type=types,
-        edge_weight=edge_weight,
-    )
-    new = new.moved(lambda part: part.to(graph.edge_index.device))
+        raise InputError(f"x must have {needed} rows, of the {n} nodes, then of new ones, got {num_nodes}")
+    types = graph.node_type if node_type is None else node_type
+    for part, given in (("node_type", types), ("edge_weight", edge_weight)):
+        if (given is None) != (getattr(graph, part) is None):
+            expected, came = ("given", "None") if given is None else ("None", "some")
+            raise InputError(f"{part} must be {expected}, as the graph of the fit has it, got {came}")
+    parts = {"x": x, "node_type": types, "edge_weight": edge_weight}
+    new = Graph.from_edges(edges, num_nodes, directed=graph.directed, name=graph.name, **parts)
+    new = new.to(graph.edge_index.device)
     if graph.node_type is not None and not torch.equal(new.node_type[:n], graph.node_type):  # type: ignore[index]
         raise InputError("node_type must keep the types of the nodes of the fit, got others")
     if graph.x is not None and new.x is not None:
@@ -281,38 +255,18 @@ def graph_shift(
     return shift, bool(rise.mean() > 2.0 * rise.std() / len(y) ** 0.5)
 
 
-#: Weights of at most so many bytes are hashed whenever a graph is encoded, which costs far more.
-_CHEAP_BYTES = 1 << 24
-
-
 class Fingerprint:
-    """Hashes of a model's weights and of its message-passing graph.
-
-    The graph, and weights above 16 MB, are hashed again only if a tensor's version counter has changed, which
-    writes through ``tensor.data`` or NumPy do not do; smaller weights are compared by content every time.
-    """
+    """Hashes of a model's weights and of its message-passing graph; encoding a graph costs far more."""
 
     def __init__(self, model: nn.Module, graph: Graph) -> None:
-        weights, edges = _all_tensors(model), _graph_tensors(graph)
-        self._sizes = graph.num_nodes, graph.directed
-        self._seen = _versions(weights), _versions(edges)
-        self._in_memory = _digest(weights)
-        self.weights, self.graph = _digest(plain_state(model)), _digest(edges, *self._sizes)
+        self._in_memory, self.weights = _digest(_all_tensors(model)), _digest(plain_state(model))
+        self.graph = _graph_digest(graph)
 
     def difference(self, model: nn.Module, graph: Graph) -> str | None:
         """What is no longer as it was: ``"weights of the model"``, ``"message-passing graph"`` or None."""
-        weights, edges = _all_tensors(model), _graph_tensors(graph)
-        versions = _versions(weights), _versions(edges)
-        small = sum(part.nbytes for part in weights.values()) <= _CHEAP_BYTES
-        look = small or versions[0] is None or versions[0] != self._seen[0]
-        if look and _digest(weights) != self._in_memory:
+        if _digest(_all_tensors(model)) != self._in_memory:
             return "weights of the model"
-        sizes = graph.num_nodes, graph.directed
-        look = sizes != self._sizes or versions[1] is None or versions[1] != self._seen[1]
-        if look and _digest(edges, *sizes) != self.graph:
-            return "message-passing graph"
-        self._seen = versions
-        return None
+        return None if _graph_digest(graph) == self.graph else "message-passing graph"
 
 
 def plain_state(model: nn.Module) -> dict[str, Tensor]:
@@ -327,16 +281,9 @@ def _all_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
-def _graph_tensors(graph: Graph) -> dict[str, Tensor]:
-    return {name: part for name in GRAPH_TENSORS if (part := getattr(graph, name)) is not None}
-
-
-def _versions(tensors: dict[str, Tensor]) -> tuple[tuple[Any, ...], ...] | None:
-    """Place, extent and version of each tensor; None where some tensor does not count its versions."""
-    if any(part.is_inference() or part.layout is not torch.strided for part in tensors.values()):
-        return None
-    every = tensors.values()
-    return tuple((part.data_ptr(), part._version, part.shape, part.stride(), part.dtype) for part in every)
+def _graph_digest(graph: Graph) -> str:
+    tensors = {name: part for name in GRAPH_TENSORS if (part := getattr(graph, name)) is not None}
+    return _digest(tensors, graph.num_nodes, graph.directed)
 
 
 def _digest(tensors: dict[str, Tensor], *more: object) -> str:

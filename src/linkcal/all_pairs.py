@@ -37,8 +37,6 @@ IntArray = NDArray[np.int64]
 _ROUNDING = 1e-12
 #: Rounding of adding the bias, relative to the bias.
 _BIAS_ROUNDING = 1e-15
-#: The smallest finite number; scores of pairs that take no part are below it.
-_LOWEST = float(np.finfo(np.float64).min)
 #: Pairs that are scored by themselves at once.
 _PORTION = 1 << 14
 #: Pairs on which a product form is compared with the model's own logits.
@@ -292,13 +290,9 @@ def _with_logit(scores: LinkScores, logit: Tensor) -> LinkScores:
 
 def _product_form(predictor: CalibratedLinkPredictor) -> tuple[Tensor, float] | None:
     model = unwrap_link_predictor(predictor.predictor)
-    if isinstance(model, LinkPredictor):
-        form = model.product_form()
-        if form is not None:
-            return form[0].detach(), float(form[1].detach())
-    if is_pyg_autoencoder(model):
-        return torch.ones(1), 0.0
-    return None
+    if isinstance(model, LinkPredictor) and (form := model.product_form()) is not None:
+        return form[0].detach(), float(form[1].detach())
+    return (torch.ones(1), 0.0) if is_pyg_autoencoder(model) else None
 
 
 def _verify_product_form(predictor: CalibratedLinkPredictor, z: Tensor, weight: Tensor, bias: float) -> None:
@@ -329,8 +323,8 @@ class Best:
 
     @property
     def bound(self) -> float:
-        """Block scores below this cannot belong to the k best; -inf (masked) never passes."""
-        return _LOWEST if self._last is None else max(_LOWEST, self._last[0] - self.margin)
+        """Block scores below this cannot belong to the k best."""
+        return -math.inf if self._last is None else self._last[0] - self.margin
 
     def offer(self, score: FloatArray, key: IntArray) -> None:
         """Take candidates in; the k best of all offers are kept, ties by key."""
@@ -355,11 +349,6 @@ class Best:
         order = np.lexsort([key, -score])[: self.k]
         return score[order], key[order]
 
-    def pairs(self, num_nodes: int) -> tuple[Tensor, Tensor]:
-        """The k best as pairs [2, n], int64, and scores [n], float64; keys are ``u * num_nodes + v``."""
-        score, key = self.answer()
-        return torch.from_numpy(np.stack(np.divmod(key, num_nodes))), torch.from_numpy(score)
-
 
 def top_products(
     z: Tensor,
@@ -379,11 +368,9 @@ def top_products(
     by itself in float64, and no `chunk_size` changes the list. Nodes are ordered by length: a block whose
     lengths multiply to less than the k-th best score so far is not computed (Cauchy and Schwarz).
     """
-    k, chunk_size = check_positive_int(k, "k"), check_positive_int(chunk_size, "chunk_size")
-    _check_inputs(z, graph, weight, bias)
-    n = graph.num_nodes
-    left = check_finite(to_float64(z), "z")
-    right = left if weight is None else left * to_float64(weight)
+    n, left = graph.num_nodes, check_finite(to_float64(z), "z")
+    right = left if weight is None else left * check_finite(to_float64(weight), "weight")
+    check_finite(np.array(bias), "bias")
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(left, axis=1), np.linalg.norm(right, axis=1)
     largest = float(lengths[0].max() * lengths[1].max())
@@ -393,34 +380,25 @@ def top_products(
     kind = None if graph.node_type is None else graph.node_type.cpu().numpy()[order]
     rows, cols = (order, order) if kind is None else (order[kind == 0], order[kind == 1])
     a, a_length, b, b_length = left[rows], lengths[0][rows], right[cols], lengths[1][cols]
-    taken = _in_order(known_pair_keys(graph) if known is None else known, rows, cols, graph)
+    known = known_pair_keys(graph) if known is None else known
     margin = _ROUNDING * largest + _BIAS_ROUNDING * abs(bias)
     best = Best(k, margin)
     for row, col in _tiles(rows.size, cols.size, chunk_size):
         if not graph.ordered_pairs and col.stop <= row.start + 1:
             continue
-        bound = max(best.bound - bias, _LOWEST)
+        bound = best.bound - bias
         if a_length[row].max() * b_length[col].max() < bound - margin:
             continue
-        scores = a[row] @ b[col].T
-        _mask(scores, row, col, taken, graph)
-        u, v = np.nonzero(scores >= bound)
-        keys = _keys(rows[u + row.start], cols[v + col.start], graph)
+        i, j = np.nonzero(a[row] @ b[col].T >= bound)
+        i, j = i + row.start, j + col.start
+        if kind is None:  # no self-pair, and each unordered pair once
+            apart = i != j if graph.directed else i < j
+            i, j = i[apart], j[apart]
+        keys = _keys(rows[i], cols[j], graph)
+        keys = keys[~in_sorted(known, keys)]
         best.offer(_scores_alone(left, right, keys, n) + bias, keys)
-    pairs, score = best.pairs(n)
-    return graph.source_first(pairs), score
-
-
-def _check_inputs(z: Tensor, graph: Graph, weight: Tensor | None, bias: float) -> None:
-    n, shape = graph.num_nodes, list(z.shape)
-    if z.ndim != 2 or z.size(0) != n:
-        raise InputError(f"z must have shape [N, d] with N = {n} nodes of the graph, got {shape}")
-    if not math.isfinite(bias):
-        raise InputError(f"bias must be finite, got {bias}")
-    if weight is not None and not bool(torch.isfinite(weight).all()):
-        raise InputError("weight must be finite, got NaN or infinite values")
-    if weight is not None and list(weight.shape) not in ([1], shape[1:]):
-        raise InputError(f"weight must have shape [{z.size(1)}] or [1], got {list(weight.shape)}")
+    score, keys = best.answer()
+    return graph.source_first(torch.from_numpy(np.stack(np.divmod(keys, n)))), torch.from_numpy(score)
 
 
 def _tiles(num_rows: int, num_cols: int, chunk_size: int) -> Iterator[tuple[slice, slice]]:
@@ -437,28 +415,6 @@ def _keys(u: IntArray, v: IntArray, graph: Graph) -> IntArray:
     if not graph.directed:
         u, v = np.minimum(u, v), np.maximum(u, v)
     return u * graph.num_nodes + v
-
-
-def _in_order(keys: IntArray, rows: IntArray, cols: IntArray, graph: Graph) -> IntArray:
-    """Sorted keys of the same pairs when nodes are numbered by their place in `rows`, and in `cols`."""
-    first, second = np.zeros((2, graph.num_nodes), dtype=np.int64)
-    first[rows], second[cols] = np.arange(rows.size), np.arange(cols.size)
-    u, v = graph.source_first(torch.from_numpy(np.stack(np.divmod(keys, graph.num_nodes)))).numpy()
-    if graph.node_type is not None:
-        return np.sort(first[u] * graph.num_nodes + second[v])
-    return np.sort(_keys(first[u], second[v], graph))
-
-
-def _mask(scores: FloatArray, row: slice, col: slice, taken: IntArray, graph: Graph) -> None:
-    """Put -inf where a block holds known edges, self-pairs, or the second copy of an unordered pair."""
-    n = graph.num_nodes
-    first, last = np.searchsorted(taken, [row.start * n, row.stop * n])
-    u, v = np.divmod(taken[first:last], n)
-    inside = (v >= col.start) & (v < col.stop)
-    scores[u[inside] - row.start, v[inside] - col.start] = -np.inf
-    if graph.node_type is None and col.start < row.stop and (row.start < col.stop or not graph.directed):
-        u, v = np.arange(row.start, row.stop)[:, None], np.arange(col.start, col.stop)
-        scores[(u == v) if graph.directed else (u >= v)] = -np.inf
 
 
 def _scores_alone(left: FloatArray, right: FloatArray, keys: IntArray, num_nodes: int) -> FloatArray:

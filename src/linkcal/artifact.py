@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,9 @@ from linkcal.features._scores import FIT_ON
 from linkcal.models import GraphModel, load_model, save_model
 
 __all__ = [
-    "ARTIFACT_FORMAT_VERSION",
-    "Artifact",
-    "Evidence",
-    "check_artifact_folder",
-    "load_artifact",
+    "ARTIFACT_FORMAT_VERSION", "Artifact", "Evidence", "check_artifact_folder", "load_artifact",
     "save_artifact",
-]
+]  # fmt: skip
 
 #: Raised whenever artifacts of an older version can no longer be read.
 ARTIFACT_FORMAT_VERSION = 4
@@ -166,9 +162,7 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     names = head["files"]
     graph, held_out = _read_graph(source, head["graph"])
     if model is None and _MODEL not in names:
-        raise ArtifactError(
-            f"{source} must be loaded with the model that it was saved with (none of linkcal's own), got None"
-        )
+        raise ArtifactError(f"{source} must be loaded with its model (none of linkcal's own), got None")
     model = load_model(source) if model is None else _with_weights(model, source / "model.safetensors")
     calibrators = _folder.read_calibrators(source)
     node_ids = _read_ids(source, names)
@@ -177,9 +171,7 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
         _check_info(head["info"], calibrators)
     found = Fingerprint(model, graph)
     if head["fingerprint"] != {"weights": found.weights, "graph": found.graph}:
-        raise ArtifactError(
-            f"{source} must hold the weights and graph that it was fitted with, got others: fit again"
-        )
+        raise ArtifactError(f"{source} must hold the weights and graph of the fit, got others: fit again")
     return Artifact(
         model=model,
         graph=graph,
@@ -206,30 +198,15 @@ def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tenso
         for flag in ("directed", "features_from_edges"):
             check_flag(description[flag], flag)
         tensors = load_tensors(read_saved(source / "graph.safetensors"))
-        num_nodes, directed = description["num_nodes"], description["directed"]
-        edges = _pairs_of(tensors, "edge_index", check_positive_int(num_nodes, "num_nodes"))
-        simple = Graph.from_edges(edges, num_nodes, directed=directed)
-        if simple.num_duplicates or simple.edge_index.size(1) != edges.size(1):
-            raise InputError(
-                "edge_index must hold each edge once, in an undirected graph in both directions, got "
-                f"{edges.size(1)} columns for {simple.edge_index.size(1)} of a simple graph"
-            )
-        parts = {name: tensors.get(name) for name in GRAPH_TENSORS if name != "edge_index"}
-        types, weight = parts["node_type"], parts["edge_weight"]
-        if types is not None and list(types.shape) != [num_nodes]:
-            raise InputError(f"node_type must have shape [{num_nodes}], got {list(types.shape)}")
-        if weight is not None and list(weight.shape) != [edges.size(1)]:
-            raise InputError(f"edge_weight must have shape [{edges.size(1)}], got {list(weight.shape)}")
-        for name in ("x", "attributes"):
-            rows = parts[name]
-            if rows is not None and (not rows.is_floating_point() or rows.ndim != 2):
-                raise InputError(f"{name} must be a float tensor [N, F], got {rows.dtype} {list(rows.shape)}")
-            if rows is not None and rows.size(0) != num_nodes:
-                raise InputError(f"{name} must have {num_nodes} rows, got {rows.size(0)}")
-            if rows is not None and not bool(rows.isfinite().all()):
-                raise InputError(f"{name} must be finite, got NaN or infinite values")
+        num_nodes = check_positive_int(description["num_nodes"], "num_nodes")
+        edges, attributes = _pairs_of(tensors, "edge_index", num_nodes), tensors.get("attributes")
+        parts = {name: tensors.get(name) for name in ("x", "node_type", "edge_weight")}
+        graph = Graph.from_edges(edges, num_nodes, directed=description["directed"], **parts)
+        if not torch.equal(graph.edge_index, edges):
+            raise InputError("edge_index must hold each edge once, sorted, undirected both ways, got others")
+        Graph.from_edges(edges[:, :0], num_nodes, x=attributes)  # checked as features are
         held_out = _pairs_of(tensors, "held_out", num_nodes) if "held_out" in tensors else None
-        return Graph(edges, **parts, **description), held_out
+        return replace(graph, attributes=attributes, **description), held_out
 
 
 def _pairs_of(tensors: Mapping[str, Tensor], name: str, num_nodes: int) -> Tensor:

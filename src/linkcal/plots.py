@@ -25,19 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 __all__ = [
-    "BAND",
-    "DIAGONAL",
-    "INSIDE",
-    "LINE",
-    "OUTSIDE",
-    "STRIP",
-    "TEXT",
-    "ReliabilityArtists",
-    "plot_counts",
-    "plot_reliability",
-    "reliability_figure",
-    "save_figure",
-]
+    "BAND", "DIAGONAL", "INSIDE", "LINE", "OUTSIDE", "STRIP", "TEXT", "ReliabilityArtists",
+    "plot_counts", "plot_reliability", "reliability_figure", "save_figure",
+]  # fmt: skip
 
 
 # Colours shared by all figures (Okabe-Ito, which colour-blind readers can distinguish).
@@ -76,9 +66,7 @@ class ReliabilityArtists(NamedTuple):
 def _as_curve(data: Any, options: Mapping[str, Any]) -> ReliabilityCurve:
     if isinstance(data, ReliabilityCurve):
         if options:
-            raise InputError(
-                f"data must be (y_true, y_prob) for {', '.join(options)} to apply, got a computed curve"
-            )
+            raise InputError(f"data must be (y_true, y_prob) for {', '.join(options)} to apply, got a curve")
         return data
     if not isinstance(data, tuple) or len(data) != 2:
         raise InputError(f"data must be a ReliabilityCurve or (y_true, y_prob), got {type(data).__name__}")
@@ -100,11 +88,7 @@ def _new_figure(**options: Any) -> Figure:
 
 
 def plot_reliability(
-    data: ReliabilityCurve | tuple[Any, Any],
-    ax: Axes | None = None,
-    *,
-    level: float = 0.95,
-    **options: Any,
+    data: ReliabilityCurve | tuple[Any, Any], ax: Axes | None = None, *, level: float = 0.95, **options: Any
 ) -> ReliabilityArtists:
     """Draw mean predicted probability against observed frequency, one point for each bin.
 
@@ -229,9 +213,15 @@ def reliability_figure(
     labels = y_true if isinstance(y_true, Mapping) else dict.fromkeys(measured, y_true)
     curves = {name: reliability_curve(labels[name], p, **options) for name, p in measured.items()}
     floors = {name: calibration_floor(prob, **options).q95 for name, prob in measured.items()}
-    figure, panels = _panel_grid(len(probabilities), columns, titled=title is not None)
+    rows = math.ceil(len(probabilities) / columns)
+    size = 0.9 + 2.75 * columns, 1.6 + 3.2 * rows
+    figure = _new_figure(figsize=size, facecolor="white", layout="constrained")
+    grid = figure.add_gridspec(2 * rows, columns, height_ratios=[5, 1] * rows)
     highest = max(float((c.weight / c.weight.sum()).max()) for c in curves.values())
-    for (index, name), (main, strip) in zip(enumerate(probabilities), panels, strict=True):
+    for index, name in enumerate(probabilities):
+        row, column = divmod(index, columns)
+        main = figure.add_subplot(grid[2 * row, column])
+        strip = figure.add_subplot(grid[2 * row + 1, column], sharex=main)
         main.set_title(name, loc="left", fontsize=10.5, fontweight="bold", color=TEXT, pad=19)
         if name not in curves:
             middle: dict[str, Any] = {"ha": "center", "va": "center", "transform": main.transAxes}
@@ -241,9 +231,8 @@ def reliability_figure(
             continue
         curve = curves[name]
         artists = plot_reliability(curve, main, level=level)
-        main.set(xlabel="", ylabel="")  # the figure has them
         plot_counts(curve, strip)
-        _label_panel(main, strip, curve, floors[name], highest, first_column=index % columns == 0)
+        _label_panel(main, strip, curve, floors[name], highest, first_column=column == 0)
     _label_figure(figure, columns, artists, title, level)
     if path is not None:
         save_figure(figure, path, dpi=dpi)
@@ -274,24 +263,6 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
         figure.savefig(temporary, dpi=dpi, metadata=metadata.get(temporary.suffix))
 
 
-def _panel_grid(n_panels: int, columns: int, *, titled: bool) -> tuple[Figure, list[tuple[Axes, Axes]]]:
-    """A figure and the axes of diagram and strip of each panel. Margins are inches, not fractions."""
-    rows = math.ceil(n_panels / columns)
-    left, right, top, bottom = 0.72, 0.2, 0.95 if titled else 0.6, 0.8 + _footer_height(columns)
-    size = (left + right + 2.75 * columns, top + bottom + 3.2 * rows)
-    figure = _new_figure(figsize=size, facecolor="white")
-    grid = figure.add_gridspec(
-        rows, columns, wspace=0.2, hspace=0.34,
-        left=left / size[0], right=1 - right / size[0], top=1 - top / size[1], bottom=bottom / size[1],
-    )  # fmt: skip
-    panels = []
-    for index in range(n_panels):
-        inner = grid[index // columns, index % columns].subgridspec(2, 1, height_ratios=(5, 1), hspace=0.1)
-        main = figure.add_subplot(inner[0])
-        panels.append((main, figure.add_subplot(inner[1], sharex=main)))
-    return figure, panels
-
-
 def _label_panel(
     main: Axes, strip: Axes, curve: ReliabilityCurve, floor: float, highest: float, *, first_column: bool
 ) -> None:
@@ -301,33 +272,19 @@ def _label_panel(
         (0, 1), xytext=(0, 6), xycoords="axes fraction", textcoords="offset points",
         fontsize=8, color=TEXT,
     )  # fmt: skip
+    strip.set_xlabel(main.get_xlabel(), fontsize=8, color=TEXT)
+    main.set(xlabel="", ylabel=main.get_ylabel() if first_column else "")
     main.tick_params(labelbottom=False, labelleft=first_column)
     top = min(1.0, math.ceil(highest * 10) / 10)
     strip.set(ylim=(0, top), yticks=[0, top])
     strip.set_yticklabels(["0", f"{100 * top:.0f} %"] if first_column else [])
 
 
-def _legend_columns(columns: int) -> int:
-    """Legend entries in a row: as many as the figure's width holds."""
-    return 4 if columns >= 3 else columns
-
-
-def _footer_height(columns: int) -> float:
-    """Inches that legend and footnote need."""
-    return 0.22 * 4 / _legend_columns(columns) + (0.3 if columns > 1 else 0.5)
-
-
 def _label_figure(
     figure: Figure, columns: int, artists: ReliabilityArtists, title: str | None, level: float
 ) -> None:
-    width, height = figure.get_figwidth(), figure.get_figheight()
-    words: dict[str, Any] = {"ha": "center", "va": "center", "color": TEXT}
     if title is not None:
-        figure.text(0.5, 1 - 0.28 / height, title, fontsize=13, **words)
-    footer = _footer_height(columns)
-    figure.text(0.5, (footer + 0.35) / height, "Mean predicted probability", fontsize=10, **words)
-    side = "Observed share of links   (strips: share of all pairs)"
-    figure.text(0.16 / width, 0.5, side, rotation=90, fontsize=10, **words)
+        figure.suptitle(title, fontsize=13, color=TEXT)
     handles: list[Any] = [artists.inside, artists.outside, artists.band, artists.diagonal]
     names = [
         "bin inside the noise band",
@@ -335,10 +292,10 @@ def _label_figure(
         f"where {100 * level:g} % of calibrated predictors fall",
         "perfect calibration",
     ]
-    figure.legend(
-        handles, names, loc="upper center", bbox_to_anchor=(0.5, (footer + 0.2) / height),
-        ncols=_legend_columns(columns), frameon=False, fontsize=9, labelcolor=TEXT,
-        columnspacing=1.6, handletextpad=0.5, borderaxespad=0.0,
+    note = "n: pairs; strips: share of all pairs; noise: ECE that calibrated\n"
+    note += "predictors stay below in 95 of 100 test sets of this size"
+    legend = figure.legend(
+        handles, names, loc="outside lower center", ncols=4 if columns >= 3 else columns, frameon=False,
+        fontsize=9, labelcolor=TEXT, title=note, title_fontsize=8,
     )  # fmt: skip
-    note = "n: pairs; noise: ECE that a calibrated predictor stays below" + (" " if columns > 1 else "\n")
-    figure.text(0.5, 0.2 / height, note + "in 95 of 100 test sets of this size", fontsize=8, **words)
+    legend.get_title().set_color(TEXT)

@@ -25,7 +25,7 @@ from linkcal._core.validation import (
     check_positive_int,
     warn_of_few_links,
 )
-from linkcal._scoring import BaseRate, Evidence, Fingerprint
+from linkcal._scoring import BaseRate, Evidence, Fingerprint, FitLinks
 from linkcal.artifact import Artifact, load_artifact, save_artifact
 from linkcal.calibrators import Calibrator, base_rate_offset, calibrator_name
 from linkcal.data import BipartiteIds, Graph, LinkPairs, LinkSplit, NodeIds, pair_keys
@@ -198,7 +198,7 @@ class CalibratedLinkPredictor(nn.Module):
             self.predictor, split, fit_on, features=features, symmetrise=averaged
         )
         # Nothing of the predictor changes until all that may be refused is done.
-        self.calibrator_ = _scoring.fit_calibrator(self.calibrator, *links)
+        self.calibrator_ = _scoring.fit_calibrator(self.calibrator, links)
         self.graph_, self.node_ids_, self.evidence_ = split.graph, None, evidence
         self.held_out_ = split.val.edge_label_index[:, split.val.edge_label == 1]
         self._fingerprint = Fingerprint(self.predictor, self.graph_)
@@ -577,7 +577,7 @@ class CalibratedLinkPredictor(nn.Module):
         before = self._calibration_scores().take(kept)
         after = LinkScorer(self.predictor, graph, **rest).score(links, target_link=scored_state(fit_on))
         shift, harm = _scoring.graph_shift(self.calibrator_, before, after)
-        calibrator = _scoring.fit_calibrator(self.calibrator, after) if refit else self.calibrator_
+        refitted = _scoring.fit_calibrator(self.calibrator, FitLinks(after)) if refit else self.calibrator_
         gone = int((~graph.has_pairs(self.graph_.pairs)).sum())
         if gone:
             warnings.warn(
@@ -599,7 +599,7 @@ class CalibratedLinkPredictor(nn.Module):
             positives, negatives = links.num_positives, links.num_negatives
             info |= {"calibration_negatives": negatives, "negatives_per_positive": negatives / positives}
             info.pop("refresh", None)
-        self.calibrator_, self.graph_, self.info_ = calibrator, graph, info
+        self.calibrator_, self.graph_, self.info_ = refitted, graph, info
         self.evidence_ = Evidence(links, null_pairs[:, ~graph.has_pairs(null_pairs)])
         if self.held_out_ is not None:
             held_out = self.held_out_.to(self._device)
@@ -653,16 +653,11 @@ class CalibratedLinkPredictor(nn.Module):
         self._require_fitted()
         changed = self._fingerprint.difference(self.predictor, self.graph_)
         if changed is not None:
-            raise InputError(
-                f"{changed} must be as when the calibrator was fitted, got changed values: call fit again"
-            )
+            raise InputError(f"{changed} must be as when fitted, got changed values: call fit again")
 
     def _evidence(self) -> Evidence:
         if self.evidence_ is None:
-            raise InputError(
-                "predictor must have calibration links and null pairs, got an artifact without evidence: "
-                "fit and save it again, or give links or null pairs"
-            )
+            raise InputError("predictor must have evidence_, got an artifact without: fit and save it again")
         return self.evidence_
 
     @property
@@ -724,9 +719,7 @@ class CalibratedLinkPredictor(nn.Module):
         used, new = (self._keys(part.edge_label_index) for part in (self.evidence_.calibration, links))
         known = int(np.isin(new, used).sum())
         if 2 * known > len(links):
-            raise InputError(
-                f"links must be new to the calibrator, got {known} of {len(links)} that it was fitted on"
-            )
+            raise InputError(f"links must be new to the calibrator, got {known} of {len(links)} of its fit")
 
 
 def _labels(scores: LinkScores) -> FloatArray:

@@ -127,8 +127,12 @@ class CalibratedScores:
         p, _ = self._calibrated(logit, base_rate, calibrator)
         out = {"source": ends[0], "target": ends[1], name: score, "probability": p}
         if interval is not None:
-            check_fraction(interval, "interval")
-            out["p_low"], out["p_high"] = self._interval(logit, base_rate, calibrator, level=interval).T
+            level, shift = check_fraction(interval, "interval"), self._offset(base_rate)
+            span = np.empty((0, 2))
+            if len(logit):  # scikit-learn's checks refuse no rows
+                known, X = self.calibration, logit[:, None]
+                span = calibrated_interval(self._chosen(calibrator), X, *known, level=level, shift=shift)
+            out["p_low"], out["p_high"] = span.T
         return out
 
     def select(
@@ -238,15 +242,6 @@ class CalibratedScores:
         z = chosen.decision_function(logit[:, None]) + offset
         # Maps by bins give a probability exactly, and derive its logit.
         return (sigmoid(z) if offset else chosen.predict_proba(logit[:, None])[:, 1]), z
-
-    def _interval(
-        self, logit: FloatArray, base_rate: float | None, calibrator: str | None, *, level: float
-    ) -> FloatArray:
-        """Ends (n, 2) of an interval for each probability."""
-        if not len(logit):
-            return np.empty((0, 2))
-        chosen, (s, y), shift = self._chosen(calibrator), self.calibration, self._offset(base_rate)
-        return calibrated_interval(chosen, logit[:, None], s, y, level=level, shift=shift)
 
     def _weight(self) -> FloatArray | None:
         """Weights of the test pairs, where results are for another base rate."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from linkcal._core.files import read_arrays
 from linkcal._core.random import numpy_stream
-from linkcal._core.threads import blas_threads, torch_threads
+from linkcal._core.threads import blas_threads
 from linkcal._core.validation import check_device
 from linkcal._scoring import FitLinks
 from linkcal.calibrators import Calibrator
@@ -103,6 +103,17 @@ class Usage:
             for clock in (self.seconds, self.processor_seconds)
         )
         return Usage(seconds, processor, self.peak_memory_mib)
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Run torch with `count` threads for a block, faster for tiny tensors, and put its setting back."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -15,14 +15,13 @@ from typing import Any, TypeVar
 import joblib
 from threadpoolctl import threadpool_limits
 
-from linkcal._core.threads import torch_threads
 from linkcal._core.validation import check_choice, check_device, check_positive_int
 from linkcal.data import OFFICIAL_SPLITS, Graph, LinkSplit
 from linkcal.data._raw import find_data_root
 from linkcal.exceptions import InputError, WorkerDiedError
 from linkcal.workflow import RunConfig, load_graph
 from linkcal_lab.cells import Cell, SweepPlan, TrainingJob
-from linkcal_lab.stages import Calibration, calibrate_and_store, load_training, train_and_store
+from linkcal_lab.stages import Calibration, calibrate_and_store, load_training, torch_threads, train_and_store
 from linkcal_lab.store import BusyError, Store, is_disk_full
 
 # Where the jobs of a sweep run: worker processes of this machine, or a Ray cluster.

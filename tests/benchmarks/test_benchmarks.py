@@ -55,7 +55,7 @@ def _name(path: Path) -> str:
 
 SLOW = {"scale", "negatives", "decisions"}
 #: Cases that the small graph is no part of.
-OTHERS = {"targets", "stacked", "mutation"}
+OTHERS = {"mutation"}
 
 
 @pytest.fixture(scope="session")
@@ -136,6 +136,15 @@ def test_opponents(quick):
     assert "## NLL by cell" in page
 
 
+def test_equal_columns(quick):
+    rows, page = quick("equal-columns", "--learners", "logistic", "--sizes", "0", "40", "1000000")
+    assert [(row["size"], row["name"]) for row in rows] == [  # no such number of links
+        (size, name) for size in (0, 40) for name in ("in-n-out-plus", "logistic")
+    ]
+    assert rows[1]["gain"] == pytest.approx(rows[1]["nll"] - rows[0]["nll"], abs=1e-9)
+    assert "| uniform | all | logistic |" in page
+
+
 def test_drift(quick):
     rows, page = quick("drift", "--calibrators", "uncalibrated", "platt")
     nll = {(row["name"], row["graph"], row["repair"]): row["nll"] for row in rows}
@@ -169,7 +178,7 @@ def test_negatives(quick):
     rows, page = quick("negatives")
     frame = pd.DataFrame(rows)
     assert set(frame["table"]) == {"calibrators", "features", "gains", "transfer"}
-    assert set(frame["kind"]) == {"uniform", "degree", "two-hop"}
+    assert set(frame["kind"]) == {"uniform", "degree", "two-hop", "heart"}
     nll = frame[frame["table"] == "features"].set_index(["kind", "name"])["nll"]
     gains = frame[frame["table"] == "gains"].set_index(["kind", "name"])["gain"]
     # Mean over links of the differences is the difference of the means.
@@ -197,8 +206,8 @@ def test_scale(quick, benchmarks, monkeypatch):
 
 
 def test_every_case_is_tested(benchmarks):
-    tested = {"toggle", "rare-links", "top-order", "calibrator-speed", "opponents", "drift"} | SLOW | OTHERS
-    assert {case.name for case in benchmarks["run"].CASES} == tested
+    quick = {"toggle", "rare-links", "top-order", "calibrator-speed", "opponents", "equal-columns", "drift"}
+    assert {case.name for case in benchmarks["run"].CASES} == quick | SLOW | OTHERS
 
 
 def test_toggle_and_finished_points_are_kept(run, benchmarks, monkeypatch):
@@ -238,7 +247,6 @@ def test_toggle_and_finished_points_are_kept(run, benchmarks, monkeypatch):
         ((), "name a case"),
         (("negatives",), "needs --store"),
         (("toggle",), "set LINKCAL_DATA_ROOT"),
-        (("targets",), "needs --records"),
     ],
 )
 def test_what_is_missing(words, message, benchmarks, monkeypatch):
@@ -342,7 +350,7 @@ def test_documented_commands_parse(benchmarks):
                 parsers[script].parse_args(words)
             else:
                 assert not words, f"{where}: {script} has no options"
-    assert {"docs/toggling.md", "docs/reproduction/README.md", "benchmarks/run.py"} <= held
+    assert {"docs/toggling.md", "README.md", "benchmarks/run.py"} <= held
 
 
 def test_commands_are_found():
@@ -364,19 +372,3 @@ python benchmarks/d.py --name "two words"
         ("benchmarks/d.py", ["--name", "two words"]),
         ("benchmarks/run.py", ["toggle", "--datasets", "cora"]),
     ]
-
-
-#: Commands of docs/reproduction that make pages from the records beside them.
-PAGES = [words for _, words in commands_in((ROOT / "docs/reproduction/README.md").read_text("utf-8"))]
-
-
-@pytest.mark.parametrize("words", PAGES, ids=[words[-1] for words in PAGES])
-def test_documented_page(words, benchmarks, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert words[-2] == "--out"
-    benchmarks["_harness"].main(benchmarks["run"].CASES, [*words[:-1], str(tmp_path / "page")])
-    made, kept = (
-        path.read_text(encoding="utf-8") for path in (tmp_path / "page.md", ROOT / f"{words[-1]}.md")
-    )
-    assert made == kept
-    assert list(tmp_path.iterdir()) == [tmp_path / "page.md"]  # what anybody can compute anew has no record

@@ -36,6 +36,7 @@ from linkcal.calibrators import (
     fit_together,
     make_calibrator,
 )
+from linkcal.calibrators.registry import select_calibrator
 from linkcal.exceptions import (
     ArtifactError,
     BaseRateWarning,
@@ -583,3 +584,20 @@ def test_warnings_of_solvers_point_at_the_line_that_called_fit(calibrator, monke
     with pytest.warns(ConvergenceWarning, match="did not converge") as caught:
         assert not calibrator.fit(*SHORT).converged_
     assert {w.filename for w in caught} == {__file__}
+
+
+def test_only_candidates_compete_to_be_the_default():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 1)), rng.random(200)
+    y = (y < 1 / (1 + np.exp(3 - 2 * X[:, 0]))).astype(int)
+    good, bad = make_calibrator("platt").fit(X, y), make_calibrator("uncalibrated").fit(X, y)
+
+    def chosen(**fitted):
+        return select_calibrator(
+            {name.replace("_", "-"): each for name, each in fitted.items()}, lambda _: (X, y), seed=0
+        )
+
+    assert chosen(platt=good, uncalibrated=bad) == "platt"
+    # The same map under the name of one that trains a network.
+    assert chosen(in_n_out=good, uncalibrated=bad) == "uncalibrated"
+    assert chosen(structure_only=good, in_n_out=bad) == "in-n-out"

@@ -162,7 +162,7 @@ def test_wrong_validation_links_are_refused(cls):
 def test_values_beyond_single_precision_are_refused(cls):
     X, y = overconfident(n=50)
     assert np.isfinite(cls(**FAST_NET).fit(X * 1e11, y).decision_function(X)).all()
-    with pytest.raises(InputError, match=r"X must be at most 1e\+12 in absolute value"):
+    with pytest.raises(InputError, match=r"X must be within \+-1e\+12 for a network"):
         cls(**FAST_NET).fit(X * 1e200, y)
 
 

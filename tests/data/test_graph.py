@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array, csr_matrix
 
 from linkcal.data import Graph, pair_keys
-from linkcal.data.graph import neighbour_rows, place_in_row, row_starts, rows_of_keys
+from linkcal.data.graph import neighbour_rows, place_in_row, row_starts
 from linkcal.exceptions import InputError
 
 # Public case 28: self-loops, a repeat, both directions and an isolated node.
@@ -169,10 +169,8 @@ def test_rows_are_those_of_the_dense_matrix(n, data):
     ]
 
 
-def test_rows_of_keys_and_starts_by_hand():
-    starts, columns = rows_of_keys(np.array([1, 2, 10]), 4)  # (0, 1), (0, 2), (2, 2)
-    assert starts.tolist() == [0, 2, 2, 3, 3]
-    assert columns.tolist() == [1, 2, 2]
+def test_row_starts_by_hand():
+    assert row_starts(np.array([0, 0, 2]), 4).tolist() == [0, 2, 2, 3, 3]
     assert row_starts(np.array([], dtype=np.int64), 2).tolist() == [0, 0, 0]
 
 

@@ -308,7 +308,9 @@ def test_bad_feature_arrays(tmp_path):
     with pytest.raises(InputError, match=r"features must be the array 'x' or the only one of .*, got a, b"):
         read_features(tmp_path / "x.npz", ids)
     np.savez(tmp_path / "x.npz", x=np.zeros((3, 1)), id=np.array([1, 2]))
-    with pytest.raises(InputError, match=r"array 'id' of .* must hold one string or integer per row, 3"):
+    with pytest.raises(
+        InputError, match=r"array 'id' must hold one string or integer per row, 3, got .*\.npz"
+    ):
         read_features(tmp_path / "x.npz", ids)
     pq.write_table(pa.table({"node": [0, 1, 2], "f": ["a", "b", "c"]}), tmp_path / "x.parquet")
     with pytest.raises(InputError, match=r"column 'f' of .* must hold numbers, got string"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from linkcal.data import Graph, laplacian_eigenmaps, positions, simulate_graph
+from linkcal.data import Graph, laplacian_eigenmaps, node_features, simulate_graph
 from linkcal.exceptions import InputError
 
 
@@ -46,7 +46,7 @@ def test_components_are_placed_apart_and_isolated_nodes_at_the_origin():
     assert z[5].tolist() == [0.0, 0.0]
 
 
-@pytest.mark.skipif(not positions._SEEDED, reason="SciPy before 1.17 restarts ARPACK from vectors of its own")
+@pytest.mark.skipif(not node_features._SEEDED, reason="SciPy before 1.17 restarts ARPACK at random")
 def test_a_star_has_the_same_positions_each_time():
     """Its matrix has three eigenvalues, so that ARPACK must start anew to find 5 functions."""
     n = 600

@@ -40,7 +40,7 @@ def test_the_first_time_of_an_edge_counts_in_any_direction():
     }  # fmt: skip
     assert Graph.from_edges(edges, 4, edge_time=time, directed=True).edge_time.tolist() == [5, 2, 7]
     for wrong, message in (
-        ([1, 2], r"each of the 5 columns .* got int64 \[2\]"),
+        ([1, 2], r"a datetime64 per edge \[5\], got int64 \[2\]"),
         ([1, 2, 3, np.nan, 5], "1 NaN"),
     ):
         with pytest.raises(InputError, match=message):

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
 from linkcal.decisions import certified_threshold, expected_threshold
+from linkcal.decisions._thresholds import weights_at_base_rate
 from linkcal.exceptions import InputError
 
 logits = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=12)
@@ -112,6 +113,25 @@ def test_tested_recall_fails_as_seldom_as_promised():
     assert 0.02 <= failed <= 0.1 + 2 * np.sqrt(0.1 * 0.9 / 500)
 
 
+def test_the_proved_recall_is_the_exact_bound_of_a_share():
+    z, y = sample(np.random.default_rng(3), 120, 40)
+    found = certified_threshold(z, y, recall=0.8, confidence=0.9)
+    links = np.asarray(z)[np.asarray(y) == 1]
+    above = int((links >= found.logit).sum())
+    exact = binomtest(above, links.size, alternative="greater").proportion_ci(0.9, method="exact")
+    assert found.recall == pytest.approx(exact.low, abs=1e-9)
+    fewer = binomtest(above - 1, links.size, alternative="greater").proportion_ci(0.9, method="exact")
+    assert fewer.low < 0.8 <= exact.low  # no higher threshold would do
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.3, 0.9])
+def test_weights_give_labels_the_base_rate(rate):
+    y = np.repeat([1.0, 0.0], [30, 170])
+    weight = weights_at_base_rate(y, rate)
+    assert weight.mean() == pytest.approx(1.0)
+    assert np.average(y, weights=weight) == pytest.approx(rate)
+
+
 def test_what_cannot_be_reached_is_said_in_one_line():
     rng = np.random.default_rng(0)
     with pytest.raises(
@@ -128,7 +148,7 @@ def test_what_cannot_be_reached_is_said_in_one_line():
         certified_threshold(*far_off, precision=0.9)
     with pytest.raises(InputError, match=r"recall = 0\.99 must be shown with at least 299 links, got 100"):
         certified_threshold(*sample(rng, 100, 10), recall=0.99)
-    with pytest.raises(InputError, match="y must hold both classes, got 2 links and 0 negatives"):
+    with pytest.raises(InputError, match="y must hold both classes, got 2 links among 2 labels"):
         certified_threshold([0.0, 1.0], [1, 1], precision=0.5)
     for wanted in ({}, {"precision": 0.5, "recall": 0.5}):
         with pytest.raises(InputError, match="precision or recall must be given, one of them"):

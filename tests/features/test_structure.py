@@ -67,7 +67,7 @@ def test_an_edge_counts_as_if_it_were_not_there(graph):
         assert torch.equal(pair_structure(graph, pair), pair_structure(without, pair))
 
 
-def test_a_hub_is_searched_by_bisection():
+def test_a_hub_and_its_leaves():
     # Node 0 joined to 1 .. 199; node 200 joined to 5, 77 and 199; node 201 to nothing.
     hub = torch.stack([torch.zeros(199, dtype=torch.int64), torch.arange(1, 200)])
     other = torch.tensor([[200, 200, 200], [5, 77, 199]])

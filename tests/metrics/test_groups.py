@@ -59,7 +59,7 @@ def test_order_of_links_and_chunks_of_draws_change_nothing(monkeypatch):
     p, group = rng.uniform(0, 1, 50), rng.integers(0, 3, 50)
     y = rng.random(50) < p
     whole = group_calibration(y, p, {"g": group}, n_resamples=64)
-    monkeypatch.setattr("linkcal.metrics.groups._CHUNK", 7 * 50)
+    monkeypatch.setattr("linkcal.metrics.calibration._CHUNK", 7 * 50)
     cut = group_calibration(y, p, {"g": group}, n_resamples=64)
     assert (whole.bound, whole.p_value) == (cut.bound, cut.p_value)
     order = rng.permutation(50)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import chi2_contingency, norm
 
 from linkcal.exceptions import InputError
 from linkcal.metrics import (
@@ -120,3 +121,15 @@ def test_extended_evaluation_adds_floor_and_pattern():
     assert extended["pattern"] == float(P.OVERCONFIDENT)
     weighted = evaluate_links(y, p, sample_weight=np.full(y.size, 3.0), extended=True)
     assert weighted["pattern"] == extended["pattern"]
+
+
+def test_u_shaped_is_a_difference_of_shares_at_five_percent():
+    """With three bins there is one middle group: the usual test of two shares decides, one-sided at 5 %."""
+    shapes = {}
+    for middle in range(20, 60):
+        groups = [(0.1, 30, 60), (0.5, middle, 150), (0.95, 80, 100)]
+        table = [[30, 30], [middle, 150 - middle]]
+        z = np.sqrt(chi2_contingency(table, correction=False).statistic)
+        shapes[middle] = (calibration_pattern(*links(*groups)) is P.U_SHAPED, z > norm.isf(0.05))
+    assert all(found == expected for found, expected in shapes.values())
+    assert len({found for found, _ in shapes.values()}) == 2

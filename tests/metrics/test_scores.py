@@ -184,9 +184,9 @@ def test_mrr_needs_a_group_of_each_link_and_a_negative_in_it():
 @pytest.mark.parametrize(
     "metric", [roc_auc, average_precision, mean_reciprocal_rank, lambda y, s: hits_at_k(y, s, 1)]
 )
-@pytest.mark.parametrize(("y", "counts"), [([1, 1], "2 positives and 0"), ([0, 0], "0 positives and 2")])
+@pytest.mark.parametrize(("y", "counts"), [([1, 1], "2 of 2"), ([0, 0], "0 of 2")])
 def test_one_class_is_an_error(metric, y: list[int], counts: str):
-    with pytest.raises(InputError, match=f"y_true must hold both classes .* got {counts} negatives"):
+    with pytest.raises(InputError, match=f"y_true must hold both classes .* got {counts}$"):
         metric(y, [0.1, 0.2])
 
 

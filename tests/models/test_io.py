@@ -129,7 +129,7 @@ def test_weights_of_another_saving(saved, tmp_path):
     other = tmp_path / "other"
     save_model(make_model("gcn", 4, hidden_channels=3, seed=1), other)
     (other / "model.safetensors").replace(saved / "model.safetensors")
-    assert "another SHA-256" in refused(saved)
+    assert "must fit the SHA-256" in refused(saved)
 
 
 def forged(folder: Path, config: dict, state: dict[str, torch.Tensor]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch_geometric import nn as pyg
 
-from linkcal._core.threads import torch_threads
 from linkcal.toggle import toggle_edges
 from linkcal.toggle._deep import DeepToggle, SummedToggle, compiled_toggle
 from linkcal.toggle._kernel import CompiledToggle
@@ -68,17 +69,18 @@ def test_more_nodes_than_there_is_room_for_at_first(name):
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_threads_blocks_order_and_repeats_change_no_bit(name):
+def test_threads_blocks_order_and_repeats_change_no_bit(name, request):
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
     case = build_case(30, PIECES, 21, undirected=True, loops=False, repeats=False)
     pairs = torch.combinations(torch.arange(30)).T
     pairs = pairs[:, torch.randperm(pairs.size(1), generator=torch.Generator().manual_seed(0))]
     model, x = model_of(name, 3, width=9).float(), features(30, 3, torch.float32)
-    with torch_threads(1):
-        alone = toggle_edges(model, x, case.edge_index, pairs)
-    with torch_threads(3):
-        together = toggle_edges(model, x, case.edge_index, pairs)
-        parts = toggle_edges(model, x, case.edge_index, pairs, block_size=7)
-        again = toggle_edges(model, x, case.edge_index, torch.cat([pairs.flip(1), pairs], dim=1))
+    torch.set_num_threads(1)
+    alone = toggle_edges(model, x, case.edge_index, pairs)
+    torch.set_num_threads(3)
+    together = toggle_edges(model, x, case.edge_index, pairs)
+    parts = toggle_edges(model, x, case.edge_index, pairs, block_size=7)
+    again = toggle_edges(model, x, case.edge_index, torch.cat([pairs.flip(1), pairs], dim=1))
     for other in (together, parts):
         assert torch.equal(other.absent, alone.absent)
         assert torch.equal(other.present, alone.present)

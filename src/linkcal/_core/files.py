@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
-import math
 import os
 import platform
 import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -30,6 +29,11 @@ def one_line(text: object) -> str:
     """An error or a value from a file as one line of at most 200 characters for a message."""
     line = " ".join(str(text).split()) or type(text).__name__
     return line if len(line) <= 200 else f"{line[:197]}..."
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names from a file for a message."""
+    return one_line(", ".join(map(repr, names)))
 
 
 @contextmanager
@@ -98,9 +102,7 @@ def read_arrays(
                 raise ValueError(f"{key!r}, which is no array")
     for key, (kinds, ndim) in (expected or {}).items():
         if key not in arrays:
-            raise InputError(
-                f"{name} must have the array {key!r}, got {one_line(', '.join(map(repr, arrays)))} in {path}"
-            )
+            raise InputError(f"{name} must have the array {key!r}, got {listed(arrays)} in {path}")
         array = arrays[key]
         if array.dtype.kind not in kinds or array.ndim != ndim:
             words = " or ".join(dict.fromkeys(_KINDS[kind] for kind in kinds))
@@ -219,17 +221,8 @@ _HERE, _SWAP = -100, 2
 
 def to_json(values: Any) -> str:
     """JSON text; NaN and infinity, which JSON does not have, become null."""
-    return json.dumps(_without_nan(values), indent=2, allow_nan=False)
-
-
-def _without_nan(values: Any) -> Any:
-    if isinstance(values, dict):
-        return {key: _without_nan(value) for key, value in values.items()}
-    if isinstance(values, list | tuple):
-        return [_without_nan(value) for value in values]
-    if isinstance(values, float) and not math.isfinite(values):
-        return None
-    return values
+    plain = json.loads(json.dumps(values), parse_constant=lambda _: None)
+    return json.dumps(plain, indent=2, allow_nan=False)
 
 
 def write_json(values: Any, path: Path) -> None:

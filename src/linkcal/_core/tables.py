@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linkcal._core.cells import from_cell, has_cells
-from linkcal._core.files import damage_named, one_line
+from linkcal._core.files import damage_named, listed, one_line
 from linkcal._core.validation import is_missing, to_numpy
 from linkcal.exceptions import InputError, extra_needed
 
@@ -40,10 +40,8 @@ class Columns:
         """Refuse a table without one of the columns."""
         missing = [name for name in names if name not in self.names]
         if missing:
-            raise InputError(
-                f"{self.name} must have the column {missing[0]!r}, "
-                f"got {one_line(', '.join(map(repr, self.names)))} in {self.place}"
-            )
+            found = f"{listed(self.names)} in {self.place}"
+            raise InputError(f"{self.name} must have the column {missing[0]!r}, got {found}")
 
     def refuse(self, rows: Any, column: str, expected: str, advice: str = "") -> None:
         """Refuse a column if any of the `rows` (n,), bool, is True: in these the value is not as expected."""

@@ -18,14 +18,11 @@ class _Shared:
         #: Held while parallel compiled code runs. It uses all cores anyway, and Numba's ``workqueue`` layer
         #: aborts the process when two threads run parallel code at once.
         self.kernels = threading.RLock()
-        #: Guards the counts below.
+        #: Guards what follows.
         self.lock = threading.Lock()
-        self.torch_users, self.torch_before = 0, 0
         #: Limits of the BLAS blocks that are open, and how to undo the first.
         self.blas_counts: list[int] = []
         self.blas_before: Any = None
-        #: Counts of the torch blocks that this thread is in, innermost last.
-        self.own = threading.local()
 
 
 _shared = _Shared()
@@ -39,11 +36,6 @@ def fork_safe_lock() -> Any:
     lock = threading.Lock()
     _locks.add(lock)
     return lock
-
-
-def in_forked_child() -> bool:
-    """Whether this process was forked after linkcal was imported: OpenMP's and Numba's threads are gone."""
-    return os.getpid() != _process
 
 
 def _renew() -> None:
@@ -92,58 +84,19 @@ def numba_threads(count: int) -> Iterator[None]:
     torch and Numba may share an OpenMP runtime, so torch's thread count is restored as well as Numba's. In a
     forked child compiled code is serial (:mod:`linkcal._core.compiled`), and Numba's threads are not touched.
     """
-    if in_forked_child():
+    if os.getpid() != _process:
         with _shared.kernels:
             yield
         return
     import numba  # slow to import, and not needed where only torch's threads are set
 
     with _shared.kernels:
-        torch_count, numba_count = _torch_count(), numba.get_num_threads()
+        torch, numba_count = sys.modules.get("torch"), numba.get_num_threads()
+        torch_count = None if torch is None else torch.get_num_threads()
         numba.set_num_threads(max(1, min(count, numba.config.NUMBA_NUM_THREADS)))
         try:
             yield
         finally:
             numba.set_num_threads(numba_count)
-            if torch_count is not None:
-                sys.modules["torch"].set_num_threads(torch_count)
-
-
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Run torch with `count` threads for a block, and put its setting back; faster for tiny tensors.
-
-    Part of torch's count belongs to the thread and part to the process, so each thread sets it, to what the
-    first of overlapping blocks found.
-    """
-    import torch
-
-    shared, own = _shared, _own_counts()
-    with shared.lock:
-        # Asked first: a thread takes over the process's count when it first asks, also after it has set one.
-        found = torch.get_num_threads()
-        if not shared.torch_users:
-            shared.torch_before = found
-        shared.torch_users += 1
-        own.append(count)
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        with shared.lock:
-            shared.torch_users -= 1
-            own.pop()
-            torch.set_num_threads(own[-1] if own else shared.torch_before)
-
-
-def _own_counts() -> list[int]:
-    counts: list[int] = _shared.own.__dict__.setdefault("counts", [])
-    return counts
-
-
-def _torch_count() -> int | None:
-    """Count of torch for this thread; None where torch is not imported."""
-    torch, own = sys.modules.get("torch"), _own_counts()
-    if torch is None:
-        return None
-    return own[-1] if own else int(torch.get_num_threads())
+            if torch is not None:
+                torch.set_num_threads(torch_count)

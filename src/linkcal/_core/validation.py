@@ -131,9 +131,8 @@ def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_i
         try:
             edge_index = torch.as_tensor(np.asarray(edge_index))
         except (TypeError, ValueError) as error:
-            raise InputError(
-                f"{name} must be an integer tensor of shape [2, L], got {type(edge_index).__name__}"
-            ) from error
+            came = type(edge_index).__name__
+            raise InputError(f"{name} must be an integer tensor of shape [2, L], got {came}") from error
     if edge_index.ndim != 2 or edge_index.size(0) != 2:
         raise InputError(f"{name} must have shape [2, L], got {list(edge_index.shape)}")
     no_integers = edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype is torch.bool

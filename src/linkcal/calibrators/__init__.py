@@ -11,22 +11,7 @@ from linkcal.calibrators.scaling import Beta, Identity, Platt, Temperature
 from linkcal.calibrators.structural import StructuralCalibrator, StructureOnly
 
 __all__ = [
-    "BBQ",
-    "CALIBRATORS",
-    "Beta",
-    "Calibrator",
-    "EmbeddingMLP",
-    "Histogram",
-    "Identity",
-    "InNOut",
-    "Isotonic",
-    "Platt",
-    "StructuralCalibrator",
-    "StructureOnly",
-    "Temperature",
-    "base_rate_offset",
-    "calibrator_name",
-    "fit_together",
-    "make_calibrator",
-    "shift_base_rate",
-]
+    "BBQ", "CALIBRATORS", "Beta", "Calibrator", "EmbeddingMLP", "Histogram", "Identity", "InNOut",
+    "Isotonic", "Platt", "StructuralCalibrator", "StructureOnly", "Temperature", "base_rate_offset",
+    "calibrator_name", "fit_together", "make_calibrator", "shift_base_rate",
+]  # fmt: skip

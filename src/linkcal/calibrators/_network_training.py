@@ -119,16 +119,13 @@ class LinkArrays(NamedTuple):
         """Equal links merged and sorted, so that neither their order nor copies can change a fit."""
         largest = max(np.abs(self.logit).max(), np.abs(self.inputs).max(initial=0.0))
         if largest > _LARGEST_INPUT:
-            raise InputError(
-                f"X must be at most {_LARGEST_INPUT:g} in absolute value to train a network, got {largest:g}"
-            )
+            raise InputError(f"X must be within +-{_LARGEST_INPUT:g} for a network, got {largest:g}")
         rows = np.column_stack((self.label, self.logit, self.inputs))
         rows, position = np.unique(rows, axis=0, return_inverse=True)
         weight = bin_sums(position.ravel(), self.weight, len(rows))
         return LinkArrays(rows[:, 1], rows[:, 2:], rows[:, 0], weight)
 
     def take(self, rows: NDArray[np.bool_]) -> LinkArrays:
-        """Some of the links."""
         return LinkArrays(*(values[rows] for values in self))
 
     def blocks(self, heads: int, scaling: Scaling = "divide") -> Blocks:

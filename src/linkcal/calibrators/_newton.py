@@ -42,7 +42,6 @@ class RidgeProblem:
     upper: FloatArray
 
     def take(self, rows: IntArray) -> RidgeProblem:
-        """The problem on some of the rows."""
         return replace(self, design=self.design[rows], y=self.y[rows], weight=self.weight[rows])
 
     def nll(self, theta: FloatArray) -> float:

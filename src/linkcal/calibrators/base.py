@@ -311,9 +311,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
             return np.empty(shape)
         given, names = getattr(features, "columns", None), getattr(self, "feature_names_in_", None)
         if given is not None and names is not None and list(given) != list(names[1:]):
-            raise InputError(
-                f"features must have the columns {list(names[1:])} of the fit, got {list(given)}"
-            )
+            raise InputError(f"features must have the columns {list(names[1:])}, got {list(given)}")
         array = np.asarray([] if features is None else to_numpy(features), dtype=np.float64)
         if array.shape != shape:
             got = "None" if features is None else str(array.shape)

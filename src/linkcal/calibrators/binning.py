@@ -76,11 +76,7 @@ class Histogram(Calibrator):
     _state: ClassVar[dict[str, StateKind]] = {"bin_edges_": 1, "bin_probability_": 1, "bin_weight_": 1}
 
     def __init__(
-        self,
-        *,
-        n_bins: int = 15,
-        strategy: Literal["uniform", "quantile"] = "uniform",
-        smooth: bool = True,
+        self, *, n_bins: int = 15, strategy: Literal["uniform", "quantile"] = "uniform", smooth: bool = True
     ) -> None:
         self.n_bins = n_bins
         self.strategy = strategy

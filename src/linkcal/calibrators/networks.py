@@ -25,7 +25,7 @@ from linkcal.calibrators.scaling import warn_base_rate
 from linkcal.exceptions import ConvergenceWarning, InputError, extra_needed
 
 if TYPE_CHECKING:
-    from linkcal.calibrators._network_training import LinkArrays, NetJob, Trained
+    from linkcal.calibrators._network_training import NetJob, Trained
 
 #: How the networks' output o scales the logit: ``s / t`` or ``2 s t``, with ``t = softplus(o)``.
 Scaling = Literal["divide", "multiply-doubled"]
@@ -100,13 +100,11 @@ class NetCalibrator(Calibrator):
         cross-validation in (X, y) does. InputError if only one is given, or `y_val` holds other labels.
         """
         with unchanged_if_refused(self):
-            self._train(self._job(X, y, sample_weight, X_val, y_val))
+            self._fit(X, y, sample_weight, X_val, y_val)
         return self
 
-    def _fit(self, X: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-        self._train(self._checked_job(X, y, weight, None))
-
-    def _train(self, job: NetJob) -> None:
+    def _fit(self, X: Any, y: Any, weight: Any, X_val: Any = None, y_val: Any = None) -> None:
+        job = self._job(X, y, weight, X_val, y_val)
         self._finish(job, _nets().fit_nets([job])[0])
 
     def temperature(self, X: Any) -> FloatArray:
@@ -123,11 +121,6 @@ class NetCalibrator(Calibrator):
             X_val, y_val = validated(self, X_val, y_val, reset=False)
             label = known_labels(y_val, len(X_val), self.classes_, "y_val")
             validation = _nets().LinkArrays(X_val[:, 0], self._inputs(X_val), label, np.ones(len(label)))
-        return self._checked_job(X, y, weight, validation)
-
-    def _checked_job(
-        self, X: FloatArray, y: FloatArray, weight: FloatArray, validation: LinkArrays | None
-    ) -> NetJob:
         _check_settings(self)
         seed = np.random.default_rng() if self.random_state is None else self.random_state
         if isinstance(seed, np.random.Generator):

@@ -45,9 +45,7 @@ def calibrator_name(calibrator: Calibrator) -> str:
     'platt'
     """
     if CALIBRATORS.get(calibrator.name) is not type(calibrator):
-        raise UnsupportedModelError(
-            f"calibrator must be one of linkcal's own, got {type(calibrator).__name__}"
-        )
+        raise UnsupportedModelError(f"calibrator must be linkcal's own, got {type(calibrator).__name__}")
     return calibrator.name
 
 

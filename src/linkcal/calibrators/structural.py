@@ -26,8 +26,6 @@ from linkcal.calibrators.base import (
 )
 from linkcal.exceptions import ConvergenceWarning, InputError
 
-__all__ = ["StructuralCalibrator", "StructureOnly"]
-
 # What ``features`` names, beside "all".
 _GROUPS = ("logit", *COLUMN_GROUPS)
 # Names of the first term if it is that of the base, or 0 in place of a logit that is not read.
@@ -134,24 +132,6 @@ class StructuralCalibrator(Calibrator):
         "converged_": bool,
     }
     base_: Self | None
-    terms_: list[str]
-    columns_: list[int]
-    scale_: FloatArray
-    mean_: FloatArray
-    deviation_: FloatArray
-    knots_: FloatArray
-    values_: FloatArray
-    starts_: FloatArray
-    products_: FloatArray
-    pairs_: FloatArray
-    intercept_: float
-    penalty_: float
-    slope_: float
-    prior_: float
-    lost_: float
-    stray_: float
-    n_iter_: int
-    converged_: bool
 
     def __init__(
         self,
@@ -371,15 +351,10 @@ class StructureOnly(StructuralCalibrator):
 
     name = "structure-only"
     description = "the same without the model: degrees, paths and feature similarity, no logit"
-    search: ClassVar[dict[str, list[Any]]] = {"n_knots": [2, 4, 8]}
     link_features: ClassVar[LinkFeatures] = "structure"
 
     def __init__(
-        self,
-        *,
-        feature_names: Sequence[str] | None = None,
-        n_knots: int = 4,
-        penalty: float | None = None,
+        self, *, feature_names: Sequence[str] | None = None, n_knots: int = 4, penalty: float | None = None
     ) -> None:
         self.feature_names = feature_names
         self.n_knots = n_knots

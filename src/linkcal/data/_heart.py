@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.preprocessing import normalize
 
-from linkcal.data.graph import Graph, neighbour_rows, pair_keys, rows_of_keys
+from linkcal.data.graph import Graph, neighbour_rows, pair_keys, row_starts
 from linkcal.exceptions import ShortageError
 
 IntArray, BoolArray = NDArray[np.int64], NDArray[np.bool_]
@@ -101,7 +101,7 @@ def candidate_keys(
     own = (graph.has_pairs(pairs) & ~(graph.has_pairs(pairs.flip(0)) & graph.directed)).cpu().numpy()
     reverse = np.sort(closed % n * n + closed // n)
     known = (closed, reverse) if graph.directed else [np.union1d(closed, reverse)] * 2
-    rows = [rows_of_keys(keys, n) for keys in known]
+    rows = [(row_starts(keys // n, n), keys % n) for keys in known]
     ends = [np.isin(np.arange(n), nodes.cpu().numpy()) for nodes in reversed(graph.ends)]
     kept, other = np.where(side, links[::-1], links)
     for block in np.array_split(np.arange(number), max(1, -(-number * n // _BLOCK))):

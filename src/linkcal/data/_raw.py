@@ -14,7 +14,6 @@ import shutil
 import urllib.request
 import zlib
 from dataclasses import dataclass
-from functools import cache
 from http.client import HTTPException
 from importlib import resources
 from pathlib import Path
@@ -71,7 +70,6 @@ class RawFiles:
                     _download(f"{self.url}/{name}", staging / name)
             for name in missing:
                 _verify(staging / name, f"{self.folder}/{name}")
-            for name in missing:
                 place = root / self.folder / name
                 place.parent.mkdir(parents=True, exist_ok=True)
                 (staging / name).replace(place)
@@ -102,15 +100,10 @@ def _download(url: str, path: Path) -> None:
         shutil.copyfileobj(answer, file)
 
 
-@cache
-def _checksums() -> dict[str, str]:
-    text = resources.files("linkcal.data").joinpath("checksums.json").read_text(encoding="utf-8")
-    return dict(json.loads(text)["sha256"])
-
-
 def _verify(path: Path, key: str) -> None:
     """Compare a file with its published SHA-256, where one is known."""
-    expected = _checksums().get(key)
+    published = resources.files("linkcal.data").joinpath("checksums.json").read_text(encoding="utf-8")
+    expected = json.loads(published)["sha256"].get(key)
     if expected is None:
         return
     content = path.read_bytes()

@@ -8,7 +8,6 @@ blanks as one tab, lines where they stand in the file.
 from __future__ import annotations
 
 import bz2
-import contextlib
 import csv
 import gzip
 import io
@@ -20,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from linkcal._core.files import damage_named, one_line
+from linkcal._core.files import damage_named, listed, one_line
 from linkcal.exceptions import InputError
 
 #: Names that columns of nodes have unless the caller gives others.
@@ -64,10 +63,8 @@ class TextOptions:
                 f"'\\t' or ' ' (runs of blanks and tabs), got {one_line(repr(self.delimiter))}"
             )
         if self.comment is not None and (self.comment.strip() != self.comment or '"' in self.comment):
-            raise InputError(
-                f"comment (--comment) must be the start of a line without blanks or quotes, got "
-                f"{one_line(repr(self.comment))}"
-            )
+            came = one_line(repr(self.comment))
+            raise InputError(f"comment (--comment) must be a mark without blanks or quotes, got {came}")
         return TextOptions(delimiter, self.header, self.comment)
 
 
@@ -101,14 +98,14 @@ def header_names(columns: tuple[str, str]) -> tuple[tuple[str, str], ...]:
 @contextmanager
 def unpacked(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, decompressed as its ending says."""
-    with contextlib.ExitStack() as stack:
-        packing = path.suffix.lower()
-        if packing == ".zip":
-            archive = stack.enter_context(zipfile.ZipFile(path))
-            yield stack.enter_context(archive.open(zip_member(path)))
-        else:
-            opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(packing, open)
-            yield stack.enter_context(opener(path, "rb"))
+    packing = path.suffix.lower()
+    if packing == ".zip":
+        with zipfile.ZipFile(path) as archive, archive.open(zip_member(path)) as file:
+            yield file
+    else:
+        opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(packing, open)
+        with opener(path, "rb") as file:
+            yield file
 
 
 def zip_member(path: Path) -> str:
@@ -267,11 +264,10 @@ class TextFile:
 
     def _blocks(self, size: int = BLOCK) -> Iterator[bytes]:
         """Plain rows in blocks of whole lines."""
-        dialect, rest, start = self._dialect, b"", True
-        edits = dialect.top or dialect.comment or dialect.delimiter == " "
         with unpacked(self.path) as raw:
+            rest, start = raw.read(len(_BOM)).removeprefix(_BOM), True
             while block := raw.read(size):
-                rest = (rest + block).removeprefix(_BOM) if start else rest + block
+                rest += block
                 # A carriage return may be half of a line's end.
                 cut = max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, -1)) + 1
                 if len(rest) - cut > _LONGEST_LINE:
@@ -280,25 +276,23 @@ class TextFile:
                         f"in {self.path}"
                     )
                 if cut:
-                    yield self._edited(rest[:cut], start) if edits else rest[:cut]
+                    yield self._edited(rest[:cut], start)
                     rest, start = rest[cut:], False
         if rest:
-            rest = rest.removeprefix(_BOM) if start else rest
-            yield self._edited(rest, start) if edits else rest
+            yield self._edited(rest, start)
 
     def _edited(self, block: bytes, start: bool) -> bytes:
         """Comments as empty lines, and blanks as one tab where they delimit."""
         dialect = self._dialect
-        block = re.sub(rb"\r\n?", b"\n", block) if b"\r" in block else block
+        if not (dialect.top or dialect.comment or dialect.delimiter == " "):
+            return block
+        block = re.sub(rb"\r\n?", b"\n", block)
         if start and dialect.top:
             lines = block.split(b"\n", dialect.top)
             block = b"\n" * (len(lines) - 1) + (lines[-1] if len(lines) > dialect.top else b"")
         if dialect.delimiter == " ":
-            block = block.replace(b" ", b"\t")
-            while b"\t\t" in block:
-                block = block.replace(b"\t\t", b"\t")
-            block = block.replace(b"\n\t", b"\n").replace(b"\t\n", b"\n").removeprefix(b"\t")
-            block = block.removesuffix(b"\t")
+            block = re.sub(rb"\t\t+", b"\t", block.replace(b" ", b"\t"))
+            block = block.replace(b"\n\t", b"\n").replace(b"\t\n", b"\n").strip(b"\t")
         mark = dialect.comment.encode()
         if mark and mark in block:
             block = re.sub(rb"(?m)^[ \t]*" + re.escape(mark) + rb"[^\n]*", b"", block)
@@ -358,18 +352,12 @@ class TextFile:
         except csv.Error as error:
             place = f"the row after line {last} of {self.path}"
             if escaped:
-                raise InputError(
-                    f'{self.name} must write a quote within a value twice (""), got one after a backslash '
-                    f'(\\") in or near {place}'
-                ) from error
-            if "expected after" in str(error):
-                raise InputError(
-                    f"{self.name} must have a delimiter after a quoted value, got {error} in {place}"
-                ) from error
-            raise InputError(
-                f'{self.name} must close every quoted value, got a quote (") that is open to the end in '
-                f"{place}"
-            ) from error
+                what = 'write a quote within a value twice (""), got one after a backslash (\\") in or near'
+            elif "expected after" in str(error):
+                what = f"have a delimiter after a quoted value, got {error} in"
+            else:
+                what = 'close every quoted value, got a quote (") that is open to the end in'
+            raise InputError(f"{self.name} must {what} {place}") from error
 
 
 def missing_columns(
@@ -377,8 +365,7 @@ def missing_columns(
 ) -> InputError:
     """The error of a table without the two columns of nodes."""
     return InputError(
-        f"{name} must have the columns {columns[0]!r}, {columns[1]!r}, each once, got "
-        f"{one_line(', '.join(map(repr, names)))} in {path}{hint}"
+        f"{name} must have the columns {listed(columns)}, each once, got {listed(names)} in {path}{hint}"
     )
 
 

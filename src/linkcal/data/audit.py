@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -214,11 +215,8 @@ class _Pairs:
     def against_the_graph(self) -> Iterator[AuditFinding]:
         """What a pair is beside what it should be."""
         graph, is_link, loops = self.graph, self.label == 1, self.pairs[0] == self.pairs[1]
-        should_be = np.array([name == "train" for name in self.names], dtype=bool)[self.part_of] & is_link
         wrong = graph.wrong_types(torch.from_numpy(self.pairs))
         types = np.zeros_like(loops) if wrong is None else wrong.numpy()
-        if not (types | loops | (self.is_edge != should_be)).any():
-            return
         for number, name in enumerate(self.names):
             mine, inside = self.part_of == number, f"message-passing edges{self.way}, got {{}} that are"
             held_out = ("held-out-edge", is_link & self.is_edge, f"links must not be {inside}")
@@ -257,25 +255,20 @@ class _Pairs:
 
     def without_later_links(self) -> _Pairs:
         """All but negatives that are links of a later part: they were negatives at their time."""
-        _, group = np.unique(self.keys, return_inverse=True)
-        latest, is_link = np.full(group.size, -1), self.label == 1
-        np.maximum.at(latest, group[is_link], self.part_of[is_link])
-        kept = is_link | (self.part_of >= latest[group])
+        is_link = self.label == 1
+        linked = pd.Series(np.where(is_link, self.part_of, -1)).groupby(self.keys).transform("max")
+        kept = is_link | (self.part_of >= linked.to_numpy())
         return _Pairs(self.graph, self.names, self.pairs[:, kept], self.label[kept], self.part_of[kept])
 
     def against_each_other(self) -> Iterator[AuditFinding]:
         """Pairs that stand more than once, each under the worst of its kinds."""
         if not (self.ordered[1:] == self.ordered[:-1]).any():
             return
-        _, first, group = np.unique(self.keys, return_index=True, return_inverse=True)
-
-        def differs(values: IntArray) -> NDArray[np.bool_]:
-            """Whether the rows of each pair differ."""
-            return np.asarray(np.bincount(group, values != values[first][group]) > 0)
-
-        labels, parts = differs(self.label), differs(self.part_of)
-        turned = differs((self.pairs[0] > self.pairs[1]).astype(np.int64))
-        again = (np.bincount(group) > 1) & ~parts & ~labels
+        first = np.unique(self.keys, return_index=True)[1]
+        turned = self.pairs[0] > self.pairs[1]
+        rows = pd.DataFrame({"label": self.label, "part": self.part_of, "turned": turned}).groupby(self.keys)
+        labels, parts, turned = (rows.nunique() > 1).to_numpy().T
+        again = (rows.size() > 1).to_numpy() & ~parts & ~labels
         both = (again & turned).sum()
         whole = "train, val and test must"
         once = f"{whole} hold each pair once{self.way}, got {{}} repeated"
@@ -284,10 +277,10 @@ class _Pairs:
             ("overlap", parts & ~labels, once),
             ("repeated", again, f"{once} in a part{f', {both} of them in both directions' * bool(both)}"),
         ):
-            rows = np.sort(first[chosen])
-            if rows.size:
-                places = [self._places(self.keys == self.keys[row], kind) for row in rows[:_EXAMPLES]]
-                yield self._finding(kind, rows, text, places)
+            found = np.sort(first[chosen])
+            if found.size:
+                places = [self._places(self.keys == self.keys[row], kind) for row in found[:_EXAMPLES]]
+                yield self._finding(kind, found, text, places)
 
     def _places(self, rows: NDArray[np.bool_], kind: str) -> str:
         """Parts of the rows of one pair, with its labels where they differ."""

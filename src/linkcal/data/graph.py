@@ -269,12 +269,6 @@ class Graph:
         """Graph of other edges between the same nodes, with the types of the nodes and nothing else."""
         return Graph.from_edges(edge_index, self.num_nodes, directed=self.directed, node_type=self.node_type)
 
-    def weight_of(self, edge_index: Tensor) -> Tensor | None:
-        """Weights [L] of edges [2, L] of the graph; None without weights."""
-        if self.edge_weight is None:
-            return None
-        return self.edge_weight[self.places_of(edge_index)]
-
     def places_of(self, edge_index: Tensor) -> Tensor:
         """Column [L] of `self.edge_index` in which each edge [2, L] of the graph stands."""
         return torch.searchsorted(self._keys, pair_keys(edge_index, self.num_nodes, directed=True))
@@ -373,8 +367,7 @@ def _check_node_type(node_type: Any, edge_index: Tensor, num_nodes: int, *, dire
     kind = torch.as_tensor(node_type)
     if kind.shape != (num_nodes,) or kind.is_floating_point() or kind.is_complex():
         raise InputError(
-            f"node_type must hold integers [num_nodes], num_nodes = {num_nodes}, got {kind.dtype} "
-            f"{list(kind.shape)}"
+            f"node_type must hold integers [num_nodes = {num_nodes}], got {kind.dtype} {list(kind.shape)}"
         )
     kind = kind.to(edge_index.device, torch.int64)
     if kind.unique().tolist() != [0, 1]:
@@ -398,8 +391,7 @@ def _check_edge_weight(edge_weight: Any, num_edges: int) -> Tensor:
     weight = torch.as_tensor(edge_weight)
     if weight.shape != (num_edges,) or weight.is_complex():
         raise InputError(
-            f"edge_weight must hold a number for each of the {num_edges} columns of edge_index, got "
-            f"{weight.dtype} {list(weight.shape)}"
+            f"edge_weight must hold a number per edge [{num_edges}], got {weight.dtype} {list(weight.shape)}"
         )
     weight = weight.to(torch.float32)
     wrong = ~(torch.isfinite(weight) & (weight > 0))
@@ -418,17 +410,15 @@ def check_edge_time(edge_time: Any, num_edges: int, name: str) -> Tensor:
     numbers = not given.is_complex() if isinstance(given, Tensor) else given.dtype.kind in "fiuM"
     if not numbers or given.shape != (num_edges,):
         raise InputError(
-            f"{name} must hold a number or a datetime64 for each of the {num_edges} columns of edge_index, "
-            f"got {given.dtype} {list(given.shape)}"
+            f"{name} must hold a number or a datetime64 per edge [{num_edges}], got {given.dtype} "
+            f"{list(given.shape)}"
         )
     if isinstance(given, np.ndarray) and given.dtype.kind == "M":
         seconds = (given - np.datetime64(0, "s")) / np.timedelta64(1, "s")
         given = np.where(np.isnat(given), np.nan, seconds)
     time = torch.as_tensor(given).to(torch.float64, copy=True)
     if not torch.as_tensor(given).is_floating_point() and bool((time.abs() > 2**53).any()):
-        raise InputError(
-            f"{name} must be at most 2^53, beyond which float64 loses their order, got larger ones"
-        )
+        raise InputError(f"{name} must be at most 2^53, beyond which float64 has gaps, got larger ones")
     missing = int((~torch.isfinite(time)).sum())
     if missing:
         raise InputError(f"{name} must be finite, got {count_not_finite(missing)}")
@@ -493,13 +483,8 @@ def neighbour_rows(edge_index: Tensor, num_nodes: int) -> tuple[IntArray, IntArr
     """
     row, col = edge_index.cpu().numpy()
     row, col = row[row != col], col[row != col]
-    return rows_of_keys(np.unique(np.concatenate([row * num_nodes + col, col * num_nodes + row])), num_nodes)
-
-
-def rows_of_keys(keys: IntArray, num_nodes: int) -> tuple[IntArray, IntArray]:
-    """Row starts (N + 1,) and columns of sorted keys ``row N + column``."""
-    row, column = np.divmod(keys, num_nodes)
-    return row_starts(row, num_nodes), column
+    keys = np.unique(np.concatenate([row * num_nodes + col, col * num_nodes + row]))
+    return row_starts(keys // num_nodes, num_nodes), keys % num_nodes
 
 
 def row_starts(row: IntArray, num_nodes: int) -> IntArray:

@@ -109,9 +109,7 @@ def load_dataset(
         given = ", ".join(simulation)
         raise InputError(f"options must be those of dataset {name!r}, which has none, got {given}")
     if name in OFFICIAL_SPLITS:
-        raise InputError(
-            f"dataset must have no official split, got {name!r} (load it by load_official_split)"
-        )
+        raise InputError(f"dataset {name!r} must be loaded by load_official_split, got load_dataset")
     folder = _FILES[name].ensure(find_data_root(data_root))
     if name not in _STORED:
         return read_bitcoin(folder / _FILES[name].names[0], name=name)

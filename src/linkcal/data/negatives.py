@@ -13,7 +13,7 @@ from torch import Tensor
 from linkcal._core.compiled import compiled
 from linkcal._core.validation import check_choice, check_edge_index, check_positive_int
 from linkcal.data._heart import heart_keys
-from linkcal.data.graph import Graph, neighbour_rows, pair_keys, place_in_row, rows_of_keys
+from linkcal.data.graph import Graph, neighbour_rows, pair_keys, place_in_row
 from linkcal.exceptions import InputError, ShortageError
 
 IntArray = NDArray[np.int64]
@@ -284,15 +284,21 @@ def _degree_keys(graph: Graph, num: int, generator: np.random.Generator, closed:
 
 
 # Two-hop: a random path u - w - v favours pairs with many common neighbours, so it is kept only if w is the
-# SMALLEST of them. With few paths or many wasted draws all paths are walked in O(N) memory and distinct
-# ranks drawn; giving up draws does not change the distribution, because all pairs are exchangeable.
+# SMALLEST of them. With few paths or many wasted draws, which few free pairs cause, these are listed and
+# distinct ranks drawn; giving up draws does not change the distribution, because all pairs are exchangeable.
 def _two_hop_keys(graph: Graph, num: int, generator: np.random.Generator, closed: IntArray) -> IntArray:
     """Keys ``u N + v`` of `num` pairs with a common neighbour, none in the sorted keys `closed`."""
     rows = neighbour_rows(graph.edge_index, graph.num_nodes)
     degree = np.diff(rows[0])
     paths = np.cumsum(degree * (degree - 1))
     keys = _two_hop_drawn(graph, rows, paths, num, generator, closed) if paths[-1] > _WALKED else None
-    return _two_hop_walked(graph, rows, num, generator, closed) if keys is None else keys
+    if keys is not None:
+        return keys
+    found = np.empty(_list_two_hop(*rows, graph.directed, np.empty(0, np.int64)), np.int64)
+    _list_two_hop(*rows, graph.directed, found)
+    free = found[~in_sorted(closed, found)]
+    _require(num, len(free), "with a common neighbour")
+    return free[_distinct_ranks(len(free), num, generator)]
 
 
 def _two_hop_drawn(
@@ -318,74 +324,28 @@ def _two_hop_drawn(
     return keys[:num]
 
 
-def _two_hop_walked(
-    graph: Graph, rows: Rows, num: int, generator: np.random.Generator, closed: IntArray
-) -> IntArray:
-    """Keys of `num` pairs by rank among all pairs that are free."""
-    n = graph.num_nodes
-    if not graph.directed:  # both directions: every row must know all its closed partners
-        u, v = np.divmod(closed, n)
-        closed = np.unique(np.concatenate([closed, v * n + u]))
-    closed_rows = rows_of_keys(closed, n)
-    upto = np.cumsum(_count_partners(rows, closed_rows, graph.directed))
-    available = int(upto[-1])
-    _require(num, available, "with a common neighbour")
-    ranks = _distinct_ranks(available, num, generator)
-    order = np.argsort(ranks)
-    nodes = np.searchsorted(upto, ranks[order], side="right")
-    before = np.concatenate([[0], upto[:-1]])[nodes]
-    keys = np.empty(num, dtype=np.int64)
-    keys[order] = nodes * n + _pick_partners(rows, closed_rows, graph.directed, nodes, ranks[order] - before)
-    return keys
-
-
 #: How each kind but the uniform one is drawn.
 _DRAWS: dict[str, Any] = {"degree": _degree_keys, "two-hop": _two_hop_keys, "heart": heart_keys}
 
 
 @compiled()
-def _list_partners(rows: Array, closed_rows: Array, directed: bool, u: int, seen: Array, out: Array) -> int:
-    """Write the free two-step partners of u (larger ones only, if undirected) to `out`; return how many."""
-    start, neighbours = rows
-    closed_start, closed = closed_rows
-    seen[u] = u
-    for k in range(closed_start[u], closed_start[u + 1]):
-        seen[closed[k]] = u
-    count = 0
-    for k in range(start[u], start[u + 1]):
-        w = neighbours[k]
-        for m in range(start[w], start[w + 1]):
-            v = neighbours[m]
-            if seen[v] != u:
-                seen[v] = u
-                if directed or v > u:
-                    out[count] = v
-                    count += 1
-    return count
-
-
-@compiled()
-def _count_partners(rows: Array, closed_rows: Array, directed: bool) -> Array:
-    n = len(rows[0]) - 1
-    seen, found, counts = np.full(n, -1, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)
+def _list_two_hop(start: Array, neighbours: Array, directed: bool, out: Array) -> int:
+    """Write the keys of pairs with a common neighbour to `out`, while it has room; return their number."""
+    n, count = len(start) - 1, 0
+    seen = np.full(n, -1, np.int64)
     for u in range(n):
-        counts[u] = _list_partners(rows, closed_rows, directed, u, seen, found)
-    return counts
-
-
-@compiled()
-def _pick_partners(rows: Array, closed_rows: Array, directed: bool, nodes: Array, places: Array) -> Array:
-    """The partner at each place in the list of each of the non-decreasing nodes."""
-    n = len(rows[0]) - 1
-    seen, found = np.full(n, -1, np.int64), np.empty(n, np.int64)
-    out = np.empty(len(nodes), np.int64)
-    listed = -1
-    for k in range(len(nodes)):
-        if nodes[k] != listed:
-            listed = nodes[k]
-            _list_partners(rows, closed_rows, directed, listed, seen, found)
-        out[k] = found[places[k]]
-    return out
+        seen[u] = u
+        for k in range(start[u], start[u + 1]):
+            w = neighbours[k]
+            for m in range(start[w], start[w + 1]):
+                v = neighbours[m]
+                if seen[v] != u:
+                    seen[v] = u
+                    if directed or v > u:
+                        if count < len(out):
+                            out[count] = u * n + v
+                        count += 1
+    return count
 
 
 @compiled()

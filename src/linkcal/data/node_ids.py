@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from linkcal._core.cells import FORMULA
-from linkcal._core.files import one_line
+from linkcal._core.files import one_line, refusing
 from linkcal._core.validation import check_positive_int
 from linkcal.exceptions import ArtifactError, InputError
 
@@ -79,6 +79,10 @@ class NodeIds:
 
     def lookup(self, values: Any) -> IntArray:
         """Index of each id, int64 (n,); -1 for one that is unknown or missing."""
+        values = _to_arrow(values)
+        if pa.types.is_dictionary(values.type):  # each distinct text is looked up once
+            index = pa.array(self.lookup(values.dictionary)).take(values.indices)
+            return np.asarray(pc.fill_null(index, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
         ids = parse_ids(values)
         if self.are_integers and pa.types.is_string(ids.type):  # some are no numbers
             ids = pc.if_else(pc.match_substring_regex(ids, _INTEGER), ids, None)
@@ -119,6 +123,12 @@ class NodeIds:
         """Both columns of ids, pyarrow arrays, of indices [2, n]."""
         return self.decode(pairs[0]), self.decode(pairs[1])
 
+    def hint(self, _end: int, value: Any) -> str:
+        """What a message on an unknown id adds: a known one that looks like it."""
+        ids = pa.concat_arrays([pc.cast(self._ids, pa.string()), pa.array([str(value.as_py())])])
+        found = [spelt(ids[int(known)]) for known, unknown in look_alikes(ids) if unknown == len(self)]
+        return f" (the graph has {found[0]}, which looks alike)" if found else ""
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the ids, in index order, as the one column ``node_id`` of a Parquet file."""
         pq.write_table(pa.table({_COLUMN: self._ids}), os.fspath(path))
@@ -126,20 +136,15 @@ class NodeIds:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> NodeIds:
         """Read what :meth:`save` wrote; ArtifactError if the file is missing, damaged or no such table."""
-        try:
+        with refusing(Path(path), "be a readable table of node ids"):
             # Through bytes: no memory map stays open on a file that may be replaced.
             table = pq.read_table(pa.BufferReader(Path(path).read_bytes()))
-        except Exception as error:  # Arrow reports damage by many types of errors
-            raise ArtifactError(
-                f"file {path} must be a readable table of node ids, got {one_line(error)}"
-            ) from error
         if table.column_names != [_COLUMN] or table.column(0).type not in (pa.int64(), pa.string()):
-            raise ArtifactError(
-                f"file {path} must have the one column {_COLUMN} of int64 or string, got {table.schema.names}"
-            )
+            found = table.schema.names
+            raise ArtifactError(f"{path} must have the one column {_COLUMN} of int64 or string, got {found}")
         ids = cls(table.column(0).combine_chunks())
         if ids != cls.from_values(table.column(0)):
-            raise ArtifactError(f"file {path} must hold sorted, distinct node ids, got other ones")
+            raise ArtifactError(f"{path} must hold sorted, distinct node ids, got other ones")
         return ids
 
 
@@ -238,6 +243,12 @@ def look_alikes(ids: Any) -> IntArray:
     _, first = np.unique(code, return_index=True)
     again = np.setdiff1d(np.arange(len(code)), first)
     return np.stack([first[code[again]], again], axis=1)
+
+
+def spelt(value: Any) -> str:
+    """An id for a message that shows how it differs from one that looks alike."""
+    text = ascii(value.as_py())
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _to_arrow(values: Any) -> Any:

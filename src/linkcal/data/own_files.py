@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linkcal._core.cells import has_cells
-from linkcal._core.files import damage_named, one_line, read_arrays
+from linkcal._core.files import damage_named, listed, one_line, read_arrays
 from linkcal._core.validation import check_positive_int, count_not_finite
 from linkcal.data._graph_files import EdgeList, read_graphml, read_matrix
 from linkcal.data._text import (
@@ -47,6 +47,7 @@ from linkcal.data.node_ids import (
     is_missing,
     look_alikes,
     parse_ids,
+    spelt,
 )
 from linkcal.data.split import LinkPairs
 from linkcal.exceptions import InputError, LinkcalWarning
@@ -191,9 +192,7 @@ def read_edges(
     [[0, 0], [1, 2]]
     """
     if bipartite and directed:
-        raise InputError(
-            "directed must be False for a bipartite graph, whose pairs are ordered by their types, got True"
-        )
+        raise InputError("directed must be False for a bipartite graph, whose types give the order, got True")
     if (target_features is not None) != bool(bipartite and features is not None):
         raise InputError(
             "features and target_features must be given together, and for a bipartite graph alone, got "
@@ -205,10 +204,7 @@ def read_edges(
     _check_direction(file, directed)
     if bipartite and file.kind in ("mtx", "graphml"):
         raise InputError(f"bipartite graphs must be read from a table of two columns, got {path}")
-    if not batches:
-        raise InputError(f"edges must have at least one row, got none in {path}")
-    ends = [parse_ids(pa.chunked_array(list(chunks))) for chunks in zip(*batches, strict=True)]
-    file.refuse_missing_ids(ends, file.columns)
+    ends = _joined(file, batches)
     if file.kind == "csv":
         _refuse_rows_of_no_edge(file, *ends)
     coded = [end.dictionary_encode() for end in ends]  # each distinct text is looked up once
@@ -219,36 +215,25 @@ def read_edges(
     }
     if weight is None:
         _warn_of_weights(file, file.columns)
+    x: Tensor | None
+    ids: NodeIds | BipartiteIds
     if bipartite:
-        sides = [_side(file, end, rows) for end, rows in zip(coded, (features, target_features), strict=True)]
-        (first, source_x), (second, target_x) = sides
+        first, source_x = _nodes(file, [coded[0].dictionary], features)
+        second, target_x = _nodes(file, [coded[1].dictionary], target_features)
         ids = BipartiteIds(first, second)
-        near, far = (
-            side.lookup(end.dictionary)[end.indices] for side, end in zip((first, second), coded, strict=True)
-        )
-        index = np.stack([near, far + len(first)])
-        node_type = torch.arange(len(ids)) >= len(first)
-        x = None
-        if source_x is not None and target_x is not None:
-            x = bipartite_features(source_x, target_x)
-        graph = Graph.from_edges(index, len(ids), x=x, name=name, node_type=node_type, **values)
-        return NamedGraph(graph, ids)
-    rows = None if features is None else _feature_rows(features)
-    node_ids = NodeIds.from_values(
-        *(end.dictionary for end in coded), *nodes, *([] if rows is None else [rows[1]])
-    )
-    _check_ids(file, node_ids)
-    lookup = [node_ids.lookup(end.dictionary) for end in coded]
-    index = np.stack([place[end.indices] for place, end in zip(lookup, coded, strict=True)])
-    if bipartite is None and index.shape[1] >= _FEW_EDGES and not np.isin(lookup[0], lookup[1]).any():
+        values["node_type"] = torch.arange(len(ids)) >= len(first)
+        x = None if source_x is None or target_x is None else bipartite_features(source_x, target_x)
+    else:
+        ids, x = _nodes(file, [*(end.dictionary for end in coded), *nodes], features)
+    index = ids.lookup_pairs(*coded)
+    if bipartite is None and index.shape[1] >= _FEW_EDGES and not np.isin(*index).any():
+        sizes = [len(end.dictionary) for end in coded]
         raise InputError(
             "bipartite must be given (--bipartite or --no-bipartite) for edges whose columns have no id in "
-            f"common, got {len(lookup[0])} ids and {len(lookup[1])} others in {path}: of two types, such as "
-            "users and items, only pairs of both may be negatives"
+            f"common, got {sizes[0]} ids and {sizes[1]} others in {path}: of two types, such as users and "
+            "items, only pairs of both may be negatives"
         )
-    x = None if rows is None else _aligned(*rows, node_ids)
-    graph = Graph.from_edges(index, len(node_ids), x=x, directed=directed, name=name, **values)
-    return NamedGraph(graph, node_ids)
+    return NamedGraph(Graph.from_edges(index, len(ids), x=x, directed=directed, name=name, **values), ids)
 
 
 def read_features(path: _PathLike, node_ids: NodeIds) -> Tensor:
@@ -329,14 +314,10 @@ def read_pairs(
             row, end = np.argwhere(index.T < 0)[0].tolist()
             rest = sum(int((node_ids.lookup_pairs(*other) < 0).sum()) for other in batches)
             value = batch[end][row]
-            if isinstance(node_ids, BipartiteIds):
-                hint = node_ids.hint(end, value)
-            else:
-                hint = _known_twin(value, node_ids)
             raise InputError(
                 f"pairs must name nodes of the graph ({len(node_ids)} nodes), got {(index < 0).sum() + rest} "
-                f"unknown ids in {path}, the first {_shown(batch[end][row])} in {file.place(first_row + row)}"
-                f"{hint}"
+                f"unknown ids in {path}, the first {_shown(value)} in {file.place(first_row + row)}"
+                f"{node_ids.hint(end, value)}"
             )
         same = np.flatnonzero(index[0] == index[1]).tolist()
         if same:
@@ -407,11 +388,7 @@ def _labels(file: _File, column: str) -> Tensor:
 
 
 def read_split(
-    edges: _PathLike,
-    parts: Mapping[str, _PathLike],
-    *,
-    label: str = "label",
-    **options: Any,
+    edges: _PathLike, parts: Mapping[str, _PathLike], *, label: str = "label", **options: Any
 ) -> tuple[NamedGraph, dict[str, LinkPairs]]:
     r"""Read message-passing edges and labelled pairs, which need not be a split: see :func:`audit_pairs`.
 
@@ -445,21 +422,14 @@ def read_split(
     (4, [[1, 3], [2, 1]], [1.0, 0.0])
     """
     if not parts:
-        raise InputError(
-            "parts must name a file of train, val or test pairs, got none (--train, --val, --test)"
-        )
+        raise InputError("parts must name train, val or test pairs (--train, --val, --test), got none")
     named = read_edges(edges, **options)
     columns = options.get("source", "source"), options.get("target", "target")
     text = TextOptions(options.get("delimiter"), options.get("header", True), options.get("comment"))
     read, raw_ids = {}, options.get("raw_ids", False)
     for name, path in parts.items():
         file = _File(path, f"{name} pairs", ("csv", "parquet", "npz"), columns, text, raw_ids)
-        batches = list(file.batches())
-        if not batches:
-            raise InputError(f"{file.name} must have at least one row, got none in {path}")
-        ends = [parse_ids(pa.chunked_array(list(chunks))) for chunks in zip(*batches, strict=True)]
-        file.refuse_missing_ids(ends, file.columns)
-        read[name] = ends, _labels(file, label)
+        read[name] = _joined(file, list(file.batches())), _labels(file, label)
     old, graph = named.node_ids, named.graph
     sides = list(zip(*(ends for ends, _ in read.values()), strict=True))
     ids: NodeIds | BipartiteIds
@@ -481,10 +451,19 @@ def read_split(
     return NamedGraph(graph, ids), found
 
 
-def _side(file: _File, coded: Any, features: _PathLike | None) -> tuple[NodeIds, Tensor | None]:
-    """Ids and features of one type of nodes of a bipartite graph."""
+def _joined(file: _File, batches: list[list[Any]]) -> list[Any]:
+    """Both columns of a table as parsed ids; refused if there is none, or one is missing."""
+    if not batches:
+        raise InputError(f"{file.name} must have at least one row, got none in {file.path}")
+    ends = [parse_ids(pa.chunked_array(list(chunks))) for chunks in zip(*batches, strict=True)]
+    file.refuse_missing_ids(ends, file.columns)
+    return ends
+
+
+def _nodes(file: _File, columns: list[Any], features: _PathLike | None) -> tuple[NodeIds, Tensor | None]:
+    """Ids of the columns and of the rows of a file of features, and these rows in the order of the ids."""
     rows = None if features is None else _feature_rows(features)
-    node_ids = NodeIds.from_values(coded.dictionary, *([] if rows is None else [rows[1]]))
+    node_ids = NodeIds.from_values(*columns, *([] if rows is None else [rows[1]]))
     _check_ids(file, node_ids)
     return node_ids, None if rows is None else _aligned(*rows, node_ids)
 
@@ -532,23 +511,19 @@ def _refuse_rows_of_no_edge(file: _File, source: Any, target: Any) -> None:
     """Refuse a header or a comment among the rows, whose words would be nodes."""
     if not pa.types.is_string(source.type):
         return
-    found = (
-        pc.match_substring_regex(source, r"^([#%]+|//)(\s|$)") if file.text.options.comment is None else None
-    )
-    what, help_ = "a comment", "pass --comment (comment=...), '' if it is an id"
-    if found is None or not pc.any(found).as_py():
-        what, help_ = "a header", "remove it"
-        for u, v in header_names(file.columns) if pa.types.is_string(target.type) else ():
-            found = pc.and_(pc.equal(source, u), pc.equal(target, v))
-            if pc.any(found).as_py():
-                break
-        else:
-            return
-    row = int(np.flatnonzero(found.to_numpy(zero_copy_only=False))[0])
-    raise InputError(
-        f"{file.name} must have an edge in every row, got what looks like {what} in {file.place(row)} of "
-        f"{file.path}; {help_}"
-    )
+    wrong = []
+    if file.text.options.comment is None:
+        help_ = "pass --comment (comment=...), '' if it is an id"
+        wrong.append(("a comment", help_, pc.match_substring_regex(source, r"^([#%]+|//)(\s|$)")))
+    for u, v in header_names(file.columns) if pa.types.is_string(target.type) else ():
+        wrong.append(("a header", "remove it", pc.and_(pc.equal(source, u), pc.equal(target, v))))
+    for what, help_, found in wrong:
+        rows = np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist()
+        if rows:
+            raise InputError(
+                f"{file.name} must have an edge in every row, got what looks like {what} in "
+                f"{file.place(rows[0])} of {file.path}; {help_}"
+            )
 
 
 def _check_ids(file: _File, node_ids: NodeIds) -> None:
@@ -558,12 +533,11 @@ def _check_ids(file: _File, node_ids: NodeIds) -> None:
     ids = node_ids.decode(np.arange(len(node_ids)))
     strange = ids.filter(pc.match_substring_regex(ids, r"[\x00\x{FEFF}]"))
     if len(strange):
-        raise InputError(
-            f"node ids must have no NUL or byte order mark, got {_shown(strange[0])} in {file.path}"
-        )
+        shown = f"{_shown(strange[0])} in {file.path}"
+        raise InputError(f"node ids must have no NUL or byte order mark, got {shown}")
     twins = look_alikes(ids)
     if len(twins):
-        first, second = (_spelt(ids[int(i)]) for i in twins[0])
+        first, second = (spelt(ids[int(i)]) for i in twins[0])
         warnings.warn(
             f"{file.path} has ids that differ only in case, blanks, quotes, invisible characters, Unicode "
             f"form, leading zeros or '.0' and are different nodes, {len(twins)} times, such as {first} and "
@@ -571,14 +545,6 @@ def _check_ids(file: _File, node_ids: NodeIds) -> None:
             LinkcalWarning,
             stacklevel=3,
         )
-
-
-def _known_twin(value: Any, node_ids: NodeIds) -> str:
-    """A known id that looks like an unknown one, for a message."""
-    ids = pc.cast(node_ids.decode(np.arange(len(node_ids))), pa.string())
-    twins = look_alikes(pa.concat_arrays([ids, pa.array([str(value.as_py())])]))
-    found = [_spelt(ids[int(known)]) for known, unknown in twins if unknown == len(ids)]
-    return f" (the graph has {found[0]}, which looks alike)" if found else ""
 
 
 def _feature_rows(path: _PathLike) -> tuple[_File, Any, FloatArray]:
@@ -599,7 +565,11 @@ def _feature_rows(path: _PathLike) -> tuple[_File, Any, FloatArray]:
 def _feature_table(file: _File) -> tuple[Any, FloatArray]:
     """Ids and numbers of a table whose first column is the node id."""
     with damage_named(file.path, file.name, file.valid):
-        table = _read_csv(file) if file.kind == "csv" else _read_parquet(file)
+        if file.kind == "csv":
+            header = file.text.header()
+            table = file.read_csv(dict.fromkeys(header, pa.float32()) | {header[0]: pa.string()})
+        else:
+            table = _read_parquet(file)
     if table.num_columns < 2:
         got = f"{_shown(table.column_names)} in {file.path}"
         raise InputError(f"features must have columns for the node id and at least one number, got {got}")
@@ -617,14 +587,6 @@ def _feature_table(file: _File) -> tuple[Any, FloatArray]:
         with np.errstate(over="ignore"):
             x[:, place] = column.to_numpy()
     return table.column(0), x
-
-
-def _read_csv(file: _File) -> Any:
-    header = file.text.header()
-    types = dict.fromkeys(header, pa.float32()) | {header[0]: pa.string()}
-    options = pacsv.ConvertOptions(column_types=types, strings_can_be_null=False)
-    with file.text.open() as stream:
-        return pacsv.read_csv(stream, parse_options=file.parse_options(), convert_options=options)
 
 
 def _read_parquet(file: _File) -> Any:
@@ -655,10 +617,8 @@ def _feature_arrays(file: _File) -> tuple[Any, FloatArray]:
         raise InputError(f"features must be numbers of shape [N, F], got {x.dtype} {x.shape} in {file.path}")
     ids = np.arange(len(x)) if ids is None else ids
     if ids.shape != x.shape[:1] or ids.dtype.kind not in "iuU":
-        raise InputError(
-            f"array 'id' of {file.path} must hold one string or integer per row, {len(x)}, "
-            f"got {ids.dtype} {ids.shape}"
-        )
+        came = f"{ids.dtype} {ids.shape} in {file.path}"
+        raise InputError(f"array 'id' must hold one string or integer per row, {len(x)}, got {came}")
     with np.errstate(over="ignore"):
         return pa.array(ids), x.astype(np.float32)
 
@@ -771,28 +731,30 @@ class _File:
         """A named column, a pyarrow array: of an npz file of NumPy `kinds`, of text `read_as`."""
         names = self.names()
         if names.count(column) != 1:
-            raise InputError(
-                f"{self.name} must have the column {column!r} once, got "
-                f"{one_line(', '.join(map(repr, names)))} in {self.path}"
-            )
+            where = f"{listed(names)} in {self.path}"
+            raise InputError(f"{self.name} must have the column {column!r} once, got {where}")
         if self.kind == "npz":
             return pa.array(read_arrays(self.path, self.name, {column: (kinds, 1)})[column])
         if self.kind == "parquet":
             return pq.read_table(self.path, columns=[column]).column(0)
         header = self.text.header()[names.index(column)]
-        options = pacsv.ConvertOptions(include_columns=[header], column_types={header: read_as})
-        read = pacsv.ReadOptions(column_names=self.text.names)
+        return self.read_csv({header: read_as}, include_columns=[header]).column(0)
+
+    def read_csv(self, types: Mapping[str, Any], **options: Any) -> Any:
+        """A text file as a table with pyarrow `types` by column."""
+        convert = pacsv.ConvertOptions(column_types=types, **options)
         with self.text.open() as stream:
-            return pacsv.read_csv(stream, read, self.parse_options(), options).column(0)
+            return pacsv.read_csv(
+                stream, pacsv.ReadOptions(column_names=self.text.names), self.parse_options(), convert
+            )
 
     def _csv_batches(self) -> Iterator[list[Any]]:
         header = self.text.header()
         wanted = self._find_columns(header)
         names = [entry.strip() for entry in header]
         ours = has_cells(names) and not self.raw_ids
-        options = pacsv.ConvertOptions(
-            include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=False
-        )
+        types = dict.fromkeys(wanted, pa.string())
+        options = pacsv.ConvertOptions(include_columns=wanted, column_types=types)
         blocks = pacsv.ReadOptions(block_size=_BLOCK, column_names=self.text.names)
         with self.text.open() as stream:
             try:
@@ -861,12 +823,6 @@ class _File:
             for line, _ in islice(lines, row + before, None):
                 return f"line {line}"
         return f"row {row}"
-
-
-def _spelt(value: Any) -> str:
-    """An id for a message that shows how it differs from one that looks alike."""
-    text = ascii(value.as_py())
-    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _shown(value: Any) -> str:

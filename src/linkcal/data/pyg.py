@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -76,9 +76,7 @@ def from_pyg(
         if isinstance(data, HeteroData):
             given[part] = _of_two_types(data, part)
         elif not isinstance(data, Data):
-            raise InputError(
-                f"{part} must be a torch_geometric.data.Data or HeteroData, got {type(data).__name__}"
-            )
+            raise InputError(f"{part} must be PyG's Data or HeteroData, got {type(data).__name__}")
     graph = _message_graph(given["train"], directed=directed, name=name)
     warn_of_two_types(graph)
     positives: dict[str, Tensor] = {}
@@ -87,7 +85,13 @@ def from_pyg(
         positives[part], negatives[part] = _labelled_pairs(data, part, graph, positive_label)
     held_out = torch.cat([positives["val"], positives["test"]], dim=1)
     if directed and not symmetric:
-        _refuse_symmetric(graph, held_out)
+        leaked = int(reversed_links(graph, held_out).sum())
+        if leaked:
+            raise InputError(
+                "a directed graph must not have the reverse of each of its edges, got one that holds the "
+                f"reverse of {leaked} of {held_out.size(1)} validation and test links; split an undirected "
+                "graph with RandomLinkSplit(is_undirected=True), or pass symmetric=True"
+            )
     negatives = _distinct_negatives(graph, negatives)
     pairs = {part: LinkPairs.of(positives[part], negatives[part]) for part in given}
     full = graph.with_edges(torch.cat([graph.pairs, held_out], dim=1))
@@ -122,8 +126,7 @@ def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
     graph, edges = split.graph, split.graph.edge_index
     if graph.edge_weight is not None:
         raise InputError(
-            "split must have no edge weights for to_pyg, got some: its test object has the validation links "
-            "as edges, whose weights a split does not hold"
+            "split must have no edge weights for to_pyg, got some: it holds none for the validation links"
         )
     types = {} if graph.node_type is None else {"node_type": graph.node_type}
     known = split.val.edge_label_index[:, split.val.edge_label == 1]
@@ -207,16 +210,6 @@ def _of_two_types(data: HeteroData, part: str) -> Data:
     )
 
 
-def _refuse_symmetric(graph: Graph, held_out: Tensor) -> None:
-    leaked = int(reversed_links(graph, held_out).sum())
-    if leaked:
-        raise InputError(
-            f"a directed graph must not have the reverse of each of its edges, got one whose message-passing "
-            f"graph holds the reverse of {leaked} of {held_out.size(1)} validation and test links; split an "
-            "undirected graph with RandomLinkSplit(is_undirected=True), or pass symmetric=True"
-        )
-
-
 def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
     if train.get("edge_attr") is not None:
         raise InputError(
@@ -250,7 +243,12 @@ def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
 
 def _labelled_pairs(data: Data, part: str, graph: Graph, positive_label: int) -> tuple[Tensor, Tensor]:
     """Positive and negative pairs of one part, smaller index first if undirected."""
-    index, label = _labels_of(data, part)
+    kinds = [k for k in ("", "pos_", "neg_") if f"{k}edge_label_index" in data and f"{k}edge_label" in data]
+    if not kinds:
+        found = ", ".join(sorted(data.keys()))
+        raise InputError(f"{part} must have edge_label_index and edge_label, got {found}")
+    index = torch.cat([data[f"{kind}edge_label_index"] for kind in kinds], dim=1)
+    label = torch.cat([data[f"{kind}edge_label"] for kind in kinds])
     index = check_edge_index(index, graph.num_nodes, f"{part}.edge_label_index")
     if label.shape != index.shape[1:]:
         raise InputError(f"{part}.edge_label must have shape [{index.size(1)}], got {list(label.shape)}")
@@ -264,16 +262,6 @@ def _labelled_pairs(data: Data, part: str, graph: Graph, positive_label: int) ->
     index = graph.check_pairs(index, f"{part}.edge_label_index")
     is_link = label == positive_label
     return index[:, is_link], index[:, ~is_link]
-
-
-def _labels_of(data: Any, part: str) -> tuple[Tensor, Tensor]:
-    kinds = [k for k in ("", "pos_", "neg_") if f"{k}edge_label_index" in data and f"{k}edge_label" in data]
-    if not kinds:
-        raise InputError(
-            f"{part} must have edge_label_index and edge_label, got {', '.join(sorted(data.keys()))}"
-        )
-    index = torch.cat([data[f"{kind}edge_label_index"] for kind in kinds], dim=1)
-    return index, torch.cat([data[f"{kind}edge_label"] for kind in kinds])
 
 
 def _distinct_negatives(graph: Graph, negatives: dict[str, Tensor]) -> dict[str, Tensor]:

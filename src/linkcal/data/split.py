@@ -358,7 +358,7 @@ def _count_unseen(message: Graph, positives: dict[str, Tensor]) -> dict[str, int
 def _message_graph(graph: Graph, train_edges: Tensor) -> Graph:
     """Graph of the training edges [2, P] alone, with features built from them where `graph` asks for it."""
     edge_index = graph.with_edges(train_edges).edge_index
-    weight = graph.weight_of(edge_index)
+    weight = None if graph.edge_weight is None else graph.edge_weight[graph.places_of(edge_index)]
     graph = replace(graph, edge_index=edge_index, edge_weight=weight, edge_time=None)
     if graph.feature_builder is None:
         return graph
@@ -382,9 +382,7 @@ def _positives_per_part(num_edges: int, val_fraction: float, test_fraction: floa
 def _draw_negatives(graph: Graph, sizes: dict[str, int], kind: NegativeKind, seed: int) -> dict[str, Tensor]:
     """One sample without replacement from the non-edges of the full graph, cut into the parts."""
     if graph.num_pairs == graph.num_possible_pairs:
-        raise ShortageError(
-            f"graph must have non-edges, got a complete graph: {graph.num_nodes} nodes, no non-edge"
-        )
+        raise ShortageError(f"graph must have non-edges, got a complete graph of {graph.num_nodes} nodes")
     try:
         pairs = sample_negatives(graph, sum(sizes.values()), numpy_stream(seed, "negatives"), kind=kind)
     except ShortageError as error:

@@ -12,11 +12,6 @@ from linkcal.decisions._thresholds import (
 )
 
 __all__ = [
-    "IntervalCalibrator",
-    "LinkThreshold",
-    "certified_threshold",
-    "conformal_p_values",
-    "expected_threshold",
-    "monotone_interval",
-    "select_links",
-]
+    "IntervalCalibrator", "LinkThreshold", "certified_threshold", "conformal_p_values", "expected_threshold",
+    "monotone_interval", "select_links",
+]  # fmt: skip

@@ -168,9 +168,7 @@ def certified_threshold(
     error = 1.0 - check_fraction(confidence, "confidence")
     positives = int(label.sum())
     if positives in (0, z.size):
-        raise InputError(
-            f"y must hold both classes, got {positives} links and {z.size - positives} negatives"
-        )
+        raise InputError(f"y must hold both classes, got {positives} links among {z.size} labels")
     share = positives / z.size
     rate = share if base_rate is None else check_fraction(base_rate, "base_rate")
     z = z + base_rate_offset(share, rate)

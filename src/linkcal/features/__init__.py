@@ -26,25 +26,8 @@ from linkcal.features._structure import (
 )
 
 __all__ = [
-    "ATTRIBUTE_COLUMNS",
-    "COLUMN_GROUPS",
-    "COLUMN_NAMES",
-    "FEATURE_KINDS",
-    "FIT_ON",
-    "PAIR_PATHS",
-    "PAIR_STRUCTURE",
-    "STRUCTURAL_COLUMNS",
-    "STRUCTURE_COLUMNS",
-    "FitOn",
-    "LinkScorer",
-    "LinkScores",
-    "TargetLink",
-    "attribute_similarity",
-    "calibration_links",
-    "calibration_part",
-    "link_segments",
-    "pair_paths",
-    "pair_structure",
-    "score_links",
-    "structural_features",
-]
+    "ATTRIBUTE_COLUMNS", "COLUMN_GROUPS", "COLUMN_NAMES", "FEATURE_KINDS", "FIT_ON", "PAIR_PATHS",
+    "PAIR_STRUCTURE", "STRUCTURAL_COLUMNS", "STRUCTURE_COLUMNS", "FitOn", "LinkScorer", "LinkScores",
+    "TargetLink", "attribute_similarity", "calibration_links", "calibration_part", "link_segments",
+    "pair_paths", "pair_structure", "score_links", "structural_features",
+]  # fmt: skip

@@ -13,21 +13,11 @@ from torch import Tensor, nn
 
 from linkcal._core.columns import STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS
 from linkcal._core.threads import fork_safe_lock
-from linkcal._core.validation import (
-    check_choice,
-    check_flag,
-    check_no_self_pairs,
-    to_float64,
-)
+from linkcal._core.validation import check_choice, check_flag, check_no_self_pairs, to_float64
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
 from linkcal.features._attributes import attribute_similarity
-from linkcal.features._structure import (
-    pair_paths,
-    pair_structure,
-    structural_features,
-    structure_features,
-)
+from linkcal.features._structure import pair_place, structural_features, structure_features
 from linkcal.models.adapter import require_weights_read
 from linkcal.toggle import ToggledEmbeddings
 from linkcal.toggle.api import toggle_engine, toggle_in_blocks
@@ -210,8 +200,7 @@ class LinkScorer:
         with self._lock:
             near: tuple[Tensor, ...] = ()
             if self._structural:
-                degrees, paths = pair_structure(self._graph, index), pair_paths(self._graph, index)
-                near = torch.cat([degrees, paths], dim=1), attribute_similarity(self._graph, index)
+                near = pair_place(self._graph, index), attribute_similarity(self._graph, index)
             toggled = toggle_in_blocks(self._engine, index)
             if self._symmetrise and self._graph.node_type is None:
                 toggled = _mean(toggled, toggle_in_blocks(self._engine, index.flip(0)))

@@ -15,7 +15,7 @@ from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal._core.validation import check_edge_index, check_no_self_pairs
 from linkcal.data import Graph
-from linkcal.data.graph import neighbour_rows, place_in_row, row_starts
+from linkcal.data.graph import neighbour_rows, row_starts
 from linkcal.toggle import ToggledEmbeddings
 
 #: Names of the columns of :func:`pair_structure`.
@@ -50,15 +50,7 @@ def pair_structure(graph: Graph, edge_label_index: Tensor) -> Tensor:
     >>> pair_structure(triangle, torch.tensor([[0, 0], [1, 3]])).tolist()
     [[1, 1, 1], [2, 0, 0]]
     """
-    pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
-    check_no_self_pairs(pairs)
-    own = graph.has_pairs(pairs.to(graph.edge_index.device)).to(pairs.device, torch.int64)
-    first, second = (np.ascontiguousarray(row) for row in pairs.cpu().numpy())
-    common = np.empty(len(first), dtype=np.int64)
-    with numba_threads(torch.get_num_threads()):
-        _count_common(*neighbour_lists(graph), first, second, common)
-    degrees = _degrees(graph).to(pairs.device)[pairs] - own
-    return torch.stack([degrees[0], degrees[1], torch.from_numpy(common).to(pairs.device)], dim=1)
+    return pair_place(graph, edge_label_index)[:, :3].long()
 
 
 def once_per_graph(make: Callable[[Graph], T]) -> Callable[[Graph], T]:
@@ -94,19 +86,6 @@ def neighbour_lists(graph: Graph) -> tuple[Array, Array]:
     return row_starts(row, graph.num_nodes), np.ascontiguousarray(col)
 
 
-@compiled(parallel=True)
-def _count_common(indptr: Array, neighbours: Array, first: Array, second: Array, out: Array) -> None:
-    """Entries of the shorter row, searched in the longer one by bisection: hubs cost a logarithm."""
-    for pair in prange(first.shape[0]):
-        u, v = first[pair], second[pair]
-        if indptr[u + 1] - indptr[u] > indptr[v + 1] - indptr[v]:
-            u, v = v, u
-        count = 0
-        for position in range(indptr[u], indptr[u + 1]):
-            count += place_in_row(neighbours, indptr[v], indptr[v + 1], neighbours[position]) >= 0
-        out[pair] = count
-
-
 def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
     """Adamic-Adar, resource allocation and degree-normalised paths of length three, without the target link.
 
@@ -138,8 +117,15 @@ def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
     array([[0.   , 0.   , 0.5  ],
            [2.885, 1.   , 0.   ]])
     """
+    return pair_place(graph, edge_label_index)[:, 3:]
+
+
+def pair_place(graph: Graph, edge_label_index: Tensor) -> Tensor:
+    """:func:`pair_structure` and :func:`pair_paths` side by side, [L, 6], float64."""
     pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
     check_no_self_pairs(pairs)
+    own = graph.has_pairs(pairs.to(graph.edge_index.device)).to(pairs.device, torch.int64)
+    degrees = _degrees(graph).to(pairs.device)[pairs] - own
     indptr, neighbours = neighbour_lists(graph)
     degree, root, root_sum, cost = _walks(graph)
     first, second = pairs.cpu().numpy().astype(np.int64)
@@ -147,11 +133,11 @@ def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
     walked, other = np.where(cheaper, second, first), np.where(cheaper, first, second)
     order = np.argsort(walked, kind="stable")
     starts = np.r_[np.unique(walked[order], return_index=True)[1], order.size]
-    found, parts = np.zeros((first.size, 3)), torch.get_num_threads()
+    found, parts = np.zeros((first.size, 4)), torch.get_num_threads()
     parts_of_pairs = walked[order], other[order], order, starts
     with numba_threads(parts):
         _walk(indptr, neighbours, degree, root, root_sum, *parts_of_pairs, parts, found)
-    return torch.from_numpy(found).to(pairs.device)
+    return torch.cat([degrees.T, torch.from_numpy(found).to(pairs.device)], dim=1)
 
 
 @once_per_graph
@@ -186,18 +172,19 @@ def _walk(
                     reached[neighbours[j]] += root[a]
             for place in range(starts[group], starts[group + 1]):
                 v = other[place]
-                adamic_adar, allocation, paths = 0.0, 0.0, 0.0
+                common, adamic_adar, allocation, paths = 0.0, 0.0, 0.0, 0.0
                 for i in range(indptr[v], indptr[v + 1]):
                     b = neighbours[i]
                     paths += reached[b] * root[b]
                     if near[b]:
+                        common += 1.0
                         adamic_adar += 1.0 / np.log(degree[b])
                         allocation += 1.0 / degree[b]
                 if near[v]:
                     # Walks u-v-b-v and u-a-u-v, of which u-v-u-v is both.
                     paths -= root[v] * root_sum[v] + root[u] * root_sum[u] - root[u] * root[v]
                 # Differences of equal sums leave rounding noise below 0.
-                out[order[place]] = adamic_adar, allocation, max(paths, 0.0)
+                out[order[place]] = common, adamic_adar, allocation, max(paths, 0.0)
             for i in range(indptr[u], indptr[u + 1]):
                 a = neighbours[i]
                 near[a] = False

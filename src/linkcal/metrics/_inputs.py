@@ -38,12 +38,9 @@ def ranked_links(y_true: Any, score: Any, sample_weight: Any = None) -> Links:
     """Links sorted by score; both classes are required."""
     value = check_scores(score)
     links = _sorted(check_binary_labels(y_true, value.size), value, sample_weight, "score")
-    positives = int(links.label.sum())
-    if positives in (0, links.label.size):
-        raise InputError(
-            "y_true must hold both classes for a ranking metric, "
-            f"got {positives} positives and {links.label.size - positives} negatives"
-        )
+    positives, size = int(links.label.sum()), links.label.size
+    if positives in (0, size):
+        raise InputError(f"y_true must hold both classes for a ranking metric, got {positives} of {size}")
     return links
 
 

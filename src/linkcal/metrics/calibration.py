@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -329,6 +330,18 @@ class NullBand(NamedTuple):
         return bool(ece <= self.upper)
 
 
+def of_resamples(
+    chance: FloatArray, n_resamples: int, rng: np.random.Generator, statistic: Callable[[Any], Any]
+) -> FloatArray:
+    """Statistic (R,) of R label vectors y_i ~ Bernoulli(p_i); it is given a few of them at once, (r, L)."""
+    out, rows = np.empty(n_resamples), max(1, _CHUNK // chance.size)
+    for first in range(0, n_resamples, rows):
+        part = out[first : first + rows]
+        # A uniform number in [0, 1) is below p with probability p: exact also for p = 0 and p = 1.
+        part[:] = statistic(rng.random((part.size, chance.size)) < chance)
+    return out
+
+
 def _null_errors(y_prob: Any, n_resamples: int, random_state: Any, *binning: Any) -> FloatArray:
     """ECE (R,) of R label vectors drawn as y_i ~ Bernoulli(p_i), independently."""
     check_positive_int(n_resamples, "n_resamples")
@@ -339,16 +352,12 @@ def _null_errors(y_prob: Any, n_resamples: int, random_state: Any, *binning: Any
     chance, weight = links.confidence[order], links.weight[order]
     starts = np.searchsorted(links.bin_of[order], np.arange(links.lower.size))
     expected = np.add.reduceat(weight * chance, starts)
-    errors = np.empty(n_resamples)
-    rows = max(1, _CHUNK // chance.size)
-    for first in range(0, n_resamples, rows):
-        part = errors[first : first + rows]
-        # A uniform number in [0, 1) is below p with probability p: exact also for p = 0 and p = 1.
-        happened = rng.random((part.size, chance.size)) < chance
+
+    def error(happened: NDArray[np.bool_]) -> FloatArray:
         observed = np.add.reduceat(happened * weight, starts, axis=1)
-        part[:] = np.abs(observed - expected).sum(axis=1)
-    errors /= weight.sum()
-    return errors
+        return np.asarray(np.abs(observed - expected).sum(axis=1))
+
+    return np.asarray(of_resamples(chance, n_resamples, rng, error) / weight.sum())
 
 
 def generator_of(random_state: Any) -> np.random.Generator:
@@ -356,9 +365,8 @@ def generator_of(random_state: Any) -> np.random.Generator:
     try:
         return np.random.default_rng(random_state)
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"random_state must be a whole number >= 0, a numpy Generator or None, got {random_state!r}"
-        ) from error
+        text = "random_state must be a whole number >= 0, a numpy Generator or None"
+        raise InputError(f"{text}, got {random_state!r}") from error
 
 
 def calibration_floor(

@@ -19,10 +19,7 @@ from linkcal._core.validation import (
     to_numpy,
 )
 from linkcal.exceptions import InputError
-from linkcal.metrics.calibration import generator_of
-
-#: Random numbers drawn at once, to bound memory.
-_CHUNK = 1 << 22
+from linkcal.metrics.calibration import generator_of, of_resamples
 
 
 @dataclass(frozen=True)
@@ -124,12 +121,7 @@ def group_calibration(
             return np.where((variance == 0) & (residual == 0), 0.0, residual / np.sqrt(variance))
 
     z = z_of(label[None])[0]
-    largest = np.empty(n_resamples)
-    rows = max(1, _CHUNK // prob.size)
-    for first in range(0, n_resamples, rows):
-        part = largest[first : first + rows]
-        drawn = rng.random((part.size, prob.size)) < prob
-        part[:] = np.abs(z_of(drawn.astype(np.float64))).max(axis=1)
+    largest = of_resamples(prob, n_resamples, rng, lambda y: np.abs(z_of(y.astype(np.float64))).max(axis=1))
     beyond = int((largest >= np.abs(z).max()).sum())
     return GroupCalibration(
         segment=segment,

@@ -95,21 +95,18 @@ def bootstrap_intervals(
     predictors = {}
     for name, given in y_prob.items():
         p, s = check_probabilities(given), check_scores(given if score is None else score[name])
-        sizes = [p.size, s.size]
-        if sizes != [label.size] * 2:
-            raise InputError(
-                f"y_prob and score must have one value per link, {label.size}, got {sizes} for {name}"
-            )
+        if (sizes := [p.size, s.size]) != [label.size] * 2:
+            text = f"y_prob and score must have one value per link, {label.size}"
+            raise InputError(f"{text}, got {sizes} for {name}")
         predictors[name] = _predictor(label[order], p[order], s[order], n_bins, classes)
-    measured = [
-        _values(each, np.ones((1, label.size)), weight[order], classes) for each in predictors.values()
-    ]
+    weight, once = weight[order], np.ones((1, label.size))
+    measured = [_values(each, once, weight, classes) for each in predictors.values()]
     chunks: list[list[dict[str, FloatArray]]] = []
     size = max(1, _CHUNK // label.size)
     for first in range(0, rows, size):
         number = min(size, rows - first)
         counts = np.concatenate([_resampled(rng, number, each) for each in classes], axis=1)
-        chunks.append([_values(each, counts, weight[order], classes) for each in predictors.values()])
+        chunks.append([_values(each, counts, weight, classes) for each in predictors.values()])
     found: Intervals = {}
     for place, name in enumerate(predictors):
         drawn = {key: np.concatenate([chunk[place][key] for chunk in chunks]) for key in chunks[0][place]}
@@ -124,10 +121,7 @@ def bootstrap_intervals(
 
 
 def intervals_record(
-    label: FloatArray,
-    p: Mapping[str, FloatArray],
-    logit: Mapping[str, FloatArray],
-    weight: FloatArray | None,
+    label: FloatArray, p: Mapping[str, FloatArray], logit: Mapping[str, FloatArray], weight: FloatArray | None
 ) -> dict[str, Any]:
     """What ``metrics.json`` records: ``intervals`` and their ``interval_level``."""
     # The ends of an interval of many links are close, and a percentile of 200 is good enough for them.

@@ -45,12 +45,7 @@ class CalibrationPattern(IntEnum):
 
 
 def calibration_pattern(
-    y_true: Any,
-    y_prob: Any,
-    *,
-    floor_q95: float | None = None,
-    n_bins: int = 15,
-    random_state: int = 0,
+    y_true: Any, y_prob: Any, *, floor_q95: float | None = None, n_bins: int = 15, random_state: int = 0
 ) -> CalibrationPattern:
     """Classify the reliability curve of link probabilities.
 

@@ -34,7 +34,6 @@ class SubgraphBatch(NamedTuple):
     start: Tensor  # [P + 1]
 
     def to(self, device: torch.device) -> SubgraphBatch:
-        """Copy on `device`."""
         return SubgraphBatch(*(tensor.to(device) for tensor in self))
 
 
@@ -59,7 +58,7 @@ class EnclosingSubgraphs:
     def sizes(self, pairs: IntArray) -> IntArray:
         """Nodes and entries (arcs and self-loops without the target link) of the pairs' subgraphs, (2, P)."""
         out = np.empty((2, pairs.shape[1]), dtype=np.int64)
-        low, high = _ordered(pairs)
+        low, high = np.sort(pairs, axis=0)
         with numba_threads(self.threads):
             _count(low, high, *self.graph, self.workspace, *out)
         return out
@@ -79,17 +78,13 @@ class EnclosingSubgraphs:
         indptr = np.empty(start[-1] + 1, dtype=np.int64)
         indptr[-1] = entry_start[-1]
         entries = np.empty(entry_start[-1], dtype=np.int64)
-        low, high = _ordered(pairs)
+        low, high = np.sort(pairs, axis=0)
         with numba_threads(self.threads):
             _fill(
                 low, high, *self.graph, self.workspace, target_link, start, entry_start, nodes, label, indptr,
                 entries,
             )  # fmt: skip
         return SubgraphBatch(*map(torch.from_numpy, (nodes, label, indptr, entries, start)))
-
-
-def _ordered(pairs: IntArray) -> tuple[IntArray, IntArray]:
-    return np.minimum(pairs[0], pairs[1]), np.maximum(pairs[0], pairs[1])
 
 
 @compiled()

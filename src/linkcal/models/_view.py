@@ -19,15 +19,6 @@ def evaluation_view(model: nn.Module) -> nn.Module:
     is a copy of the module tree alone: tensors and all other attributes are the originals, so it needs no
     memory and follows later changes of the weights. Functions and bound methods that an attribute, a hook or
     a container holds, and that reach modules of the tree, reach those of the view instead.
-
-    Parameters
-    ----------
-    model : nn.Module
-
-    Returns
-    -------
-    nn.Module
-        Of the same class, in evaluation mode.
     """
     made: dict[int, Any] = {}
     for module in model.modules():

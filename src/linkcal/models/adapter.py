@@ -21,15 +21,6 @@ from linkcal.models.base import GraphModel, PairPredictor, product_of_ends
 if TYPE_CHECKING:
     from linkcal.data import Graph
 
-__all__ = [
-    "AdaptedLinkPredictor",
-    "DecodeReturns",
-    "as_link_predictor",
-    "is_pyg_autoencoder",
-    "link_embedding_of",
-    "unwrap_link_predictor",
-]
-
 #: What a model's ``decode`` returns.
 DecodeReturns = Literal["logits", "probabilities"]
 
@@ -174,9 +165,7 @@ def _declared_returns(model: nn.Module, argument: DecodeReturns | None) -> Decod
         )
     if len(set(declared.values())) > 1:
         claims = ", ".join(f"{source} says {value!r}" for source, value in declared.items())
-        raise InputError(
-            f"decode_returns must not contradict what is known of {type(model).__name__}, got {claims}"
-        )
+        raise InputError(f"decode_returns of {type(model).__name__} must be one value, got {claims}")
     return cast("DecodeReturns", next(iter(declared.values())))
 
 
@@ -193,8 +182,7 @@ def check_weights(model: nn.Module, *, weighted: bool) -> None:
     takes, name = _encode_arguments(model), type(unwrap_link_predictor(model)).__name__
     if weighted and not any(each.name == "edge_weight" or each.kind is each.VAR_KEYWORD for each in takes):
         raise UnsupportedModelError(
-            f"model.encode must take edge_weight to use it, {name}'s does not: leave the weights out of the "
-            "graph, or use a model that reads them"
+            f"model.encode must take edge_weight to use it, {name}'s does not: leave out the graph's weights"
         )
     needed = [
         each.name
@@ -244,8 +232,7 @@ def require_weights_read(model: nn.Module, graph: Graph) -> None:
     if torch.equal(z, of_ones):
         name = type(unwrap_link_predictor(model)).__name__
         raise UnsupportedModelError(
-            f"model.encode must read edge_weight, got the same embeddings of {name} with weights of 1: leave "
-            "the weights out of the graph, or use layers that read them"
+            f"model.encode must read edge_weight, got the same embeddings of {name} with weights of 1"
         )
 
 

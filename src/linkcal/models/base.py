@@ -17,8 +17,6 @@ from linkcal.data.graph import Graph
 from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError
 
-__all__ = ["GraphModel", "LinkPredictor", "PairPredictor", "TargetLinkState", "product_of_ends"]
-
 #: State of a pair's target link in the graph that embeds the pair.
 TargetLinkState = Literal["absent", "present"]
 

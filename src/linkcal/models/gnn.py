@@ -14,8 +14,6 @@ from torch_geometric.nn.conv import GCNConv
 
 from linkcal.models.base import LinkPredictor
 
-__all__ = ["GCN", "GIN", "GNN", "SAGE", "VGAE"]
-
 #: As in PyG's VGAE: keeps exp(2 log sigma) finite in float32.
 _MAX_LOGSTD = 10.0
 
@@ -91,7 +89,23 @@ class GCN(GNN):
         return z
 
 
-class SAGE(GNN):
+class LinearDecoder(LinkPredictor):
+    """A linear layer on the endpoints' product: ``logit_uv = <w, z_u * z_v> + b``; a subclass makes `lin`."""
+
+    decode_returns = "logits"  # beside its own head
+    lin: nn.Linear
+
+    def head(self, h: Tensor) -> Tensor:
+        """Logits [L] of link embeddings [L, d]."""
+        logit: Tensor = self.lin(h).squeeze(-1)
+        return logit
+
+    def product_form(self) -> tuple[Tensor, Tensor]:
+        """Weights and bias of the layer."""
+        return self.lin.weight[0], self.lin.bias[0]
+
+
+class SAGE(LinearDecoder, GNN):
     """GraphSAGE encoder with mean aggregation, linear decoder: ``logit_uv = <w, z_u * z_v> + b``.
 
     Separates a node's features from its neighbours', so it suits graphs whose neighbours differ; the bias can
@@ -110,20 +124,9 @@ class SAGE(GNN):
     torch.Size([2])
     """
 
-    decode_returns = "logits"  # beside its own head
-
     def _build(self) -> None:
         self.gnn = self._stack(models.GraphSAGE, aggr="mean")
         self.lin = nn.Linear(self.out_channels, 1)
-
-    def head(self, h: Tensor) -> Tensor:
-        """Logits [L] of link embeddings [L, out_channels]."""
-        logit: Tensor = self.lin(h).squeeze(-1)
-        return logit
-
-    def product_form(self) -> tuple[Tensor, Tensor]:
-        """Weights and bias of the linear layer on the endpoints' product."""
-        return self.lin.weight[0], self.lin.bias[0]
 
 
 class GIN(GNN):

@@ -15,8 +15,6 @@ from linkcal.exceptions import ArtifactError, UnsupportedModelError
 from linkcal.models.base import GraphModel
 from linkcal.models.registry import MODELS
 
-__all__ = ["MODEL_FORMAT_VERSION", "load_model", "save_model"]
-
 #: Raised whenever files of an older version can no longer be read.
 MODEL_FORMAT_VERSION = 1
 
@@ -98,10 +96,7 @@ def load_model(folder: str | os.PathLike[str]) -> GraphModel:
             raise ArtifactError(f"{head} must have the key {key!r}, got {sorted(description)}")
     weights = read_saved(file)
     if sha256(weights) != description["weights_sha256"]:
-        raise ArtifactError(
-            f"{file} must be the file that {_CONFIG_FILE} was written with, got another SHA-256 "
-            "(truncated or altered)"
-        )
+        raise ArtifactError(f"{file} must fit the SHA-256 in {_CONFIG_FILE}, got a truncated or altered file")
     name = description["model"]
     if not isinstance(name, str) or name not in MODELS:
         raise ArtifactError(f"{head} must name a model of {', '.join(MODELS)}, got {one_line(repr(name))}")

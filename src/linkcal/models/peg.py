@@ -14,11 +14,9 @@ from torch_geometric.nn.inits import reset
 
 from linkcal._core.validation import check_positive_int
 from linkcal.data.graph import Graph
-from linkcal.data.positions import laplacian_eigenmaps
+from linkcal.data.node_features import laplacian_eigenmaps
 from linkcal.exceptions import InputError
-from linkcal.models.base import LinkPredictor
-
-__all__ = ["PEG", "PEGConv", "arc_distance"]
+from linkcal.models.gnn import LinearDecoder
 
 #: Width of the hidden layer of phi, a function of one number.
 _PHI_CHANNELS = 16
@@ -71,7 +69,7 @@ class PEGConv(MessagePassing):
         return edge_weight[:, None] * x_j
 
 
-class PEG(LinkPredictor):
+class PEG(LinearDecoder):
     """Position- and permutation-equivariant GNN, linear layer on the product of the endpoints.
 
     For graphs in which the place of a node says more than its features. The positions Z are Laplacian
@@ -101,7 +99,6 @@ class PEG(LinkPredictor):
     torch.Size([2])
     """
 
-    decode_returns = "logits"  # beside its own head
     features_from_edges = True
     positions: Tensor | None
 
@@ -175,15 +172,6 @@ class PEG(LinkPredictor):
             if number < self.num_layers:
                 hidden = functional.dropout(hidden.relu(), self.dropout, self.training)
         return hidden
-
-    def head(self, h: Tensor) -> Tensor:
-        """Logits [L] of link embeddings [L, out_channels]."""
-        logit: Tensor = self.lin(h).squeeze(-1)
-        return logit
-
-    def product_form(self) -> tuple[Tensor, Tensor]:
-        """Weights and bias of the linear layer on the endpoints' product."""
-        return self.lin.weight[0], self.lin.bias[0]
 
 
 def arc_distance(positions: Tensor, edge_index: Tensor) -> Tensor:

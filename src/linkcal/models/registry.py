@@ -15,8 +15,6 @@ from linkcal.models.peg import PEG
 from linkcal.models.seal import SEAL
 from linkcal.models.training import TrainingConfig
 
-__all__ = ["MODELS", "NODE_EMBEDDING_CHANNELS", "ModelSpec", "Preset", "make_model", "make_training_config"]
-
 #: Default width of the learned node embedding of a graph without features.
 NODE_EMBEDDING_CHANNELS = 32
 
@@ -133,14 +131,9 @@ MODELS: dict[str, ModelSpec] = {
         SEAL,
         "graph network over each pair's enclosing subgraph, target link hidden; slow",
         default=Preset(
-            {
-                "hidden_channels": 128,
-                "num_hops": 2,
-                "max_neighbors": 50,
-                "feature_channels": 128,
-                # Without it the model memorises the features of a few thousand training pairs.
-                "feature_dropout": 0.6,
-            },
+            # Without dropout the model memorises the features of a few thousand training pairs.
+            {"hidden_channels": 128, "num_hops": 2, "max_neighbors": 50, "feature_channels": 128}
+            | {"feature_dropout": 0.6},
             TrainingConfig(30, 3e-4, weight_decay=1e-3, patience=12, eval_every=1, batch_size=32),
             reduced=_SEAL_REDUCED,
         ),

@@ -31,8 +31,6 @@ from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models._enclosing import MAX_LABEL, EnclosingSubgraphs, SubgraphBatch
 from linkcal.models.base import PairPredictor, TargetLinkState
 
-__all__ = ["SEAL"]
-
 IntArray = NDArray[np.int64]
 
 #: The convolutions over the sorted nodes need ten of them (Zhang and Chen's code has the same floor).

@@ -19,8 +19,6 @@ from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError, ShortageError, TrainingDivergedError
 from linkcal.models.adapter import DecodeReturns, as_link_predictor, check_weights, encode_graph
 
-__all__ = ["EpochReport", "TrainingConfig", "TrainingResult", "train_link_predictor"]
-
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -191,8 +189,6 @@ def train_link_predictor(
 
 
 class _Training:
-    """State of one training."""
-
     def __init__(
         self, model: nn.Module, split: LinkSplit, config: TrainingConfig, seed: int, device: torch.device
     ) -> None:
@@ -210,9 +206,7 @@ class _Training:
         self.sampler = NegativeSampler(self.graph)
         self.num_negatives = min(self.positives.size(1), self.sampler.num_available)
         if self.num_negatives == 0:
-            raise ShortageError(
-                f"split.graph must have non-edges to train on, got all pairs of {self.graph.num_nodes} nodes"
-            )
+            raise ShortageError(f"split.graph must have non-edges, got {self.graph.num_pairs} edges")
         self.generator = numpy_stream(seed, "training")
         self.optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
         self.epoch, self.loss = 0, math.nan

@@ -294,12 +294,7 @@ def _keep_others(old: Path, new: Path, own: set[str]) -> None:
         except OSError:  # the disk knows no links
             shutil.copy2(source, target)
 
-    for path in old.iterdir():
-        if path.name in own:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.copytree(path, new / path.name, symlinks=True, copy_function=link)
-        elif path.is_symlink():
-            (new / path.name).symlink_to(path.readlink())
-        else:
-            link(str(path), str(new / path.name))
+    def written_anew(folder: str, names: list[str]) -> set[str]:
+        return own & set(names) if Path(folder) == old else set()
+
+    shutil.copytree(old, new, symlinks=True, ignore=written_anew, copy_function=link, dirs_exist_ok=True)

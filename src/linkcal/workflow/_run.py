@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -46,12 +45,12 @@ def select_calibrator(
     fitted: Mapping[str, Calibrator], scores: LinkScores, validation: LinkScores | None, *, seed: int
 ) -> str:
     """As :func:`linkcal.calibrators.registry.select_calibrator`, on scored links."""
-    links, held_out = partial(_arrays, scores), None if validation is None else partial(_arrays, validation)
-    return registry.select_calibrator(fitted, links, held_out, seed=seed)
 
+    def links_of(part: LinkScores) -> registry.LinksFor:
+        return lambda calibrator: part.to_arrays(calibrator.link_features)
 
-def _arrays(scores: LinkScores, calibrator: Calibrator) -> tuple[Any, Any]:
-    return scores.to_arrays(calibrator.link_features)
+    held_out = None if validation is None else links_of(validation)
+    return registry.select_calibrator(fitted, links_of(scores), held_out, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -242,9 +241,7 @@ def check_output_folder(folder: str | os.PathLike[str], *, new: bool = False) ->
     if not holds_run(out):
         return
     if new:
-        raise InputError(
-            f"out must be a folder without a run, got {out}: choose another, or replace the run by --force"
-        )
+        raise InputError(f"out must be a folder without a run, got {out}: choose another, or pass --force")
     require_writable(out.resolve().parent, "out")  # the new run is built beside the old one
     if os.path.ismount(out) or Path.cwd().is_relative_to(out.resolve()):
         raise InputError(

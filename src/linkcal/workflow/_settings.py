@@ -224,9 +224,8 @@ def read_preset(path: str | os.PathLike[str]) -> PresetFile:
         check_choice(key, f"key of preset file {path}", _KEYS)
     for key, kind in _KEYS.items():
         if not isinstance(record.get(key), kind):
-            raise InputError(
-                f"{key} of preset file {path} must be a {kind.__name__}, got {record.get(key)!r}"
-            )
+            came = repr(record.get(key))
+            raise InputError(f"{key} of preset file {path} must be a {kind.__name__}, got {came}")
     del record["format"]
     return PresetFile(**record)
 

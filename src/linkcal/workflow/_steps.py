@@ -45,9 +45,8 @@ def load_graph(config: RunConfig, *, data_root: str | os.PathLike[str] | None = 
         for name, default in (("negatives_per_positive", 1.0), ("negatives", "uniform"), ("by_time", False)):
             option, value = f"--{name.replace('_', '-')}", getattr(config, name)
             if value != default:
-                raise InputError(
-                    f"{option} must be left out for {config.dataset}, whose split is fixed, got {value}"
-                )
+                of = f"{config.dataset}, whose split is fixed"
+                raise InputError(f"{option} must be left out for {of}, got {value}")
         return data.load_official_split(config.dataset, data_root=data_root, seed=config.seed)
     return data.load_dataset(config.dataset, data_root=data_root, forward_only=config.forward_only)
 
