@@ -118,7 +118,7 @@ class Mutation(Case):
             "src/linkcal/metrics=tests/metrics",
             "src/linkcal/calibrators=tests/calibrators",
             "src/linkcal/decisions=tests/decisions,tests/test_predictor_decisions.py",
-            "src/linkcal/data/negatives.py=tests/data/test_negatives.py,tests/data/test_time.py",
+            "src/linkcal/data/negatives.py=tests/data/test_negatives.py,tests/test_bipartite.py",
             "src/linkcal/data/split.py=tests/data/test_split.py,tests/data/test_time.py",
             "src/linkcal/toggle/_layers.py=tests/toggle",
         ),

@@ -160,7 +160,7 @@ def test_a_class_of_next_to_no_weight(tiny):
         )
 
 
-@pytest.mark.parametrize(("lost", "stray"), [(0.6, 0.6), (0.0, 0.1), (0.1, -0.1)])
+@pytest.mark.parametrize(("lost", "stray"), [(0.6, 0.6), (0.0, 0.1), (0.1, 0.0), (0.1, -0.1)])
 def test_shares_that_would_turn_the_ranking_round_are_not_loaded(lost, stray):
     z, y, _ = drawn(100)
     fitted = StructuralCalibrator().fit(z[:, None], y)

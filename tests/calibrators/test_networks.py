@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,7 @@ from linkcal.calibrators import (
     calibrator_name,
     fit_together,
 )
-from linkcal.exceptions import ArtifactError, BaseRateWarning, InputError
+from linkcal.exceptions import ArtifactError, BaseRateWarning, ConvergenceWarning, InputError
 
 from .samples import FAST_NET, fast, groups, overconfident
 
@@ -254,3 +256,14 @@ def test_sequences_of_other_lengths_are_refused(short):
     arguments[short] = arguments[short][:1]
     with pytest.raises(InputError, match=rf"{short} must hold one item per calibrator \(2\), got 1"):
         fit_together([Platt(), Platt()], **arguments)
+
+
+@nets
+def test_only_a_fit_that_was_still_improving_warns(cls):
+    X, y = overconfident()
+    settings = {**FAST_NET, "early_stopping": True, "learning_rate": 0.05}
+    with pytest.warns(ConvergenceWarning, match="was still improving after 2 epochs"):
+        assert not cls(**{**settings, "max_iter": 2}).fit(X, y).converged_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        assert cls(**{**settings, "max_iter": 3000}).fit(X, y).converged_

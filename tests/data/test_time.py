@@ -221,3 +221,9 @@ def test_bitcoin_files_keep_the_first_rating(tmp_path):
     path.write_text("7,5,10,1289241911\n5,7,-3,1289241942.7\n40,2,1,1289243140\n")
     graph = read_bitcoin(path, name="market")
     assert graph.edge_time[graph.places_of(graph.pairs)].tolist() == [1289243140.0, 1289241911.0]
+
+
+@pytest.mark.parametrize("wrong", [[1.0, 2.0], torch.tensor([1.0]), torch.tensor([[1.0, 2.0]])])
+def test_times_of_pairs_are_one_number_each(wrong):
+    with pytest.raises(InputError, match=r"^time must be a tensor \[2\], as edge_label, got "):
+        LinkPairs(torch.tensor([[0, 1], [1, 2]]), torch.ones(2), time=wrong)

@@ -5,6 +5,7 @@ from scipy.stats import bernoulli, ks_2samp
 
 from linkcal.exceptions import InputError
 from linkcal.metrics import calibration_alarm, same_population
+from linkcal.metrics.drift import CalibrationAlarm
 
 
 def streams(offset, number, length, seed=0, low=0.3, high=0.7):
@@ -98,3 +99,13 @@ def test_same_population():
 def test_what_cannot_be_tested_is_refused_by_name(call, text):
     with pytest.raises(InputError, match=text):
         call()
+
+
+def test_the_alarm_is_raised_where_the_evidence_reaches_its_bound():
+    def made(*e_value):
+        return CalibrationAlarm(np.array(e_value), 0.05, ("all",), np.array(e_value[-1:]), 1.0, 1.0)
+
+    assert made(1.0, 19.9, 20.0, 40.0).first == 3
+    assert made(1.0, 19.9).first is None
+    # It starts at 1, so that less is no evidence against the start.
+    assert str(made(0.5, 0.4)) == str(made(1.0, 0.4)) != str(made(1.5, 0.4))

@@ -1,5 +1,7 @@
 """Calibration by group, against hand-worked deviations, the normal law and simulated calibrated labels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -80,3 +82,10 @@ def test_order_of_links_and_chunks_of_draws_change_nothing(monkeypatch):
 def test_groups_that_cannot_be_read(groups, message):
     with pytest.raises(InputError, match=message):
         group_calibration([0, 1], [0.5, 0.5], groups)
+
+
+def test_a_deviation_at_the_bound_is_inside():
+    found = group_calibration([1, 0, 1, 1], [0.5] * 4, {"side": ["a", "a", "b", "b"]}, n_resamples=20)
+    largest = abs(found.z[found.worst])
+    assert replace(found, bound=largest).is_consistent
+    assert not replace(found, bound=np.nextafter(largest, 0.0)).is_consistent

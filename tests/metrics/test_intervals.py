@@ -7,7 +7,7 @@ from linkcal._core.maths import sigmoid
 from linkcal._core.validation import chance_limits
 from linkcal.exceptions import InputError
 from linkcal.metrics import METRICS, bootstrap_intervals, calibration_floor
-from linkcal.metrics.intervals import _resampled
+from linkcal.metrics.intervals import _resampled, intervals_record
 
 
 def drawn(rng, links=60, negatives=90, rounded=1):
@@ -105,3 +105,11 @@ def test_limits_of_few_links_are_what_chance_does(links, negatives):
     floors = [calibration_floor(p, n_resamples=100).mean for p in spread]
     # Equal filling of the bins is the worst case; at a low rate most pairs are in the first.
     assert 0.5 < np.mean(floors) / ece < 1.05
+
+
+def test_the_record_of_a_run_has_95_percent_intervals():
+    y, z, p = drawn(np.random.default_rng(5))
+    record = intervals_record(y, {"a": p}, {"a": z}, None)
+    assert record["interval_level"] == 0.95
+    again = bootstrap_intervals(y, {"a": p}, {"a": z}, level=0.95, n_resamples=1000)
+    assert record["intervals"] == again

@@ -269,3 +269,22 @@ def test_evaluate_links_warns_of_few_negatives():
     with pytest.warns(FewNegativesWarning, match="Hits@50 needs"):
         result = evaluate_links([1] + [0] * 30, [0.9] + [0.1] * 30, n_resamples=10)
     assert result["hits@50"] == 1.0
+
+
+def test_values_as_tables_print_them():
+    printed = {name: column.text(0.123456) for name, column in METRICS.items()}
+    assert printed["ece"] == "12.35"
+    assert printed["nll"] == printed["brier"] == "0.1235"
+    assert printed["auc"] == printed["ap"] == "12.35"
+    assert printed["hits@20"] == printed["hits@50"] == "12.3"
+
+
+def test_all_that_bin_have_the_same_number_of_bins():
+    bins = {
+        name: inspect.signature(each).parameters["n_bins"].default
+        for name in metrics.__all__
+        if inspect.isfunction(each := getattr(metrics, name))
+        and "n_bins" in inspect.signature(each).parameters
+    }
+    assert {"calibration_pattern", "expected_calibration_error", "reliability_curve"} <= set(bins)
+    assert set(bins.values()) == {15}
