@@ -13,7 +13,8 @@ from sklearn.preprocessing import normalize
 from linkcal.data.graph import Graph, neighbour_rows, pair_keys, row_starts
 from linkcal.exceptions import ShortageError
 
-IntArray, BoolArray = NDArray[np.int64], NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float32]
 
 #: Probability with which the walk of personalised PageRank returns to the kept end in each step.

@@ -193,8 +193,9 @@ def mean_reciprocal_rank(y_true: Any, score: Any, groups: Any = None, *, sample_
     """
     ranked_links(y_true, score, sample_weight)  # checks them
     value, label = check_scores(score), np.asarray(y_true, dtype=np.float64)
-    weight, group = check_sample_weight(sample_weight, value.size), np.zeros(value.size)
-    if groups is not None and (group := np.asarray(groups)).shape != value.shape:
+    weight = check_sample_weight(sample_weight, value.size)
+    group: Any = np.zeros(value.size) if groups is None else np.asarray(groups)
+    if group.shape != value.shape:
         raise InputError(f"groups must have one value per link, {value.size}, got shape {list(group.shape)}")
     group = np.unique(group, return_inverse=True)[1]
     order = np.lexsort((weight, label, value, group))
