@@ -185,14 +185,14 @@ def gather_evidence(
     known, kind = split.graph, split.negatives or "uniform"
     if kind != "heart":
         known = known.with_edges(torch.cat([known.pairs, *links], dim=1))
-    generator = numpy_stream((split.seed or 0) if seed is None else seed, "null pairs")
+    seed = (split.seed or 0) if seed is None else seed
     taken = torch.cat([part.edge_label_index for part in parts], dim=1)
-    rest: dict[str, Any] = {"generator": generator, "kind": kind, "exclude": taken}
+    rest: dict[str, Any] = {"kind": kind, "exclude": taken}
     rest["links"] = calibration.edge_label_index[:, calibration.edge_label == 1]
     try:
-        null_pairs = sample_negatives(known, num_null, **rest)
-    except ShortageError as shortage:
-        null_pairs = sample_negatives(known, shortage.available, **rest)
+        null_pairs = sample_negatives(known, num_null, numpy_stream(seed, "null pairs"), **rest)
+    except ShortageError as shortage:  # from the same stream, with which so many are available
+        null_pairs = sample_negatives(known, shortage.available, numpy_stream(seed, "null pairs"), **rest)
     return Evidence(replace(calibration, positive_rate=None, negative_rate=None), null_pairs)
 
 

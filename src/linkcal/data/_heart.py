@@ -122,16 +122,20 @@ def heart_keys(
 ) -> IntArray:
     """Distinct keys of `num` candidates: the links take turns, each keeps an end and draws uniformly."""
     number, tie, drawn = links.shape[1], generator.permutation(graph.num_nodes), dict[int, None]()
-    turns = -(-num // max(number, 1)) if number else 0
-    turn = np.concatenate([np.arange(0), *(generator.permutation(number) for _ in range(turns))])[:num]
-    side = generator.integers(2, size=len(turn))
-    for listed in candidate_keys(graph, links[:, turn], side, half, tie, closed):
+    most = min(num, 2 * half * number)  # candidates that there can be
+    turns = -(-most // max(number, 1))
+    turn = np.concatenate([np.arange(0), *(generator.permutation(number) for _ in range(turns))])[:most]
+    side, both = generator.integers(2, size=len(turn)), (np.tile(links, 2), np.repeat([0, 1], number))
+    every: list[IntArray] = []
+    if turns > 2 or most < num:  # each list is used again
+        every = list(candidate_keys(graph, *both, half, tie, closed))
+    once = candidate_keys(graph, links[:, turn], side, half, tie, closed)
+    for listed in (every[place] for place in turn + number * side) if every else once:
         if free := [key for key in listed.tolist() if key not in drawn]:
             drawn[free[generator.integers(len(free))]] = None
     if (missing := num - len(drawn)) > 0:  # some lists were used up: what is left of all
-        both, side = np.tile(links, 2), np.repeat([0, 1], number)
-        every = np.concatenate([np.arange(0), *candidate_keys(graph, both, side, half, tie, closed)])
-        rest = np.setdiff1d(every, list(drawn))
+        every = every or list(candidate_keys(graph, *both, half, tie, closed))
+        rest = np.setdiff1d(np.concatenate([np.arange(0), *every]), list(drawn))
         if missing > len(rest):
             there = len(drawn) + len(rest)
             message = f"num must be at most the number of candidates of the links, {there}, got {num}"
