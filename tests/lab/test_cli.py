@@ -160,7 +160,7 @@ def test_figures_of_a_sweep(cli, store, tmp_path):
         f"{name}.{suffix}" for name in names for suffix in ("png", "svg")
     )
     svg = (tmp_path / "simulated-gcn~epochs=3-val.svg").read_text(encoding="utf-8")
-    assert svg.count("<!-- n: pairs; noise: ECE that a calibrated predictor stays below") == 1
+    assert svg.count("<!-- n: pairs; strips: share of all pairs; noise: ECE that calibrated -->") == 1
     for name in CALIBRATORS.split(","):
         assert f"<!-- {name} -->" in svg
 
