@@ -50,6 +50,21 @@ def test_settings_are_put_back_after_an_error(count):
     assert numba.get_num_threads() == numba_before
 
 
+def test_the_first_block_of_a_process_leaves_torch_with_its_threads():
+    """Numba starts its threads when it is first asked for their number, and may change torch's count then."""
+    code = (
+        "import torch; from linkcal._core.threads import numba_threads\n"
+        "before = torch.get_num_threads()\n"
+        "with numba_threads(1): pass\n"
+        "assert torch.get_num_threads() == before"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_smallest_of_nested_blas_limits_holds():
     before = blas_counts()
     with blas_threads(1):

@@ -91,8 +91,10 @@ def numba_threads(count: int) -> Iterator[None]:
     import numba  # slow to import, and not needed where only torch's threads are set
 
     with _shared.kernels:
-        torch, numba_count = sys.modules.get("torch"), numba.get_num_threads()
+        torch = sys.modules.get("torch")
+        # Before Numba is asked: its first answer starts its threads, which may change torch's count.
         torch_count = None if torch is None else torch.get_num_threads()
+        numba_count = numba.get_num_threads()
         numba.set_num_threads(max(1, min(count, numba.config.NUMBA_NUM_THREADS)))
         try:
             yield
