@@ -26,7 +26,8 @@ ALLOWED = {
     "plots": _CORE | {"metrics"},
     "report": _CORE | {"metrics", "plots"},
     "_folder": _CORE | {"calibrators"},
-    "scores": _ARRAY_SIDE | {"_folder"},
+    "scores": _ARRAY_SIDE | {"_folder", "artifact", "data", "features"},  # with `edges` alone
+    "embeddings": _CORE,
     "artifact": _GRAPH_SIDE | {"calibrators", "_scoring", "_folder"},
     "_scoring": _GRAPH_SIDE | {"calibrators"},
     "predictor": _PREDICTOR | {"metrics"},
@@ -34,7 +35,7 @@ ALLOWED = {
     "workflow": _PREDICTOR | _ARRAY_SIDE | {"predictor"},
     "cli": _PREDICTOR
     | _ARRAY_SIDE
-    | {"predictor", "all_pairs", "workflow", "scores", "_folder", "__version__"},
+    | {"predictor", "all_pairs", "workflow", "scores", "embeddings", "_folder", "__version__"},
     "__main__": {"cli"},
 }
 

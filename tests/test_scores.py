@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 
 from linkcal import CalibratedScores, calibrate_scores
 from linkcal.calibrators import Platt, base_rate_offset
+from linkcal.data import read_edges, simulate_graph, split_links
 from linkcal.decisions import IntervalCalibrator
 from linkcal.exceptions import (
     ArtifactError,
@@ -22,6 +24,7 @@ from linkcal.metrics import expected_calibration_error
 from linkcal.scores import SCORE_CALIBRATORS
 
 NUM = 2000
+ENDS = ("source", "target")
 
 
 def table(num: int = NUM, slope: float = 0.5, offset: float = -1.0, **columns: object) -> dict[str, object]:
@@ -335,3 +338,90 @@ def test_an_altered_or_missing_file_is_refused(tmp_path, found, name):
     path.unlink()
     with pytest.raises(ArtifactError):
         CalibratedScores.load(tmp_path / "saved")
+
+
+# A graph beside the scores.
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory):
+    """Scores of the validation and test links of a simulated graph, and its other edges, as files."""
+    split = split_links(simulate_graph(400, seed=0), seed=0)
+    rng, folder, halves = np.random.default_rng(0), tmp_path_factory.mktemp("edges"), []
+    for half in ("val", "test"):
+        pairs, y = split.part(half).edge_label_index.numpy(), split.part(half).edge_label.numpy()
+        ends = {name: [f"n{node}" for node in row] for name, row in zip(ENDS, pairs, strict=True)}
+        halves.append(pd.DataFrame(ends | {"label": y, "logit": rng.normal(size=len(y)) + y, "split": half}))
+    pd.concat(halves).to_csv(folder / "scores.csv", index=False)
+    pairs = split.graph.pairs.tolist()
+    edges = {name: [f"n{node}" for node in row] for name, row in zip(ENDS, pairs, strict=True)}
+    pd.DataFrame(edges).to_csv(folder / "edges.csv", index=False)
+    return folder
+
+
+def test_with_edges_the_calibrator_reads_the_place_of_a_pair(beside, tmp_path):
+    with pytest.warns(LinkcalWarning, match=r"nodes without an edge, which count with degree 0: \d+ of"):
+        found = calibrate_scores(beside / "scores.csv", edges=beside / "edges.csv")
+    graph = nx.from_pandas_edgelist(pd.read_csv(beside / "edges.csv"))
+    table = pd.read_csv(beside / "scores.csv").query("split == 'test'")
+    graph.add_nodes_from(table[list(ENDS)].to_numpy().flat)
+    degrees = np.log1p([[graph.degree(node) for node in table[name]] for name in ENDS])
+    common = [len(list(nx.common_neighbors(graph, u, v))) for u, v in table[list(ENDS)].to_numpy()]
+    assert found.test.X[:, 1] == pytest.approx(degrees.sum(axis=0), abs=1e-6)
+    assert found.test.X[:, 3] == pytest.approx(np.log1p(common), abs=1e-6)
+    results = found.metrics["results"]
+    assert list(results) == [*SCORE_CALIBRATORS, "in-n-out-plus", "structure-only"]
+    gain = results["structure-only"]["nll"] - results["in-n-out-plus"]["nll"]
+    assert found.metrics["model_value"]["gain"] == pytest.approx(gain, rel=1e-6)
+
+    found.save(tmp_path / "artifact")
+    again = CalibratedScores.load(tmp_path / "artifact")
+    with pytest.warns(LinkcalWarning, match="degree 0"):
+        queries = [each.apply(table, interval=0.9, calibrator="in-n-out-plus") for each in (found, again)]
+    for name, values in queries[0].items():
+        assert np.array_equal(values, queries[1][name]), name
+    assert (queries[0]["p_low"] <= queries[0]["probability"]).all()
+    known = next(iter(graph.edges))
+    with pytest.warns(LinkcalWarning, match="1 of 2 pairs with another, such as 'zz'"):
+        other = again.apply({"source": [known[0], "zz"], "target": [known[1], "n3"], "logit": [0.1, 2.0]})
+    assert ((other["probability"] > 0.0) & (other["probability"] < 1.0)).all()
+
+
+@pytest.mark.filterwarnings("ignore:pairs name nodes without an edge")
+def test_labelled_pairs_that_are_edges(beside):
+    """A negative that is an edge is refused; of a link that is one a warning tells."""
+    edges, table = pd.read_csv(beside / "edges.csv"), pd.read_csv(beside / "scores.csv")
+    graph = _read(pd.concat([edges, table.query("label == 1")[list(ENDS)]]), beside)
+    with pytest.warns(LinkcalWarning, match=f"{int(table.label.sum())} of {int(table.label.sum())} labelled"):
+        found = calibrate_scores(table, edges=graph, calibrators=["platt", "structure-only"])
+    assert found.info["selected"] == "platt"
+    with pytest.raises(InputError, match=r"pairs labelled 0 must be no edges, got \d+ that are, such as n"):
+        calibrate_scores(table.assign(label=1 - table.label), edges=graph)
+
+
+def _read(edges, folder):
+    edges.to_csv(folder / "all.csv", index=False)
+    return read_edges(folder / "all.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"calibrators": ["in-n-out-plus"]}, "calibrators must be one of .*'in-n-out-plus'"),
+        ({"features": "x.csv"}, "features and bipartite must be left out unless edges is a path"),
+        ({"edges": 3}, "edges must be a path or a NamedGraph, got int"),
+        ({"edges": "all.csv", "directed": True, "named": True}, "directed must be as that of edges, False"),
+    ],
+)
+def test_a_graph_that_does_not_fit_is_refused(beside, options, message):
+    edges = pd.read_csv(beside / "edges.csv")
+    if options.pop("named", False):
+        options["edges"] = _read(edges, beside)
+    with pytest.raises(InputError, match=message):
+        calibrate_scores(beside / "scores.csv", **options)
+
+
+def test_pairs_of_other_nodes_are_refused(beside):
+    strange = table(200, source=[f"a{i}" for i in range(200)], target=[f"b{i}" for i in range(200)])
+    with pytest.raises(InputError, match="pairs must name nodes of the edges or features, got 200 of 200"):
+        calibrate_scores(strange, edges=beside / "edges.csv")

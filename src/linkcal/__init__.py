@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         StructuralCalibrator,
         Temperature,
     )
+    from linkcal.embeddings import decode_embeddings
     from linkcal.features import LinkScores, score_links
     from linkcal.predictor import CalibratedLinkPredictor
     from linkcal.scores import CalibratedScores, calibrate_scores
@@ -46,6 +47,7 @@ __all__ = [
     "ToggledEmbeddings",
     "__version__",
     "calibrate_scores",
+    "decode_embeddings",
     "score_links",
     "toggle_edges",
 ]
@@ -56,6 +58,7 @@ _HOME = {
     "LinkScores": "features",
     "ToggledEmbeddings": "toggle",
     "calibrate_scores": "scores",
+    "decode_embeddings": "embeddings",
     "score_links": "features",
     "toggle_edges": "toggle",
 }

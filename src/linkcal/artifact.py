@@ -55,9 +55,9 @@ __all__ = [
 ARTIFACT_FORMAT_VERSION = 4
 
 _FORMAT = "linkcal-artifact"
-_NODES, _EVIDENCE, _MODEL = "nodes.parquet", "evidence.safetensors", "model.json"
-_TARGET_NODES = "target-nodes.parquet"
-_REQUIRED = {"graph.safetensors", *_folder.CALIBRATOR_FILES, "model.safetensors"}
+_GRAPH, _EVIDENCE, _MODEL = "graph.safetensors", "evidence.safetensors", "model.json"
+_NODES, _TARGET_NODES = ("nodes.parquet", "target-nodes.parquet")
+_REQUIRED = {_GRAPH, *_folder.CALIBRATOR_FILES, "model.safetensors"}
 _GRAPH_KEYS = ("num_nodes", "directed", "name", "features_from_edges")
 _INFO_KEYS = ("fit_on", "selected", "negatives_per_positive")
 
@@ -102,7 +102,7 @@ def save_artifact(artifact: Artifact, folder: str | os.PathLike[str]) -> None:
     """
     fingerprint = Fingerprint(artifact.model, artifact.graph)
     head = {
-        "graph": {name: getattr(artifact.graph, name) for name in _GRAPH_KEYS},
+        "graph": describe_graph(artifact.graph),
         "info": artifact.info,
         "fingerprint": {"weights": fingerprint.weights, "graph": fingerprint.graph},
     }
@@ -115,14 +115,25 @@ def _write_parts(artifact: Artifact, folder: Path) -> None:
         save_model(artifact.model, folder)
     else:
         _write_tensors(folder / "model.safetensors", plain_state(artifact.model))
-    graph = {name: getattr(artifact.graph, name) for name in GRAPH_TENSORS}
-    _write_tensors(folder / "graph.safetensors", {**graph, "held_out": artifact.held_out})
+    write_graph(artifact.graph, artifact.node_ids, folder, artifact.held_out)
     _folder.write_calibrators(artifact.calibrators, folder)
     if artifact.evidence is not None:
         links, null_pairs = artifact.evidence.calibration, artifact.evidence.null_pairs
         pairs = {"calibration_pairs": links.edge_label_index, "calibration_label": links.edge_label}
         _write_tensors(folder / _EVIDENCE, {**pairs, "null_pairs": null_pairs})
-    ids = artifact.node_ids
+
+
+def describe_graph(graph: Graph) -> dict[str, Any]:
+    """What the manifest of a folder with a graph holds, JSON values."""
+    return {name: getattr(graph, name) for name in _GRAPH_KEYS}
+
+
+def write_graph(
+    graph: Graph, ids: NodeIds | BipartiteIds | None, folder: Path, held_out: Tensor | None = None
+) -> None:
+    """Write a graph, its node ids and held-out edges, each where there are some."""
+    tensors = {name: getattr(graph, name) for name in GRAPH_TENSORS}
+    _write_tensors(folder / _GRAPH, {**tensors, "held_out": held_out})
     if ids is not None:
         (ids.source if isinstance(ids, BipartiteIds) else ids).save(folder / _NODES)
     if isinstance(ids, BipartiteIds):
@@ -160,12 +171,12 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     files = _REQUIRED, {_MODEL, _NODES, _TARGET_NODES, _EVIDENCE}
     source, head = _folder.read_manifest(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, objects, *files)
     names = head["files"]
-    graph, held_out = _read_graph(source, head["graph"])
+    graph, held_out = read_graph(source, head["graph"])
     if model is None and _MODEL not in names:
         raise ArtifactError(f"{source} must be loaded with its model (none of linkcal's own), got None")
     model = load_model(source) if model is None else _with_weights(model, source / "model.safetensors")
     calibrators = _folder.read_calibrators(source)
-    node_ids = _read_ids(source, names)
+    node_ids = read_ids(source, names)
     with refusing(source, "hold parts that belong together"):
         _check_fits(model, graph, node_ids)
         _check_info(head["info"], calibrators)
@@ -183,21 +194,22 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     )
 
 
-def _read_ids(source: Path, names: Container[str]) -> NodeIds | BipartiteIds | None:
+def read_ids(source: Path, names: Container[str]) -> NodeIds | BipartiteIds | None:
+    """Node ids of a folder with these files, where there are some."""
     if _NODES not in names:
         return None
     ids = NodeIds.load(source / _NODES)
     return BipartiteIds(ids, NodeIds.load(source / _TARGET_NODES)) if _TARGET_NODES in names else ids
 
 
-def _read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tensor | None]:
+def read_graph(source: Path, description: dict[str, Any]) -> tuple[Graph, Tensor | None]:
     """Message-passing graph and held-out edges [2, H], where they were saved; checked as a user's own."""
-    with refusing(source / "graph.safetensors", f"hold a graph as {_folder.MANIFEST} describes it"):
+    with refusing(source / _GRAPH, f"hold a graph as {_folder.MANIFEST} describes it"):
         if set(description) != set(_GRAPH_KEYS) or not isinstance(description["name"], str):
             raise InputError(f"graph must have {', '.join(_GRAPH_KEYS)}, got {sorted(description)}")
         for flag in ("directed", "features_from_edges"):
             check_flag(description[flag], flag)
-        tensors = load_tensors(read_saved(source / "graph.safetensors"))
+        tensors = load_tensors(read_saved(source / _GRAPH))
         num_nodes = check_positive_int(description["num_nodes"], "num_nodes")
         edges, attributes = _pairs_of(tensors, "edge_index", num_nodes), tensors.get("attributes")
         parts = {name: tensors.get(name) for name in ("x", "node_type", "edge_weight")}
@@ -229,10 +241,15 @@ def _check_info(info: dict[str, Any], calibrators: Mapping[str, Calibrator]) -> 
             raise InputError(f"{name} must be a text, got {type(info[name]).__name__}")
 
 
-def _check_fits(model: nn.Module, graph: Graph, node_ids: NodeIds | BipartiteIds | None) -> None:
-    """Refuse parts that do not belong together, before arrays of their sizes are made."""
+def check_ids(graph: Graph, node_ids: NodeIds | BipartiteIds | None) -> None:
+    """Refuse ids that are not of the graph's nodes."""
     if node_ids is not None and len(node_ids) != graph.num_nodes:
         raise InputError(f"node ids must be as many as nodes, {graph.num_nodes}, got {len(node_ids)}")
+
+
+def _check_fits(model: nn.Module, graph: Graph, node_ids: NodeIds | BipartiteIds | None) -> None:
+    """Refuse parts that do not belong together, before arrays of their sizes are made."""
+    check_ids(graph, node_ids)
     if not isinstance(model, GraphModel):
         return
     if graph.x is None and model.num_nodes != graph.num_nodes:

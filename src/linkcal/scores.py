@@ -1,20 +1,20 @@
-"""Calibrated probabilities from anyone's scores of labelled pairs: no model, no graph, no torch."""
+"""Calibrated probabilities from anyone's scores of labelled pairs, without the model; a graph may help."""
 
 from __future__ import annotations
 
 import os
 import platform
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from linkcal import _folder
+from linkcal._core.columns import STRUCTURE_COLUMNS
 from linkcal._core.files import refusing, require_writable
 from linkcal._core.maths import FloatArray, sigmoid
 from linkcal._core.maths import logit as logit_of_probability
@@ -33,26 +33,37 @@ from linkcal.calibrators import CALIBRATORS, Calibrator, base_rate_offset, make_
 from linkcal.calibrators.base import collected_warnings, warn_caller
 from linkcal.calibrators.registry import select_calibrator
 from linkcal.decisions import LinkThreshold, certified_threshold, conformal_p_values, select_links
-from linkcal.decisions._intervals import calibrated_interval
+from linkcal.decisions._intervals import calibrated_interval, ranking_scores
 from linkcal.decisions._thresholds import weights_at_base_rate
-from linkcal.exceptions import BaseRateWarning, FewLinksWarning, InputError, LinkcalWarning
-from linkcal.metrics import METRICS, evaluate_links, group_calibration
+from linkcal.exceptions import BaseRateWarning, FewLinksWarning, InputError, LinkcalWarning, extra_needed
+from linkcal.metrics import METRICS, evaluate_links, group_calibration, model_value
 from linkcal.metrics.intervals import intervals_record
+
+if TYPE_CHECKING:
+    from linkcal.data import NamedGraph
 
 __all__ = ["SCORE_CALIBRATORS", "CalibratedScores", "calibrate_scores"]
 
 #: Calibrators that read a pair's score alone, in the order of tables.
 SCORE_CALIBRATORS = tuple(name for name, cls in CALIBRATORS.items() if cls.link_features == "none")
+#: Those that read a pair's place in the graph too: with the score, and without it.
+_WITH_SCORE, _WITHOUT_SCORE = GRAPH_CALIBRATORS = ("in-n-out-plus", "structure-only")
 
-_FORMAT, _VERSION, _EVIDENCE = "linkcal-scores", 1, "evidence.safetensors"
+_FORMAT, _VERSION, _EVIDENCE = "linkcal-scores", 2, "evidence.safetensors"
+_GRAPH_FILES = {"graph.safetensors", "nodes.parquet", "target-nodes.parquet"}
 _INFO = ("score", "column", "source", "target", "selected", "negatives_per_positive")
 
 
 class _Labelled(NamedTuple):
-    """Uncalibrated logits (n,) and labels (n,), 0 or 1, of pairs."""
+    """X (n, 1 + k), the uncalibrated logit and columns of the graph, and labels (n,), 0 or 1, of pairs."""
 
-    logit: FloatArray
+    X: FloatArray
     label: FloatArray
+
+    @property
+    def logit(self) -> FloatArray:
+        """Uncalibrated logits (n,)."""
+        return self.X[:, 0]
 
     def counts(self) -> tuple[int, int]:
         """Links and negatives."""
@@ -72,10 +83,13 @@ class CalibratedScores:
     calibrators : dict of str to Calibrator
     info : dict
         JSON values: kind and column of the ``score``, ``selected`` calibrator, ``negatives_per_positive``.
-    calibration, test : pair of arrays (n,)
-        Logits and labels that the calibrators were fitted on, and on which they were measured.
+    calibration, test : pair of arrays (n, 1 + k) and (n,)
+        Logits, with columns of the graph if there is one, and labels that the calibrators were fitted on, and
+        on which they were measured.
     metrics : dict
         The content of ``metrics.json``; empty after :meth:`load`.
+    graph : NamedGraph, optional
+        In which pairs are looked up.
 
     Examples
     --------
@@ -90,6 +104,7 @@ class CalibratedScores:
     calibration: _Labelled
     test: _Labelled
     metrics: dict[str, Any] = field(default_factory=dict)
+    graph: NamedGraph | None = None
 
     def __repr__(self) -> str:
         """Return the selected calibrator and what it rests on, in one line."""
@@ -123,15 +138,16 @@ class CalibratedScores:
         pairs, `calibrator` another one than the selected. With `interval`, the level of an interval as in
         :class:`linkcal.decisions.IntervalCalibrator`, there are also ``p_low`` and ``p_high``.
         """
-        ends, name, score, logit = self._read(pairs, column)
-        p, _ = self._calibrated(logit, base_rate, calibrator)
+        ends, name, score, X = self._read(pairs, column)
+        p, _ = self._calibrated(X, base_rate, calibrator)
         out = {"source": ends[0], "target": ends[1], name: score, "probability": p}
         if interval is not None:
             level, shift = check_fraction(interval, "interval"), self._offset(base_rate)
-            span = np.empty((0, 2))
-            if len(logit):  # scikit-learn's checks refuse no rows
-                known, X = self.calibration, logit[:, None]
-                span = calibrated_interval(self._chosen(calibrator), X, *known, level=level, shift=shift)
+            span, chosen = np.empty((0, 2)), self._chosen(calibrator)
+            if len(X):  # scikit-learn's checks refuse no rows
+                known, y = _columns(chosen, self.calibration.X), self.calibration.label
+                known = ranking_scores(chosen, known, y)
+                span = calibrated_interval(chosen, _columns(chosen, X), known, y, level=level, shift=shift)
             out["p_low"], out["p_high"] = span.T
         return out
 
@@ -145,7 +161,7 @@ class CalibratedScores:
         like them. Known links should not be among `pairs`, and each pair only once.
         """
         z = self._calibrated(self._read(pairs, None)[3], None, None)[1]
-        null = self._calibrated(self.test.logit[self.test.label == 0.0], None, None)[1]
+        null = self._calibrated(self.test.X[self.test.label == 0.0], None, None)[1]
         chosen = {"p_value": conformal_p_values(z, null), "selected": select_links(z, null, fdr=fdr)}
         return {**self.apply(pairs, base_rate=base_rate), **chosen}
 
@@ -162,16 +178,23 @@ class CalibratedScores:
         It is tested on the labels of the test pairs, by :func:`linkcal.decisions.certified_threshold`.
         """
         rate = self.base_rate if base_rate is None else base_rate
-        z = self._calibrated(self.test.logit, float(self.test.label.mean()), None)[1]
+        z = self._calibrated(self.test.X, float(self.test.label.mean()), None)[1]
         wanted = {"precision": precision, "recall": recall}
         return certified_threshold(z, self.test.label, base_rate=rate, confidence=confidence, **wanted)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write calibrators and labelled scores, as safetensors and JSON, to a new folder or an artifact."""
+        """Write calibrators, labelled scores and the graph to a new folder or an artifact; no pickle."""
         halves = {"calibration": self.calibration, "test": self.test}
-        arrays = {f"{name}_logit": half.logit for name, half in halves.items()}
+        arrays = {f"{name}_X": half.X for name, half in halves.items()}
         arrays |= {f"{name}_label": half.label for name, half in halves.items()}
-        with _folder.signed_folder(folder, _FORMAT, _VERSION, info=self.info) as staging:
+        head: dict[str, Any] = {"info": self.info}
+        if self.graph is not None:
+            from linkcal import artifact
+
+            head["graph"] = artifact.describe_graph(self.graph.graph)
+        with _folder.signed_folder(folder, _FORMAT, _VERSION, **head) as staging:
+            if self.graph is not None:
+                artifact.write_graph(self.graph.graph, self.graph.node_ids, staging)
             _folder.write_calibrators(self.calibrators, staging)
             _folder.write_arrays(staging / _EVIDENCE, arrays)
 
@@ -179,14 +202,22 @@ class CalibratedScores:
     def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save`, :meth:`write` or ``linkcal calibrate`` wrote, if it is unchanged."""
         files = {*_folder.CALIBRATOR_FILES, _EVIDENCE}
-        source, head = _folder.read_manifest(folder, _FORMAT, _VERSION, {"info": _INFO}, files)
+        source, head = _folder.read_manifest(folder, _FORMAT, _VERSION, {"info": _INFO}, files, _GRAPH_FILES)
         arrays = _folder.read_arrays(source / _EVIDENCE)
         with refusing(source / _EVIDENCE, "hold scores and labels"):
             calibration, test = (
-                _Labelled(arrays[f"{half}_logit"], arrays[f"{half}_label"])
-                for half in ("calibration", "test")
+                _Labelled(arrays[f"{half}_X"], arrays[f"{half}_label"]) for half in ("calibration", "test")
             )
-        return cls(_folder.read_calibrators(source), head["info"], calibration, test)
+        graph = None
+        if "graph" in head:
+            with extra_needed("a folder with a graph"):
+                from linkcal import artifact
+                from linkcal.data import NamedGraph
+            ids = artifact.read_ids(source, head["files"])
+            with refusing(source, "hold parts that belong together"):
+                graph = NamedGraph(artifact.read_graph(source, head["graph"])[0], ids)  # type: ignore[arg-type]
+                artifact.check_ids(graph.graph, ids)
+        return cls(_folder.read_calibrators(source), head["info"], calibration, test, graph=graph)
 
     def write(
         self, folder: str | os.PathLike[str], *, source: dict[str, Any] | None = None
@@ -200,7 +231,7 @@ class CalibratedScores:
         if not self.metrics:
             raise InputError("scores must have been measured to write a report, got a loaded artifact")
         require_writable(folder, "out")
-        p = {name: self._calibrated(self.test.logit, None, name)[0] for name in self.calibrators}
+        p = {name: self._calibrated(self.test.X, None, name)[0] for name in self.calibrators}
         packages = ("linkcal", "numpy", "scipy", "scikit-learn")
         config = {
             "input": source or {},
@@ -217,11 +248,12 @@ class CalibratedScores:
     def _read(
         self, pairs: Table, column: str | None
     ) -> tuple[list[NDArray[Any]], str, FloatArray, FloatArray]:
-        """Both ends, name and values of the score, and logits."""
+        """Both ends, name and values of the score, and X (n, 1 + k)."""
         table, name = Columns(pairs, "pairs"), column or str(self.info["column"])
         table.require([self.info["source"], self.info["target"], name])
         ends = _ends(table, self.info["source"], self.info["target"])
-        return ends, name, *_scores(table, name, self.info["score"])
+        score, logit = _scores(table, name, self.info["score"])
+        return ends, name, score, _matrix(logit, self.graph, ends)[0]
 
     def _chosen(self, calibrator: str | None) -> Calibrator:
         name = str(self.info["selected"]) if calibrator is None else calibrator
@@ -233,15 +265,16 @@ class CalibratedScores:
         return 0.0 if same else base_rate_offset(self.calibration_rate, rate)
 
     def _calibrated(
-        self, logit: FloatArray, base_rate: float | None, calibrator: str | None
+        self, X: FloatArray, base_rate: float | None, calibrator: str | None
     ) -> tuple[FloatArray, FloatArray]:
         """Probabilities and calibrated logits (n,) at a base rate."""
         chosen, offset = self._chosen(calibrator), self._offset(base_rate)
-        if not len(logit):  # scikit-learn's checks refuse no rows
+        if not len(X):  # scikit-learn's checks refuse no rows
             return np.empty(0), np.empty(0)
-        z = chosen.decision_function(logit[:, None]) + offset
+        X = _columns(chosen, X)
+        z = chosen.decision_function(X) + offset
         # Maps by bins give a probability exactly, and derive its logit.
-        return (sigmoid(z) if offset else chosen.predict_proba(logit[:, None])[:, 1]), z
+        return (sigmoid(z) if offset else chosen.predict_proba(X)[:, 1]), z
 
     def _weight(self) -> FloatArray | None:
         """Weights of the test pairs, where results are for another base rate."""
@@ -260,8 +293,11 @@ def calibrate_scores(
     groups: Sequence[str] = (),
     directed: bool = False,
     base_rate: float | None = None,
-    calibrators: Sequence[str] = SCORE_CALIBRATORS,
+    calibrators: Sequence[str] | None = None,
     seed: int = 0,
+    edges: str | os.PathLike[str] | NamedGraph | None = None,
+    features: str | os.PathLike[str] | None = None,
+    bipartite: bool | None = None,
 ) -> CalibratedScores:
     """Fit calibrators to the scores of labelled pairs, and measure them on others.
 
@@ -288,9 +324,15 @@ def calibrate_scores(
         Share of links among the pairs to come, which metrics are weighted to; default: that of the
         calibration pairs.
     calibrators : sequence of str
-        Out of ``SCORE_CALIBRATORS``.
+        Out of ``SCORE_CALIBRATORS`` and, with `edges`, ``"in-n-out-plus"``, which reads a pair's place in
+        the graph beside the score, and ``"structure-only"``, which reads that alone; by default all.
     seed : int
         Of the halves, and of the folds that select a calibrator.
+    edges : path or NamedGraph, optional
+        The graph that the model was trained on, without the labelled links; a path as for
+        :func:`linkcal.data.read_edges`, with columns named as those of the scores. Needs ``linkcal[gnn]``.
+    features, bipartite : path, bool, optional
+        Of a path of `edges`, as for :func:`linkcal.data.read_edges`.
 
     Returns
     -------
@@ -309,32 +351,39 @@ def calibrate_scores(
     kind, column = _declared(table.names, logit, probability)
     split = "split" if split is None and "split" in table.names else split
     table.require([source, target, label, *groups, *([] if split is None else [split])])
+    known = SCORE_CALIBRATORS + (() if edges is None else GRAPH_CALIBRATORS)
+    calibrators = known if calibrators is None else calibrators
     if not calibrators:
-        raise InputError(f"calibrators must name one of {', '.join(SCORE_CALIBRATORS)}, got none")
+        raise InputError(f"calibrators must name one of {', '.join(known)}, got none")
     fitted = {
-        name: make_calibrator(check_choice(name, "calibrators", SCORE_CALIBRATORS)) for name in calibrators
+        name: make_calibrator(check_choice(name, "calibrators", known)).clone_for(STRUCTURE_COLUMNS)
+        for name in calibrators
     }
+    graph = _graph(edges, (source, target, directed), features, bipartite)
     if base_rate is not None:
         check_fraction(base_rate, "base_rate")
 
     y, (_, s) = table.numbers(label), _scores(table, column, kind)
     table.refuse(~np.isin(y, (0.0, 1.0)), label, "hold a label, 0 or 1,")
-    kept = _distinct(_ends(table, source, target), s, y, check_flag(directed, "directed"))
+    ends = _ends(table, source, target)
+    kept = _distinct(ends, s, y, check_flag(directed, "directed"))
     test = _test_rows(table, split, y, kept, check_positive_int(seed, "seed", minimum=0))
     parts = {"calibration": kept & ~test, "test": kept & test}
-    halves = {name: _Labelled(s[rows], y[rows]) for name, rows in parts.items()}
+    X, in_graph = _matrix(s, graph, ends)
+    _check_edges(in_graph, y, ends)
+    halves = {name: _Labelled(X[rows], y[rows]) for name, rows in parts.items()}
     for name, half in halves.items():
         if 0 in half.counts():
             got = "{} links and {} negatives".format(*half.counts())
             raise InputError(f"{name} pairs must have both classes, got {got} in {table.place}")
     calibration, (links, negatives) = halves["calibration"], halves["calibration"].counts()
-    X = calibration.logit[:, None]
     notes = {}
     with blas_threads(1):
         for name, calibrator in fitted.items():
             with collected_warnings() as notes[name]:
-                calibrator.fit(X, calibration.label)
-        selected = select_calibrator(fitted, lambda _: (X, calibration.label), seed=seed)
+                calibrator.fit(_columns(calibrator, calibration.X), calibration.label)
+        fit_links = lambda each: (_columns(each, calibration.X), calibration.label)  # noqa: E731
+        selected = select_calibrator(fitted, fit_links, seed=seed)
     for note in notes[selected]:  # those of the others are in metrics.json
         warn_caller(str(note), type(note))
     info = {
@@ -344,13 +393,68 @@ def calibrate_scores(
     }  # fmt: skip
     if base_rate is not None:
         info |= {"base_rate": base_rate, "base_rate_origin": "given"}
-    found = CalibratedScores(fitted, info, calibration, halves["test"])
+    found = CalibratedScores(fitted, info, calibration, halves["test"], graph=graph)
     found.metrics.update(_metrics(found, repeated_rows=len(y) - int(kept.sum())))
     found.metrics["warnings"] = {name: [str(note) for note in each] for name, each in notes.items()}
     by_group = {column: table.texts(column, "name a group")[parts["test"]].astype(str) for column in groups}
     found.metrics["groups"] = {name: _group_metrics(found, name, values) for name, values in by_group.items()}
     _warn_of_limits(found)
     return found
+
+
+def _graph(edges: Any, columns: tuple[str, str, bool], features: Any, bipartite: Any) -> NamedGraph | None:
+    """The graph of `edges`, read if it is a path, of columns with these names and this direction."""
+    if edges is None or not isinstance(edges, str | os.PathLike):
+        if features is not None or bipartite is not None:
+            raise InputError("features and bipartite must be left out unless edges is a path, got one")
+        graph: NamedGraph | None = edges
+    else:
+        with extra_needed("edges"):
+            from linkcal.data import read_edges
+        source, target, directed = columns
+        options: dict[str, Any] = {"features": features, "directed": directed, "bipartite": bipartite}
+        graph = read_edges(edges, source=source, target=target, **options)
+    if graph is not None and not hasattr(graph, "node_ids"):
+        raise InputError(f"edges must be a path or a NamedGraph, got {type(graph).__name__}")
+    if graph is not None and graph.graph.directed != columns[2]:
+        raise InputError(f"directed must be as that of edges, {graph.graph.directed}, got {columns[2]}")
+    return graph
+
+
+def _matrix(
+    logit: FloatArray, graph: NamedGraph | None, ends: list[NDArray[Any]]
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """X (n, 1 + k): the logit and, with a graph, columns of it; and which pairs are its edges (n,)."""
+    if graph is None or not len(logit):
+        return logit[:, None], np.zeros(len(logit), dtype=bool)
+    from linkcal.features._named import named_columns
+
+    columns, in_graph, unknown = named_columns(graph, *ends)
+    if unknown is not None:
+        warn_caller(unknown, LinkcalWarning)
+    return np.column_stack((logit, columns)), in_graph
+
+
+def _columns(calibrator: Calibrator, X: FloatArray) -> FloatArray:
+    """The columns of X that a calibrator reads."""
+    return X[:, :1] if calibrator.link_features == "none" else X
+
+
+def _check_edges(in_graph: NDArray[np.bool_], y: FloatArray, ends: list[NDArray[Any]]) -> None:
+    """Refuse negatives that are edges; warn of links that are."""
+    wrong, known = np.flatnonzero(in_graph & (y == 0.0)), int((in_graph & (y == 1.0)).sum())
+    if wrong.size:
+        pair = f"{ends[0][wrong[0]]}, {ends[1][wrong[0]]} in row {wrong[0] + 1}"
+        raise InputError(
+            f"pairs labelled 0 must be no edges, got {wrong.size} that are, such as {pair}: give the edges "
+            "that the model was trained on"
+        )
+    if known:
+        text = (
+            f"{known} of {int(y.sum())} labelled links are edges: each is left out of its own columns, but "
+            "if the model was trained on them its scores are too high, and so are probabilities of new pairs"
+        )
+        warn_caller(text, LinkcalWarning)
 
 
 def _declared(names: Sequence[str], logit: str | None, probability: str | None) -> tuple[str, str]:
@@ -376,10 +480,9 @@ def _scores(table: Columns, column: str, kind: str) -> tuple[FloatArray, FloatAr
         table.refuse(outside, column, "hold a probability in [0, 1]", advice)
         return score, logit_of_probability(score)
     if len(score) > 1 and not outside.any():
-        warnings.warn(
+        warn_caller(
             f"all logits in column {column!r} lie in [0, 1]: if they are probabilities, declare them so",
             LinkcalWarning,
-            stacklevel=4,
         )
     return score, score
 
@@ -411,7 +514,7 @@ def _distinct(ends: list[NDArray[Any]], s: FloatArray, y: FloatArray, directed: 
     kept = np.asarray(before == np.arange(len(before)))
     if not kept.all():
         text = f"{(~kept).sum():,} rows repeat a pair with the same label and score: each pair counts once"
-        warnings.warn(text, LinkcalWarning, stacklevel=3)
+        warn_caller(text, LinkcalWarning)
     return kept
 
 
@@ -435,28 +538,34 @@ def _metrics(found: CalibratedScores, **counts: int) -> dict[str, Any]:
     info, (_, y), weight = found.info, found.test, found._weight()
     results, p, z = {}, {}, {}
     for name in found.calibrators:
-        p[name], z[name] = found._calibrated(found.test.logit, None, name)
+        p[name], z[name] = found._calibrated(found.test.X, None, name)
         results[name] = evaluate_links(y, p[name], z[name], sample_weight=weight)
         for key in results[name] if weight is not None else ():
             if key in METRICS and METRICS[key].input == "score":  # Hits@K counts negatives, not weights
                 results[name][key] = METRICS[key].function(y, z[name])
+    value = {}
+    if p.keys() >= set(GRAPH_CALIBRATORS):
+        gain = model_value(y, p[_WITH_SCORE], p[_WITHOUT_SCORE], sample_weight=weight)
+        value["model_value"] = {**asdict(gain), "sentence": str(gain)}
     for half in ("calibration", "test"):
         counts[f"{half}_positives"], counts[f"{half}_negatives"] = getattr(found, half).counts()
     how = "a random half of each class" if info["split"] is None else f"val in column {info['split']!r}"
     kept = ("dataset", "seed", "negatives_per_positive", "base_rate", "base_rate_origin", "selected")
     return {
         **{name: info[name] for name in kept if name in info},
+        **({} if found.graph is None else {"edges": found.graph.graph.num_pairs}),
         "model": "scores",
         "fit_on": f"{len(found.calibration.label):,} labelled pairs ({how})",
         "counts": counts,
         "results": results,
+        **value,
         **intervals_record(y, p, z, weight),
     }
 
 
 def _group_metrics(found: CalibratedScores, name: str, values: NDArray[Any]) -> dict[str, Any]:
     """Calibration of the selected calibrator by group, at the calibration pairs' base rate."""
-    p, _ = found._calibrated(found.test.logit, found.calibration_rate, None)
+    p, _ = found._calibrated(found.test.X, found.calibration_rate, None)
     group = group_calibration(found.test.label, p, {name: values})
     keys = ("count", "observed", "expected", "z")
     columns = [getattr(group, key).tolist() for key in keys]
@@ -480,12 +589,11 @@ def _warn_of_limits(found: CalibratedScores) -> None:
             "base rate is known to +- {:.0f} points at best (95 %)"
         )
         precision, _ = chance_limits(*found.calibration.counts())
-        warnings.warn(text.format(*counts, FEW_LINKS, floor, 100 * precision), FewLinksWarning, stacklevel=3)
+        warn_caller(text.format(*counts, FEW_LINKS, floor, 100 * precision), FewLinksWarning)
     rate, share = found.calibration_rate, float(y.mean())
     if abs(share - rate) > 4.0 * np.sqrt(rate * (1.0 - rate) / len(y)):
-        warnings.warn(
+        warn_caller(
             f"{100 * rate:.3g} % of the val pairs and {100 * share:.3g} % of the test pairs are links: "
             "probabilities are for the first share, and their ECE on the test pairs shows the difference",
             BaseRateWarning,
-            stacklevel=3,
         )

@@ -325,7 +325,9 @@ def test_state_with_wrong_arrays_is_refused_and_leaves_the_calibrator_alone():
     fitted = Isotonic().fit(*overconfident())
     state = fitted.get_state()
     expected = fitted.predict_proba([[1.0, 0, 0, 0]])
-    for broken in (state["logit_thresholds_"][:-1], state["logit_thresholds_"][None], np.array([1, 2])):
+    knots = state["logit_thresholds_"]
+    others = (knots.astype(np.float32), np.full_like(knots, np.nan))
+    for broken in (knots[:-1], knots[None], np.array([1, 2]), *others):
         with pytest.raises(ArtifactError, match=r"logit_thresholds_|must fit together"):
             fitted.set_state({**state, "logit_thresholds_": broken})
     assert np.array_equal(fitted.predict_proba([[1.0, 0, 0, 0]]), expected)
@@ -485,6 +487,9 @@ def test_huge_values_give_the_same_either_way(name):
     p = fitted.predict_proba(extreme)[:, 1]
     assert np.isfinite(fitted.decision_function(extreme)).all()
     assert ((p >= 0.0) & (p <= 1.0)).all()
+    none = np.zeros((1, X.shape[1]))
+    tiny = np.where(np.arange(X.shape[1]) == 0, 1e-310, none)
+    assert fitted.decision_function(tiny) == fitted.decision_function(none)
     assert np.array_equal(fitted.calibrate(extreme[:, 0], extreme[:, 1:]), p)
 
 

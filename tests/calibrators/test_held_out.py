@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.special import expit
 
 from linkcal.calibrators import StructuralCalibrator, _held_out
@@ -72,6 +73,22 @@ def test_the_fit_is_the_best_of_its_posterior():
         assert posterior(factor * slope, tails.lost, tails.stray) > best
         assert posterior(slope, factor * tails.lost, tails.stray) > best
         assert posterior(slope, tails.lost, factor * tails.stray) > best
+
+
+def test_a_search_without_gradients_finds_the_same():
+    z, y, weight = drawn(500, lost=0.02, stray=0.02, seed=3)
+    slope, tails, _ = fit_tails(z, y, weight)
+
+    def posterior(at):
+        lost, stray = expit(at[2:])
+        limited = Tails(tails.prior, lost, stray)(at[0] * z + at[1])
+        loss = np.logaddexp(0.0, -(2.0 * y - 1.0) * limited).sum() + 100.0 * (lost + stray)
+        return loss - 0.5 * np.log(lost * stray) + 8.0 * np.log(at[0]) ** 2
+
+    options = {"xatol": 1e-8, "fatol": 1e-10, "maxfev": 20_000}
+    found = minimize(posterior, [1.0, 0.0, -4.0, -4.0], method="Nelder-Mead", options=options).x
+    expected = [slope, tails.lost, tails.stray]
+    np.testing.assert_allclose([found[0], *expit(found[2:])], expected, rtol=1e-4)
 
 
 def test_weights_count_as_copies():

@@ -6,10 +6,12 @@ import csv
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from linkcal import CalibratedScores
 from linkcal.artifact import load_artifact
+from linkcal.data import simulate_graph, split_links
 from linkcal.exceptions import ArtifactError
 
 NUM = 1200
@@ -88,3 +90,29 @@ def test_refusals_are_one_line(fails, folder, scores, tmp_path):
     fails("apply", folder, scores, "--out", scores, parts=("another file",))
     fails("apply", tmp_path, scores, parts=("artifact.json",))
     fails("apply", folder, scores, "--calibrator", "plat", parts=("did you mean 'platt'",))
+
+
+@pytest.mark.filterwarnings("ignore:pairs name nodes without an edge")
+def test_embeddings_are_decoded_calibrated_and_applied(cli, tmp_path):
+    """From a system's embeddings to probabilities in three commands, with the graph beside the scores."""
+    split = split_links(simulate_graph(500, seed=0), seed=0)
+    x = np.random.default_rng(0).normal(size=(500, 4)) + split.graph.x.numpy()[:, :4]
+    pd.DataFrame({"nid": range(500), "emb": list(x)}).to_parquet(tmp_path / "embed-00000_00000.parquet")
+    pairs = np.concatenate([part.edge_label_index.numpy() for part in (split.val, split.test)], axis=1)
+    label = np.concatenate([part.edge_label.numpy() for part in (split.val, split.test)])
+    ends = dict(zip(("source", "target"), pairs, strict=True))
+    pd.DataFrame(ends | {"label": label}).to_csv(tmp_path / "pairs.csv", index=False)
+    edges = dict(zip(("source", "target"), split.graph.pairs.numpy(), strict=True))
+    pd.DataFrame(edges).to_csv(tmp_path / "edges.csv", index=False)
+
+    decoded = tmp_path / "decoded.csv"
+    answer = cli("decode", tmp_path / "pairs.csv", tmp_path, "--decoder", "dot", "--out", decoded)
+    assert answer.code == 0, answer.err
+    table = pd.read_csv(decoded)
+    assert list(table) == ["source", "target", "label", "logit"]
+    assert table["logit"].to_numpy() == pytest.approx((x[pairs[0]] * x[pairs[1]]).sum(axis=1))
+    answer = cli("calibrate", decoded, "--edges", tmp_path / "edges.csv", "--out", tmp_path / "out")
+    assert answer.code == 0, answer.err
+    assert "Beyond degrees, paths and feature similarity the model" in answer.out + answer.err
+    answer = cli("apply", tmp_path / "out", decoded)
+    assert len(answer.rows) == len(label)

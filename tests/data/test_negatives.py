@@ -29,6 +29,7 @@ def test_pair_numbers_are_a_bijection(num_nodes, directed):
     pairs = _pairs_of_numbers(np.arange(total), num_nodes, directed=directed)
     assert len(pair_set(pairs, directed=directed)) == total
     assert (pairs[0] != pairs[1]).all()
+    assert int(pairs.max()) < num_nodes
     assert _pair_numbers(pairs, num_nodes, directed=directed).tolist() == list(range(total))
 
 

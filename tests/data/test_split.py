@@ -142,6 +142,7 @@ def test_features_are_built_from_training_edges_only():
     assert split.graph.x.sum() == 32  # 16 training edges, two endpoints each
     assert split.counts()["features"] == 1
     assert split.graph.feature_builder is None
+    assert split.graph.features_from_edges
 
 
 def test_complete_graph_says_that_it_has_no_negatives():
@@ -252,7 +253,7 @@ def test_split_counts_and_parts():
     ring = torch.stack([torch.arange(20), (torch.arange(20) + 1) % 20])
     split = split_links(Graph.from_edges(ring, 20), seed=3)
     counts = split.counts()
-    assert counts["edges"] == 20
+    assert (counts["edges"], counts["features"]) == (20, 0)
     assert counts["message_edges"] == counts["train_positives"] == 16
     assert counts["val_negatives"] == counts["test_positives"] == 2
     assert split.part("val") is split.val

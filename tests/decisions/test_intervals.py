@@ -18,7 +18,7 @@ from linkcal.exceptions import InputError, NotFittedError
 
 
 def test_clopper_pearson_equals_scipy():
-    for k, n in ((0, 5), (1, 4), (3, 9), (9, 9)):
+    for k, n in ((0, 5), (1, 4), (3, 9), (8, 9), (9, 9)):
         exact = binomtest(k, n).proportion_ci(0.9, method="exact")
         lower, upper = clopper_pearson([k], [n], 0.05)
         assert (lower[0], upper[0]) == pytest.approx((exact.low, exact.high), abs=1e-12)

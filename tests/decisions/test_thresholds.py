@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
-from scipy.stats import binomtest, norm
+from scipy.stats import beta, binomtest, norm
 
 from linkcal.decisions import certified_threshold, expected_threshold
 from linkcal.decisions._thresholds import weights_at_base_rate
@@ -39,6 +39,21 @@ def test_expected_recall_is_the_largest_threshold_that_reaches_it(z, wanted):
     found = expected_threshold(z, recall=wanted)
     assert found.logit == max(t for t, value in recall.items() if value >= wanted)
     assert found.recall == pytest.approx(recall[found.logit])
+
+
+def test_a_recall_that_is_reached_exactly_needs_no_further_pair():
+    assert expected_threshold([np.log(3.0), -np.log(3.0)], recall=0.75).logit == np.log(3.0)
+
+
+def test_the_tested_precision_is_that_of_both_exact_bounds():
+    z, y = sample(np.random.default_rng(4), 300, 200)
+    found = certified_threshold(z, y, precision=0.8, confidence=0.9)
+    above = [(np.asarray(z)[np.asarray(y) == label] >= found.logit) for label in (1, 0)]
+    share = 0.2  # of the error, for the links
+    tpr = beta.ppf(share * 0.1, above[0].sum(), (~above[0]).sum() + 1)
+    fpr = beta.isf((1.0 - share) * 0.1, above[1].sum() + 1, (~above[1]).sum())
+    rate = np.mean(y)
+    assert found.precision == pytest.approx(rate * tpr / (rate * tpr + (1.0 - rate) * fpr), rel=1e-9)
 
 
 def test_weights_are_copies():

@@ -89,6 +89,8 @@ def test_what_is_undefined_is_left_out():
     }  # fmt: skip
     y, _, p = drawn(np.random.default_rng(2), 40, 30)
     assert "hits@50" not in bootstrap_intervals(y, {"a": p})["a"]
+    y, p = np.repeat([1, 0], [10, 50]), np.linspace(0.9, 0.1, 60)
+    assert "hits@50" in bootstrap_intervals(y, {"a": p})["a"]
     with pytest.raises(InputError, match=r"one value per link, 2, got \[3, 3\] for a"):
         bootstrap_intervals([0, 1], {"a": [0.1, 0.2, 0.3]})
     with pytest.raises(InputError, match="at least one link, got 0"):

@@ -95,6 +95,8 @@ def test_table_names_every_column_and_cannot_be_changed():
         ("ece", 0.1234, "12.34"),
         ("nll", 0.56789, "0.5679"),
         ("acc", 0.8768, "87.7"),
+        ("mrr", 0.12345678, "12.35"),
+        ("group_z", 2.3456, "2.3"),
         ("auc", math.nan, "n/a"),
     ],
 )

@@ -15,7 +15,7 @@ from linkcal import __version__
 from linkcal.cli._console import Commands, end_after_interrupt, run_app
 from linkcal.cli._fitting import audit, fit, run
 from linkcal.cli._labelled import check, refresh, threshold
-from linkcal.cli._scores import apply, calibrate
+from linkcal.cli._scores import apply, calibrate, decode
 from linkcal.cli._scoring import score, select, top
 
 
@@ -61,7 +61,7 @@ app = typer.Typer(
     # Fills the paragraphs of a docstring to the width of the terminal.
     rich_markup_mode="markdown",
 )
-for _command in (run, fit, audit, score, select, top, check, threshold, refresh, calibrate, apply):
+for _command in (run, fit, audit, score, select, top, check, threshold, refresh, decode, calibrate, apply):
     app.command()(_command)
 app.command("list")(list_names)
 

@@ -29,8 +29,38 @@ if TYPE_CHECKING:
 _TABLE = "Scored pairs, labelled: .csv, .tsv or .parquet."
 _SPLIT = "Column of val (to fit on) and test; default: `split` if there is one."
 _GROUP = "Column of groups in which calibration is checked; repeatable."
+_EDGES = "Edge list that the model was trained on, without the labelled links; needs linkcal[gnn]."
 _RATE = "Share of links, in (0, 1), among the pairs to come; default: that of the calibration pairs."
 _Rate = Annotated[float | None, typer.Option(help=_RATE)]
+
+
+_DECODER = "dot, cosine, distmult, complex or bilinear."
+_RELATION = "A .npy file: r (d,) of distmult and complex, W (d, d) of bilinear."
+_EMBEDDINGS = "Parquet file or folder of columns nid and emb (GraphStorm's)."
+
+
+def decode(
+    pairs: Annotated[Path, typer.Argument(help="Pairs: .csv, .tsv or .parquet.", metavar="PAIRS")],
+    embeddings: Annotated[Path, typer.Argument(help=_EMBEDDINGS, metavar="EMBEDDINGS")],
+    decoder: Annotated[str, typer.Option(help=_DECODER)],
+    relation: Annotated[Path | None, typer.Option(help=_RELATION)] = None,
+    target_embeddings: Annotated[Path | None, typer.Option(help="Embeddings of target nodes.")] = None,
+    source: Source = "source",
+    target: Target = "target",
+    out: OutFile = None,
+) -> None:
+    """Score pairs by node embeddings and a decoder: a column `logit` beside those of PAIRS, to calibrate."""
+    from linkcal.embeddings import decode_embeddings
+
+    check_output_file(out, pairs)
+    columns = decode_embeddings(
+        pairs, embeddings, decoder=decoder, relation=relation, target_embeddings=target_embeddings,
+        source=source, target=target,
+    )  # fmt: skip
+    columns = {name: columns.pop(name) for name in (source, target)} | columns
+    with csv_rows(out, *columns) as writer:
+        writer.writerows(zip(*(each.tolist() for each in columns.values()), strict=True))
+    log(f"{len(columns[source]):,} pairs scored.")
 
 
 def calibrate(
@@ -46,6 +76,11 @@ def calibrate(
         bool, typer.Option("--directed", help="(u, v) and (v, u) are different pairs.")
     ] = False,
     base_rate: _Rate = None,
+    edges: Annotated[Path | None, typer.Option(help=_EDGES)] = None,
+    features: Annotated[Path | None, typer.Option(help="Node features of --edges.")] = None,
+    bipartite: Annotated[
+        bool | None, typer.Option(help="Whether the columns of --edges name two types.")
+    ] = None,
     seed: Seed = 0,
     out: Out = None,
     wide: Wide = False,
@@ -55,13 +90,16 @@ def calibrate(
 
     `--logit` or `--probability` declares what the score is; a column of that name needs no option. Without a
     split column half of the pairs, drawn by class, fit the calibrators, and the other half measures them.
+    With `--edges`, in columns named as those of SCORES, `in-n-out-plus` also reads each pair's place in the
+    graph, and `structure-only` shows what is known without the scores.
     """
     from linkcal._core.files import file_record, to_json
     from linkcal.scores import calibrate_scores
 
     found = calibrate_scores(
         scores, logit=logit, probability=probability, label=label, source=source, target=target, split=split,
-        groups=group or (), directed=directed, base_rate=base_rate, seed=seed,
+        groups=group or (), directed=directed, base_rate=base_rate, seed=seed, edges=edges,
+        features=features, bipartite=bipartite,
     )  # fmt: skip
     folder = out or Path("runs") / f"{found.info['dataset']}-scores-seed{seed}"
     paths = found.write(folder, source=file_record(scores))
