@@ -21,7 +21,7 @@ def test_below_the_seam_nothing_loads_torch():
         "import linkcal.calibrators, linkcal.decisions, linkcal.metrics, linkcal.plots, linkcal.report",
         "y, p = [0, 1] * 30, [0.2, 0.7] * 30\n"
         "linkcal.calibrators.make_calibrator('in-n-out-plus').fit([[s] for s in p], y)\n"
-        "linkcal.metrics.evaluate_links(y, p, n_resamples=10, extended=True)",
+        "linkcal.metrics.evaluate_links(y, p, n_resamples=10)",
         "linkcal.plots.plot_reliability((y, p))",
     )
     assert "linkcal._core.threads" in threads

@@ -361,7 +361,7 @@ def beside(tmp_path_factory):
 
 def test_with_edges_the_calibrator_reads_the_place_of_a_pair(beside, tmp_path):
     with pytest.warns(LinkcalWarning, match=r"nodes without an edge, which count with degree 0: \d+ of"):
-        found = calibrate_scores(beside / "scores.csv", edges=beside / "edges.csv")
+        found = calibrate_scores(beside / "scores.csv", graph=read_edges(beside / "edges.csv"))
     graph = nx.from_pandas_edgelist(pd.read_csv(beside / "edges.csv"))
     table = pd.read_csv(beside / "scores.csv").query("split == 'test'")
     graph.add_nodes_from(table[list(ENDS)].to_numpy().flat)
@@ -393,10 +393,10 @@ def test_labelled_pairs_that_are_edges(beside):
     edges, table = pd.read_csv(beside / "edges.csv"), pd.read_csv(beside / "scores.csv")
     graph = _read(pd.concat([edges, table.query("label == 1")[list(ENDS)]]), beside)
     with pytest.warns(LinkcalWarning, match=f"{int(table.label.sum())} of {int(table.label.sum())} labelled"):
-        found = calibrate_scores(table, edges=graph, calibrators=["platt", "structure-only"])
+        found = calibrate_scores(table, graph=graph, calibrators=["platt", "structure-only"])
     assert found.info["selected"] == "platt"
     with pytest.raises(InputError, match=r"pairs labelled 0 must be no edges, got \d+ that are, such as n"):
-        calibrate_scores(table.assign(label=1 - table.label), edges=graph)
+        calibrate_scores(table.assign(label=1 - table.label), graph=graph)
 
 
 def _read(edges, folder):
@@ -408,15 +408,14 @@ def _read(edges, folder):
     ("options", "message"),
     [
         ({"calibrators": ["in-n-out-plus"]}, "calibrators must be one of .*'in-n-out-plus'"),
-        ({"features": "x.csv"}, "features and bipartite must be left out unless edges is a path"),
-        ({"edges": 3}, "edges must be a path or a NamedGraph, got int"),
-        ({"edges": "all.csv", "directed": True, "named": True}, "directed must be as that of edges, False"),
+        ({"graph": 3}, "graph must be a NamedGraph .linkcal.data.read_edges., got int"),
+        ({"graph": "read", "directed": True}, "directed must be as that of the graph, False"),
     ],
 )
 def test_a_graph_that_does_not_fit_is_refused(beside, options, message):
     edges = pd.read_csv(beside / "edges.csv")
-    if options.pop("named", False):
-        options["edges"] = _read(edges, beside)
+    if options.get("graph") == "read":
+        options["graph"] = _read(edges, beside)
     with pytest.raises(InputError, match=message):
         calibrate_scores(beside / "scores.csv", **options)
 
@@ -424,4 +423,4 @@ def test_a_graph_that_does_not_fit_is_refused(beside, options, message):
 def test_pairs_of_other_nodes_are_refused(beside):
     strange = table(200, source=[f"a{i}" for i in range(200)], target=[f"b{i}" for i in range(200)])
     with pytest.raises(InputError, match="pairs must name nodes of the edges or features, got 200 of 200"):
-        calibrate_scores(strange, edges=beside / "edges.csv")
+        calibrate_scores(strange, graph=read_edges(beside / "edges.csv"))

@@ -31,26 +31,11 @@ if TYPE_CHECKING:
 __version__ = version("linkcal")
 
 __all__ = [
-    "BBQ",
-    "Beta",
-    "CalibratedLinkPredictor",
-    "CalibratedScores",
-    "EmbeddingMLP",
-    "Histogram",
-    "Identity",
-    "InNOut",
-    "Isotonic",
-    "LinkScores",
-    "Platt",
-    "StructuralCalibrator",
-    "Temperature",
-    "ToggledEmbeddings",
-    "__version__",
-    "calibrate_scores",
-    "decode_embeddings",
-    "score_links",
+    "BBQ", "Beta", "CalibratedLinkPredictor", "CalibratedScores", "EmbeddingMLP", "Histogram", "Identity",
+    "InNOut", "Isotonic", "LinkScores", "Platt", "StructuralCalibrator", "Temperature",
+    "ToggledEmbeddings", "__version__", "calibrate_scores", "decode_embeddings", "score_links",
     "toggle_edges",
-]
+]  # fmt: skip
 
 _HOME = {
     "CalibratedLinkPredictor": "predictor",

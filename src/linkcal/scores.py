@@ -295,9 +295,7 @@ def calibrate_scores(
     base_rate: float | None = None,
     calibrators: Sequence[str] | None = None,
     seed: int = 0,
-    edges: str | os.PathLike[str] | NamedGraph | None = None,
-    features: str | os.PathLike[str] | None = None,
-    bipartite: bool | None = None,
+    graph: NamedGraph | None = None,
 ) -> CalibratedScores:
     """Fit calibrators to the scores of labelled pairs, and measure them on others.
 
@@ -324,15 +322,13 @@ def calibrate_scores(
         Share of links among the pairs to come, which metrics are weighted to; default: that of the
         calibration pairs.
     calibrators : sequence of str
-        Out of ``SCORE_CALIBRATORS`` and, with `edges`, ``"in-n-out-plus"``, which reads a pair's place in
+        Out of ``SCORE_CALIBRATORS`` and, with `graph`, ``"in-n-out-plus"``, which reads a pair's place in
         the graph beside the score, and ``"structure-only"``, which reads that alone; by default all.
     seed : int
         Of the halves, and of the folds that select a calibrator.
-    edges : path or NamedGraph, optional
-        The graph that the model was trained on, without the labelled links; a path as for
-        :func:`linkcal.data.read_edges`, with columns named as those of the scores. Needs ``linkcal[gnn]``.
-    features, bipartite : path, bool, optional
-        Of a path of `edges`, as for :func:`linkcal.data.read_edges`.
+    graph : NamedGraph, optional
+        The graph that the model was trained on, without the labelled links; :func:`linkcal.data.read_edges`
+        reads one. Needs ``linkcal[gnn]``.
 
     Returns
     -------
@@ -351,7 +347,7 @@ def calibrate_scores(
     kind, column = _declared(table.names, logit, probability)
     split = "split" if split is None and "split" in table.names else split
     table.require([source, target, label, *groups, *([] if split is None else [split])])
-    known = SCORE_CALIBRATORS + (() if edges is None else GRAPH_CALIBRATORS)
+    known = SCORE_CALIBRATORS + (() if graph is None else GRAPH_CALIBRATORS)
     calibrators = known if calibrators is None else calibrators
     if not calibrators:
         raise InputError(f"calibrators must name one of {', '.join(known)}, got none")
@@ -359,7 +355,10 @@ def calibrate_scores(
         name: make_calibrator(check_choice(name, "calibrators", known)).clone_for(STRUCTURE_COLUMNS)
         for name in calibrators
     }
-    graph = _graph(edges, (source, target, directed), features, bipartite)
+    if graph is not None and not hasattr(graph, "node_ids"):
+        raise InputError(f"graph must be a NamedGraph (linkcal.data.read_edges), got {type(graph).__name__}")
+    if graph is not None and graph.graph.directed != directed:
+        raise InputError(f"directed must be as that of the graph, {graph.graph.directed}, got {directed}")
     if base_rate is not None:
         check_fraction(base_rate, "base_rate")
 
@@ -400,25 +399,6 @@ def calibrate_scores(
     found.metrics["groups"] = {name: _group_metrics(found, name, values) for name, values in by_group.items()}
     _warn_of_limits(found)
     return found
-
-
-def _graph(edges: Any, columns: tuple[str, str, bool], features: Any, bipartite: Any) -> NamedGraph | None:
-    """The graph of `edges`, read if it is a path, of columns with these names and this direction."""
-    if edges is None or not isinstance(edges, str | os.PathLike):
-        if features is not None or bipartite is not None:
-            raise InputError("features and bipartite must be left out unless edges is a path, got one")
-        graph: NamedGraph | None = edges
-    else:
-        with extra_needed("edges"):
-            from linkcal.data import read_edges
-        source, target, directed = columns
-        options: dict[str, Any] = {"features": features, "directed": directed, "bipartite": bipartite}
-        graph = read_edges(edges, source=source, target=target, **options)
-    if graph is not None and not hasattr(graph, "node_ids"):
-        raise InputError(f"edges must be a path or a NamedGraph, got {type(graph).__name__}")
-    if graph is not None and graph.graph.directed != columns[2]:
-        raise InputError(f"directed must be as that of edges, {graph.graph.directed}, got {columns[2]}")
-    return graph
 
 
 def _matrix(

@@ -152,7 +152,7 @@ def published_patterns() -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        By :class:`linkcal.metrics.CalibrationPattern` label.
+        By :class:`linkcal_lab.patterns.CalibrationPattern` label.
 
     Examples
     --------

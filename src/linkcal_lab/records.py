@@ -18,7 +18,7 @@ import pandas as pd
 from linkcal._core.files import written_whole
 from linkcal._core.validation import check_choice
 from linkcal.exceptions import InputError
-from linkcal.workflow._steps import measure_links
+from linkcal_lab.patterns import measure_completely
 from linkcal_lab.store import MEASURED_PARTS, PREDICTIONS_FILE, Store, read_cell, read_predictions
 
 #: Columns of records; all but the last name a value.
@@ -167,12 +167,11 @@ def remeasure_cell(folder: Path) -> None:
     stored = read_predictions(folder / PREDICTIONS_FILE)
     metrics = {
         name: {
-            part: measure_links(
+            part: measure_completely(
                 stored.label[part].astype(np.float64),
                 stored.probability[part][number],
                 stored.logit[part][number],
                 stored.truth.get(part),
-                complete=True,
             )
             for part in MEASURED_PARTS
         }

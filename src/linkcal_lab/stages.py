@@ -30,12 +30,12 @@ from linkcal.workflow._run import environment
 from linkcal.workflow._steps import (
     fit_calibrators,
     fit_links,
-    measure_links,
     train_model,
     true_probability,
     warn_of_limits,
 )
 from linkcal_lab.cells import Cell, TrainingJob
+from linkcal_lab.patterns import measure_completely
 from linkcal_lab.records import METRICS_FILE, write_metrics
 from linkcal_lab.store import (
     CONFIG_FILE,
@@ -413,7 +413,7 @@ def _measure(calibrator: Calibrator, stored: StoredTraining) -> _Result:
         logit, probability = calibrator.decision_function(X), calibrator.predict_proba(X)[:, 1]
         calibrated[part] = logit, probability
         truth = stored.truth if part == "test" else None
-        metrics[part] = measure_links(y.astype(np.float64), probability, logit, truth, complete=True)
+        metrics[part] = measure_completely(y.astype(np.float64), probability, logit, truth)
     return _Result(calibrator.get_params(), calibrated, metrics)
 
 

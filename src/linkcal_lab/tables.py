@@ -13,7 +13,6 @@ from linkcal._core.files import written_whole
 from linkcal._core.validation import check_choice
 from linkcal.calibrators import CALIBRATORS
 from linkcal.exceptions import InputError
-from linkcal.metrics import CalibrationPattern
 from linkcal.metrics.registry import COLUMNS
 from linkcal_lab.aggregate import (
     Scope,
@@ -40,6 +39,7 @@ from linkcal_lab.formats import (
     render,
     sentences,
 )
+from linkcal_lab.patterns import CalibrationPattern
 from linkcal_lab.published import published_origin, published_patterns, published_values
 from linkcal_lab.records import check_records
 from linkcal_lab.significance import ranking_table, wilcoxon_table
@@ -177,8 +177,8 @@ _PAPER_NOTE = (
 def pattern_share_table(records: pd.DataFrame, *, scope: str = "") -> Table:
     """Share of reliability curves of each pattern, by calibrator, beside the paper's shares.
 
-    Metric ``pattern`` holds the integer of a :class:`linkcal.metrics.CalibrationPattern`; another value is an
-    error. A line for each of what calibrators were fitted on and each pattern.
+    Metric ``pattern`` holds the integer of a :class:`linkcal_lab.patterns.CalibrationPattern`; another value
+    is an error. A line for each of what calibrators were fitted on and each pattern.
     """
     published = published_patterns()
     calibrators = in_order(records["calibrator"].unique(), CALIBRATORS)

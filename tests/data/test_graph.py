@@ -180,3 +180,11 @@ def test_place_in_row(find):
     # Between the bounds the values increase; what lies outside is not looked at.
     assert [find(values, 1, 5, wanted) for wanted in (1, 2, 4, 5, 7, 9)] == [-1, 1, 2, -1, 4, -1]
     assert find(values, 3, 3, 4) == -1
+
+
+def test_features_are_kept_row_by_row():
+    """Products of a matrix stored by columns round otherwise: scores before saving and after would differ."""
+    x = torch.randn(3, 4)
+    graph = Graph.from_edges([[0], [1]], 3, x=x.T.contiguous().T)
+    assert graph.x.is_contiguous()
+    assert torch.equal(graph.x, x)

@@ -1,13 +1,12 @@
 import copy
 import random
-from dataclasses import replace
 
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import RandomLinkSplit
 
-from linkcal.data import Graph, from_pyg, simulate_graph, split_links, to_pyg
+from linkcal.data import from_pyg, simulate_graph
 from linkcal.exceptions import InputError, LinkcalWarning
 
 from .strategies import pair_set
@@ -99,32 +98,6 @@ def test_directed_split_is_taken_over():
     split = from_pyg(*parts, directed=True)
     assert split.graph.directed
     assert pair_set(split.graph.pairs, directed=True) == pair_set(parts[0].edge_index, directed=True)
-
-
-@pytest.mark.parametrize("directed", [False, True])
-def test_round_trip(directed):
-    _, graph = _data()
-    graph = Graph.from_edges(graph.pairs, graph.num_nodes, x=graph.x, directed=directed)
-    split = split_links(graph, seed=3)
-    again = from_pyg(*to_pyg(split), directed=directed)
-    assert torch.equal(again.graph.edge_index, split.graph.edge_index)
-    assert torch.equal(again.graph.x, split.graph.x)
-    for part in PARTS:
-        assert torch.equal(again.part(part).edge_label_index, split.part(part).edge_label_index)
-        assert torch.equal(again.part(part).edge_label, split.part(part).edge_label)
-    keys = ("nodes", "edges", "non_edges", "features", "message_edges", "test_negatives")
-    assert {k: again.counts()[k] for k in keys} == {k: split.counts()[k] for k in keys}
-
-
-def test_export_follows_pyg_s_graphs():
-    split = split_links(_data()[1], seed=1)
-    train, val, test = to_pyg(split)
-    assert train.num_nodes == 200
-    assert torch.equal(train.edge_index, val.edge_index)
-    assert train.is_undirected()
-    new = pair_set(test.edge_index) - pair_set(train.edge_index)
-    assert new == pair_set(split.val.edge_label_index[:, split.val.edge_label == 1])
-    assert to_pyg(replace(split, graph=replace(split.graph, x=None)))[0].x is None
 
 
 def test_int_labels_and_int32_indices():

@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from linkcal.metrics import evaluate_links
 from linkcal_lab.formats import Table
+from linkcal_lab.patterns import measure_completely
 from linkcal_lab.records import RECORD_COLUMNS
 from linkcal_lab.tables import build_tables
 
@@ -49,7 +49,7 @@ def sweep() -> pd.DataFrame:
         label = (rng.random(200) < truth).astype(int)
         for strength, calibrator in enumerate(CALIBRATORS):
             prob = np.clip(truth + 0.06 * (6 - strength) * (truth - 0.3), 0.001, 0.999)
-            measured = evaluate_links(label, prob, n_resamples=50, extended=True)
+            measured = measure_completely(label, prob, prob)
             for metric, value in measured.items():
                 rows.append(
                     record(

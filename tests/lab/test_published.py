@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from linkcal.calibrators import CALIBRATORS
-from linkcal.metrics import METRICS, CalibrationPattern
+from linkcal.metrics import METRICS
 from linkcal.models import MODELS
+from linkcal_lab.patterns import CalibrationPattern
 from linkcal_lab.published import published_patterns, published_sheet, published_values
 
 

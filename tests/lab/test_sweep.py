@@ -132,8 +132,10 @@ def test_calibrators_added_later_equal_those_fitted_at_once(store, options, part
 def test_metrics_are_computed_anew_from_predictions(part_of, monkeypatch):
     cell = part_of() / PLACE / "val/cal-1"
     before = (cell / "metrics.csv").read_text()
-    original = records_module.measure_links
-    monkeypatch.setattr(records_module, "measure_links", lambda *a, **k: {**original(*a, **k), "new": 7.0})
+    original = records_module.measure_completely
+    monkeypatch.setattr(
+        records_module, "measure_completely", lambda *a, **k: {**original(*a, **k), "new": 7.0}
+    )
     remeasure_cell(cell)
     changed = (cell / "metrics.csv").read_text()
     assert changed.count(",new,7.0\n") == 2 * len(CALIBRATORS)

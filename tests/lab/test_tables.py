@@ -9,8 +9,8 @@ import pytest
 from tests.lab.sample import CALIBRATORS, frame, record, sweep, tables_of
 
 from linkcal.exceptions import InputError
-from linkcal.metrics import CalibrationPattern
 from linkcal_lab.formats import MISSING, SUFFIXES, Table, render
+from linkcal_lab.patterns import CalibrationPattern
 from linkcal_lab.published import published_values
 from linkcal_lab.records import read_records
 from linkcal_lab.tables import build_tables, choose_tables, write_tables

@@ -16,7 +16,6 @@ from linkcal import metrics
 from linkcal.exceptions import FewNegativesWarning, InputError
 from linkcal.metrics import (
     EVALUATION_KEYS,
-    EXTENDED_KEYS,
     METRICS,
     MetricSpec,
     calibration_floor,
@@ -32,8 +31,6 @@ NOT_METRICS = {
     "bootstrap_intervals",
     "calibration_alarm",
     "calibration_floor",
-    "calibration_null_band",
-    "calibration_pattern",
     "evaluate_links",
     "group_calibration",
     "model_value",
@@ -81,8 +78,9 @@ def test_every_exported_metric_is_registered():
 
 def test_table_names_every_column_and_cannot_be_changed():
     assert all(name == column.name for name, column in COLUMNS.items())
-    others = {"true_error", "seconds_fit", "group_z", "group_bound"}
-    assert {*METRICS, *EVALUATION_KEYS, *EXTENDED_KEYS} | others == set(COLUMNS)
+    of_the_lab = {"ece_top_label_floor", "ece_top_label_floor_q95", "pattern"}
+    others = {"true_error", "seconds_fit", "group_z", "group_bound", *of_the_lab}
+    assert {*METRICS, *EVALUATION_KEYS} | others == set(COLUMNS)
     assert len({column.label for column in COLUMNS.values()}) == len(COLUMNS)
     assert all(column.description for column in COLUMNS.values())
     with pytest.raises(TypeError):
@@ -288,5 +286,5 @@ def test_all_that_bin_have_the_same_number_of_bins():
         if inspect.isfunction(each := getattr(metrics, name))
         and "n_bins" in inspect.signature(each).parameters
     }
-    assert {"calibration_pattern", "expected_calibration_error", "reliability_curve"} <= set(bins)
+    assert {"expected_calibration_error", "reliability_curve"} <= set(bins)
     assert set(bins.values()) == {15}

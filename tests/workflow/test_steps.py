@@ -14,6 +14,7 @@ from linkcal.toggle import ToggledEmbeddings
 from linkcal.workflow import RunConfig, run_experiment, split_graph
 from linkcal.workflow._run import _calibrated
 from linkcal.workflow._steps import TargetRate, measure_links, network_sample
+from linkcal_lab.patterns import measure_completely
 
 # Results at another base rate: from logits, as the predictor has them.
 
@@ -136,7 +137,7 @@ def test_a_run_fits_on_the_sample(small_graph):
 
 
 def measured(y, p, logit):
-    return measure_links(y, p, logit, complete=True)
+    return measure_completely(y, p, logit)
 
 
 def logit_of(p):

@@ -94,12 +94,21 @@ def calibrate(
     graph, and `structure-only` shows what is known without the scores.
     """
     from linkcal._core.files import file_record, to_json
+    from linkcal.exceptions import InputError, extra_needed
     from linkcal.scores import calibrate_scores
 
+    graph = None
+    if edges is not None:
+        with extra_needed("--edges"):
+            from linkcal.data import read_edges
+        graph = read_edges(
+            edges, features=features, source=source, target=target, directed=directed, bipartite=bipartite
+        )
+    elif features is not None or bipartite is not None:
+        raise InputError("--features and --bipartite must be left out without --edges, got one of them")
     found = calibrate_scores(
         scores, logit=logit, probability=probability, label=label, source=source, target=target, split=split,
-        groups=group or (), directed=directed, base_rate=base_rate, seed=seed, edges=edges,
-        features=features, bipartite=bipartite,
+        groups=group or (), directed=directed, base_rate=base_rate, seed=seed, graph=graph,
     )  # fmt: skip
     folder = out or Path("runs") / f"{found.info['dataset']}-scores-seed{seed}"
     paths = found.write(folder, source=file_record(scores))

@@ -18,7 +18,7 @@ from linkcal.data.own_files import (
     read_pairs,
     read_split,
 )
-from linkcal.data.pyg import from_pyg, graph_from_hetero, to_pyg
+from linkcal.data.pyg import from_pyg, graph_from_hetero
 from linkcal.data.simulated import BlockModelTruth, simulate_graph
 from linkcal.data.split import LinkPairs, LinkSplit, split_links
 
@@ -28,5 +28,5 @@ __all__ = [
     "NamedGraph", "NegativeKind", "NegativeSampler", "NodeIds", "PairChunk", "SplitAudit", "audit_pairs",
     "audit_split", "from_pyg", "graph_from_hetero", "laplacian_eigenmaps", "load_dataset",
     "load_official_split", "pair_keys", "read_edges", "read_features", "read_labelled_pairs", "read_pairs",
-    "read_split", "sample_negatives", "simulate_graph", "split_links", "structural_node_features", "to_pyg",
+    "read_split", "sample_negatives", "simulate_graph", "split_links", "structural_node_features",
 ]  # fmt: skip

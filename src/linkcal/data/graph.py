@@ -473,7 +473,8 @@ def _check_features(features: Any, num_nodes: int) -> Tensor:
     if bool(bad.any()):
         row = int(bad.any(dim=1).nonzero()[0])
         raise InputError(f"x must be finite, got {count_not_finite(int(bad.sum()))}, the first in row {row}")
-    return x
+    # Row by row: another layout rounds products otherwise, and a saved graph would not score as before.
+    return x.contiguous()
 
 
 def neighbour_rows(edge_index: Tensor, num_nodes: int) -> tuple[IntArray, IntArray]:

@@ -1,4 +1,4 @@
-"""Splits from and to PyG's convention: three ``Data`` objects as ``RandomLinkSplit`` makes them."""
+"""Splits in PyG's convention: three ``Data`` objects as ``RandomLinkSplit`` makes them."""
 
 from __future__ import annotations
 
@@ -63,10 +63,12 @@ def from_pyg(
 
     Examples
     --------
-    >>> from linkcal.data import simulate_graph, split_links
-    >>> split = split_links(simulate_graph(60, num_features=4))
-    >>> bool((from_pyg(*to_pyg(split)).test.edge_label_index == split.test.edge_label_index).all())
-    True
+    >>> from torch_geometric.data import Data
+    >>> from torch_geometric.transforms import RandomLinkSplit
+    >>> ring = torch.stack([torch.arange(40), (torch.arange(40) + 1) % 40])
+    >>> data = Data(edge_index=torch.cat([ring, ring.flip(0)], dim=1), num_nodes=40)
+    >>> from_pyg(*RandomLinkSplit(is_undirected=True)(data)).counts()["message_edges"]
+    28
     """
     from torch_geometric.data import Data, HeteroData
 
@@ -97,46 +99,6 @@ def from_pyg(
     full = graph.with_edges(torch.cat([graph.pairs, held_out], dim=1))
     counts = {**full.counts(), "features": graph.counts()["features"]}
     return LinkSplit(graph, pairs["train"], pairs["val"], pairs["test"], counts_full=counts)
-
-
-def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
-    """Write a split as PyG's ``RandomLinkSplit`` would: ``(train, val, test)``.
-
-    As in PyG, the edges of the test object include the validation links: scores on it differ from linkcal's,
-    which are computed on the training edges throughout. Tensors may be shared with `split`.
-
-    Parameters
-    ----------
-    split : LinkSplit
-
-    Returns
-    -------
-    tuple of torch_geometric.data.Data
-        With ``x`` (if any), ``num_nodes``, ``edge_index``, ``edge_label_index`` and float ``edge_label``.
-
-    Examples
-    --------
-    >>> from linkcal.data import simulate_graph, split_links
-    >>> train, val, test = to_pyg(split_links(simulate_graph(60, num_features=4)))
-    >>> train.num_edges == val.num_edges < test.num_edges
-    True
-    """
-    from torch_geometric.data import Data
-
-    graph, edges = split.graph, split.graph.edge_index
-    if graph.edge_weight is not None:
-        raise InputError(
-            "split must have no edge weights for to_pyg, got some: it holds none for the validation links"
-        )
-    types = {} if graph.node_type is None else {"node_type": graph.node_type}
-    known = split.val.edge_label_index[:, split.val.edge_label == 1]
-    both = graph.with_edges(torch.cat([edges, known], dim=1))
-
-    def of(part: LinkPairs, edges: Tensor) -> Data:
-        labels = {"edge_label": part.edge_label, "edge_label_index": part.edge_label_index}
-        return Data(x=graph.x, edge_index=edges, num_nodes=graph.num_nodes, **types, **labels)
-
-    return of(split.train, edges), of(split.val, edges), of(split.test, both.edge_index)
 
 
 def graph_from_hetero(data: HeteroData, *, name: str = "graph") -> Graph:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from linkcal.metrics.calibration import (
     CalibrationFloor,
-    NullBand,
     ReliabilityCurve,
     calibration_floor,
-    calibration_null_band,
     debiased_calibration_error,
     expected_calibration_error,
     reliability_curve,
@@ -21,8 +19,7 @@ from linkcal.metrics.calibration import (
 from linkcal.metrics.drift import CalibrationAlarm, PopulationTest, calibration_alarm, same_population
 from linkcal.metrics.groups import GroupCalibration, group_calibration
 from linkcal.metrics.intervals import bootstrap_intervals
-from linkcal.metrics.pattern import CalibrationPattern, calibration_pattern
-from linkcal.metrics.registry import EVALUATION_KEYS, EXTENDED_KEYS, METRICS, MetricSpec, evaluate_links
+from linkcal.metrics.registry import EVALUATION_KEYS, METRICS, MetricSpec, evaluate_links
 from linkcal.metrics.scores import (
     accuracy,
     average_precision,
@@ -35,11 +32,11 @@ from linkcal.metrics.scores import (
 from linkcal.metrics.value import ModelValue, model_value
 
 __all__ = [
-    "EVALUATION_KEYS", "EXTENDED_KEYS", "METRICS", "CalibrationAlarm", "CalibrationFloor",
-    "CalibrationPattern", "GroupCalibration", "MetricSpec", "ModelValue", "NullBand", "PopulationTest",
+    "EVALUATION_KEYS", "METRICS", "CalibrationAlarm", "CalibrationFloor",
+    "GroupCalibration", "MetricSpec", "ModelValue", "PopulationTest",
     "ReliabilityCurve", "accuracy", "average_precision", "bootstrap_intervals", "brier_score",
-    "calibration_alarm", "calibration_floor", "calibration_null_band", "calibration_pattern",
-    "debiased_calibration_error", "evaluate_links", "expected_calibration_error", "group_calibration",
+    "calibration_alarm", "calibration_floor", "debiased_calibration_error", "evaluate_links",
+    "expected_calibration_error", "group_calibration",
     "hits_at_k", "mean_reciprocal_rank", "model_value", "negative_log_likelihood", "reliability_curve",
     "roc_auc", "same_population",
 ]  # fmt: skip

@@ -20,7 +20,6 @@ from linkcal.metrics.calibration import (
     debiased_calibration_error,
     expected_calibration_error,
 )
-from linkcal.metrics.pattern import calibration_pattern
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ _COLUMNS: tuple[tuple[Any, ...], ...] = (
     ("ece_top_label_floor_q95", "ECE top-label floor 95 %", "%", 2, None, "its 95 % quantile if they were"),
     ("ece_quantile", "ECE equal-mass", "%", 2, _DOWN, "ECE of the link probability, equal-mass bins"),
     ("ece_debiased", "Debiased ECE²", "", 4, _DOWN, "squared calibration error without label-noise bias"),
-    ("pattern", "Pattern", "", 0, None, "shape of the reliability curve, a CalibrationPattern"),
+    ("pattern", "Pattern", "", 0, None, "shape of the reliability curve"),
     ("true_error", "True error", "%", 2, _DOWN, "mean distance to the true probability, where it is known"),
     ("nll", "NLL", "nats", 4, _DOWN, "negative log-likelihood, a proper score"),
     ("brier", "Brier", "", 4, _DOWN, "mean squared error of the probability, a proper score"),
@@ -135,9 +134,6 @@ EVALUATION_KEYS: tuple[str, ...] = (
     "acc",
 )  # fmt: skip
 
-#: What ``evaluate_links(extended=True)`` adds, in this order.
-EXTENDED_KEYS: tuple[str, ...] = ("ece_top_label_floor", "ece_top_label_floor_q95", "pattern")
-
 
 def evaluate_links(
     y_true: Any,
@@ -148,7 +144,6 @@ def evaluate_links(
     n_bins: int = 15,
     n_resamples: int = 1000,
     random_state: int | np.random.Generator | None = 0,
-    extended: bool = False,
 ) -> dict[str, float]:
     """Measure link probabilities by every metric of a result table.
 
@@ -162,13 +157,11 @@ def evaluate_links(
         ``ece_floor`` counts each link as one observation, whatever its weight.
     n_bins, n_resamples, random_state
         Bins of the ECEs, and draws of the floor, as in :func:`calibration_floor`.
-    extended : bool
-        Add the floor of the top-label ECE and the integer of the :class:`CalibrationPattern` (unweighted).
 
     Returns
     -------
     dict of float
-        Fractions, not percent, with the keys ``EVALUATION_KEYS`` (and ``EXTENDED_KEYS``). With a single class
+        Fractions, not percent, with the keys ``EVALUATION_KEYS``. With a single class
         ``auc``, ``hits@K``, ``mrr`` are NaN; with fewer than K negatives Hits@K is a meaningless 1.0, with a
         warning.
 
@@ -189,8 +182,7 @@ def evaluate_links(
         "n_resamples": n_resamples, "random_state": random_state,
     }  # fmt: skip
     result = dict.fromkeys(EVALUATION_KEYS, math.nan)
-    floor = calibration_floor(y_prob, **draws)
-    result["ece_floor"], result["ece_floor_q95"] = floor
+    result["ece_floor"], result["ece_floor_q95"] = calibration_floor(y_prob, **draws)
     for key in (key for key in EVALUATION_KEYS if key in METRICS):
         spec = METRICS[key]
         bins = {"n_bins": n_bins} if key.startswith("ece") else {}
@@ -198,9 +190,4 @@ def evaluate_links(
             result[key] = spec.function(y_true, y_prob, sample_weight=sample_weight, **bins)
         elif not one_class:
             result[key] = spec.function(y_true, ranking, sample_weight=sample_weight)
-    if extended:
-        top = calibration_floor(y_prob, variant="top-label", **draws)
-        known = floor.q95 if sample_weight is None else None
-        pattern = calibration_pattern(y_true, y_prob, n_bins=n_bins, floor_q95=known)
-        result.update(zip(EXTENDED_KEYS, (*top, float(pattern)), strict=True))
     return result

@@ -242,26 +242,18 @@ def measure_links(
     truth: FloatArray | None = None,
     *,
     rate: TargetRate | None = None,
-    complete: bool = False,
 ) -> dict[str, float]:
     """Metrics of calibrated links, as fractions; see :func:`linkcal.metrics.evaluate_links`.
 
     Known probabilities `truth` add ``true_error``, the mean absolute distance. With `rate`, for which
-    `probability` and `logit` hold, negatives are weighted. `complete` adds the other ``METRICS`` and the
-    counts ``positives`` and ``negatives``.
+    `probability` and `logit` hold, negatives are weighted.
     """
     weight = None if rate is None else rate.weight(label)
-    result = evaluate_links(label, probability, logit, sample_weight=weight, extended=complete)
+    result = evaluate_links(label, probability, logit, sample_weight=weight)
     for name, spec in METRICS.items():
-        ranks = spec.input == "score"
-        # With weights the ranking metrics are measured again without: Hits@K counts negatives, not weights.
-        again = rate is not None and name in result and ranks
-        if again or (complete and name not in result):
-            undefined = ranks and label.min() == label.max()
-            result[name] = math.nan if undefined else spec.function(label, logit if ranks else probability)
-    if complete:
-        result["positives"] = float(label.sum())
-        result["negatives"] = float(len(label) - label.sum())
+        # Ranking metrics are without weights: Hits@K counts negatives.
+        if rate is not None and name in result and spec.input == "score":
+            result[name] = math.nan if label.min() == label.max() else spec.function(label, logit)
     if truth is not None:
         if rate is not None:  # the truth is known at the test links' own base rate
             truth = calibrators.shift_base_rate(truth, from_rate=float(label.mean()), to_rate=rate.rate)

@@ -1,7 +1,8 @@
-"""The shape of a reliability curve in one word."""
+"""What a sweep measures beside a run: floors of the top label, and the shape of the reliability curve."""
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import Any
 
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from linkcal._core.maths import FloatArray
+from linkcal.metrics import METRICS, calibration_floor, evaluate_links, reliability_curve
 from linkcal.metrics._inputs import probability_links
-from linkcal.metrics.calibration import calibration_floor, reliability_curve
 
 # Level of every test below.
 _ALPHA = 0.05
@@ -52,7 +53,7 @@ def calibration_pattern(
     Parameters
     ----------
     y_true, y_prob
-        As in :func:`reliability_curve`.
+        As in :func:`linkcal.metrics.reliability_curve`.
     floor_q95 : float in [0, 1], optional
         ``calibration_floor(y_prob, n_bins=n_bins).q95``; computed if not given.
     n_bins, random_state : int
@@ -135,3 +136,23 @@ def _z(links_a: FloatArray, pairs_a: FloatArray, links_b: FloatArray, pairs_b: F
     variance = share * (1.0 - share) * (1.0 / pairs_a + 1.0 / pairs_b)
     difference = links_a / pairs_a - links_b / pairs_b
     return np.divide(difference, np.sqrt(variance), out=np.zeros_like(difference), where=variance > 1e-15)
+
+
+def measure_completely(
+    label: FloatArray, probability: FloatArray, logit: FloatArray, truth: FloatArray | None = None
+) -> dict[str, float]:
+    """Every metric of calibrated links (L,), with floors, pattern, counts and distance to the `truth`."""
+    found = evaluate_links(label, probability, logit)
+    floor = calibration_floor(probability, variant="top-label")
+    found |= {"ece_top_label_floor": floor.mean, "ece_top_label_floor_q95": floor.q95}
+    found["pattern"] = float(calibration_pattern(label, probability, floor_q95=found["ece_floor_q95"]))
+    one_class = label.min() == label.max()
+    for name, spec in METRICS.items():
+        if name not in found:
+            ranks = spec.input == "score"
+            values = logit if ranks else probability
+            found[name] = math.nan if ranks and one_class else spec.function(label, values)
+    found |= {"positives": float(label.sum()), "negatives": float(len(label) - label.sum())}
+    if truth is not None:
+        found["true_error"] = float(np.abs(probability - truth).mean())
+    return found

@@ -9,14 +9,13 @@ from scipy.stats import chi2_contingency, norm
 from linkcal.exceptions import InputError
 from linkcal.metrics import (
     EVALUATION_KEYS,
-    EXTENDED_KEYS,
-    CalibrationPattern,
+    METRICS,
     accuracy,
     calibration_floor,
-    calibration_pattern,
     evaluate_links,
     expected_calibration_error,
 )
+from linkcal_lab.patterns import CalibrationPattern, calibration_pattern, measure_completely
 
 P = CalibrationPattern
 
@@ -111,16 +110,14 @@ def test_codes_never_change():
     }  # fmt: skip
 
 
-def test_extended_evaluation_adds_floor_and_pattern():
+def test_complete_measurement_adds_floor_and_pattern():
     y, p = links((0.3, 60, 200), (0.9, 140, 200))
-    plain, extended = evaluate_links(y, p), evaluate_links(y, p, extended=True)
-    assert tuple(extended) == EVALUATION_KEYS + EXTENDED_KEYS
+    plain, extended = evaluate_links(y, p), measure_completely(y.astype(float), p, p)
     assert {key: extended[key] for key in EVALUATION_KEYS} == plain
+    assert set(METRICS) <= set(extended)
     top = calibration_floor(p, variant="top-label")
     assert (extended["ece_top_label_floor"], extended["ece_top_label_floor_q95"]) == (top.mean, top.q95)
     assert extended["pattern"] == float(P.OVERCONFIDENT)
-    weighted = evaluate_links(y, p, sample_weight=np.full(y.size, 3.0), extended=True)
-    assert weighted["pattern"] == extended["pattern"]
 
 
 def test_u_shaped_is_a_difference_of_shares_at_five_percent():
