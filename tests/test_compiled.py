@@ -81,7 +81,7 @@ def test_without_a_writable_folder_it_compiles_in_memory_and_warns_once(package)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become nobody")
-def test_a_read_only_package_without_a_home_still_works(package):
+def test_case_a7_a_read_only_package_without_a_home_still_works(package):
     for path in (package, *package.rglob("*")):
         path.chmod(0o555)
     for folder in package.parents[:3]:

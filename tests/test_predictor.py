@@ -409,7 +409,7 @@ def test_content_that_does_not_fit_is_refused(fitted, tmp_path):
         with pytest.raises(ArtifactError, match=message):
             CalibratedLinkPredictor.load(run)
     fitted.save(run)
-    forged(run, format_version=2)
+    forged(run, format_version=2)  # case A9: an older format
     with pytest.raises(
         ArtifactError, match=r"format_version 4, got 2 \(written by linkcal 0.*\): fit again$"
     ):
@@ -431,7 +431,7 @@ def test_float64_user_model_is_loaded_as_float64(small_split, tmp_path):
 
 
 @pytest.mark.parametrize("part", ["model", "conv"])
-def test_compiled_models_are_used_and_saved_as_the_original(small_split, tmp_path, part):
+def test_case_a8_compiled_models_are_used_and_saved_as_the_original(small_split, tmp_path, part):
     model, plain = UserModel(24), UserModel(24)
     given = torch.compile(model, backend="eager") if part == "model" else model
     if part == "conv":
@@ -469,7 +469,7 @@ class Directed(nn.Module):
         return (self.first(z[u]) * self.second(z[v])).sum(dim=1)
 
 
-def test_a_decoder_with_a_direction_is_refused_or_averaged(small_split, tmp_path):
+def test_case_a3_a_decoder_with_a_direction_is_refused_or_averaged(small_split, tmp_path):
     model, pairs = Directed(), small_split.test.edge_label_index
     with pytest.raises(
         InputError, match=r"must score \(u, v\) and \(v, u\) of an undirected graph equally, got"

@@ -185,7 +185,7 @@ def serve():
 
 
 @pytest.mark.parametrize("layer", ["default", "workqueue"])
-def test_many_threads_get_the_numbers_of_one(layer):
+def test_case_a6_many_threads_get_the_numbers_of_one(layer):
     """In a process of its own: Numba fixes its threading layer at the first parallel call."""
     environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
     done = subprocess.run(
