@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 DEMO_OUT ?= runs/demo
 DEMO_ARGS ?=
 
-.PHONY: demo test env lint types unit clean
+.PHONY: demo test env lint types unit docs clean
 
 demo: $(VENV)/.package
 	$(BIN)/linkcal run --dataset simulated --model vgae --seed 0 --out $(DEMO_OUT) $(DEMO_ARGS)
@@ -27,6 +27,14 @@ types: $(VENV)/.dev
 # begins with a block of neighbouring tests, so that compiled code and shared fixtures are made once, not twice.
 unit: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+
+# The site, in site/: whatever a page or a docstring links to must be there.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[docs]'
+	touch $@
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
