@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
 import os
@@ -11,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from scipy.stats import binomtest
 
 from linkcal._core.files import folder_written_whole, write_json, written_whole
 from linkcal.exceptions import InputError
@@ -99,6 +102,7 @@ def write_report(
     metrics: Mapping[str, Any],
     config: Mapping[str, Any],
     figure_png: str | os.PathLike[str] | None = None,
+    tested: tuple[Any, Mapping[str, Any], Any] | None = None,
 ) -> Path:
     """Write the report of one run as a self-contained HTML page; equal arguments give equal files.
 
@@ -118,6 +122,9 @@ def write_report(
         JSON values, printed as they are.
     figure_png : path-like, optional
         PNG file of the reliability figure.
+    tested : tuple, optional
+        Labels (L,) of the test pairs, probabilities (L,) by calibrator, and weights (L,) or None: for the
+        first sentence, the choice of a threshold and the histograms.
 
     Returns
     -------
@@ -137,7 +144,13 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    script = environment.get_template("report.js").render()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = environment.get_template("report.html.jinja").render(
+        script=script,
+        script_hash=f"sha256-{digest}",
+        in_words=None if tested is None else _in_words(str(metrics.get("selected")), *tested),
+        curve=None if tested is None else threshold_curve(str(metrics.get("selected")), *tested),
         title=title,
         facts=[(label, metrics[key]) for key, label in _FACTS.items() if metrics.get(key) is not None],
         n_test=counts["test_positives"] + counts["test_negatives"] if has_test_counts else None,
@@ -159,6 +172,61 @@ def write_report(
     with written_whole(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return Path(path)
+
+
+# Least number of pairs that a statement about a probability rests on, and how near to it they are.
+_FEWEST, _NEAR = 30, 0.05
+
+
+def _in_words(selected: str, label: Any, probability: Mapping[str, Any], weight: Any) -> str | None:
+    """What a probability of the model meant among the test pairs, and what the same one means calibrated."""
+    if weight is not None or not {"uncalibrated", selected} <= probability.keys():
+        return None
+    y, near = np.asarray(label), lambda p, at: np.abs(np.asarray(p) - at) <= _NEAR
+    both = [probability[name] for name in ("uncalibrated", selected)]
+    counts = {at / 10: min(int(near(p, at / 10).sum()) for p in both) for at in range(5, 10)}
+    at = max(counts, key=lambda each: counts[each])
+    if counts[at] < _FEWEST:
+        return None
+    texts = []
+    for p in both:
+        links = y[near(p, at)]
+        ends = binomtest(int(links.sum()), links.size).proportion_ci(0.95, method="exact")
+        texts.append(
+            f"{100 * links.mean():.0f} % ({100 * ends.low:.0f} to {100 * ends.high:.0f} %, of {links.size:,} "
+            "test pairs)"
+        )
+    before, after = texts
+    if selected == "uncalibrated":
+        return f"When the model says about {100 * at:.0f} %, links occur in {before}."
+    return (
+        f"When the model says about {100 * at:.0f} %, links occur in {before}; after calibration, where "
+        f"{selected} says so, in {after}."
+    )
+
+
+def threshold_curve(
+    selected: str, label: Any, probability: Mapping[str, Any], weight: Any
+) -> dict[str, Any] | None:
+    """Shares of links and negatives from each threshold on, and histograms of both; None with one class."""
+    y = np.asarray(label) == 1
+    if selected not in probability or y.all() or not y.any():
+        return None
+    p, grid = np.asarray(probability[selected], dtype=np.float64), np.arange(1, 400) / 400
+    tpr, fpr = ((p[part][:, None] >= grid).mean(axis=0) for part in (y, ~y))
+    rate = float(np.average(y, weights=weight))
+    at, bins = int(np.searchsorted(grid, 0.5)), np.linspace(0.0, 1.0, 21)
+    bars = [np.histogram(p[part], bins)[0] / part.sum() for part in (y, ~y)]
+    highest = max(float(each.max()) for each in bars)
+    found, listed = rate * tpr[at], rate * tpr[at] + (1.0 - rate) * fpr[at]
+    return {
+        "tpr": tpr.round(6).tolist(), "fpr": fpr.round(6).tolist(), "rate": rate, "start": at,
+        "logit": np.log(grid / (1.0 - grid)).round(6).tolist(), "percent": f"{100 * rate:.6g}",
+        "shown": f"{100 * grid[at]:.4g} %", "recall": f"{100 * tpr[at]:.4g} %",
+        "precision": f"{100 * found / listed:.4g} %" if listed > 0.0 else "no pair",
+        "highest": f"{100 * highest:.3g}",
+        "links": (bars[0] / highest).tolist(), "negatives": (bars[1] / highest).tolist(),
+    }  # fmt: skip
 
 
 def _base_rate(metrics: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -272,7 +340,8 @@ def write_results(
         reliability_figure(label, probability, paths["figure"], title=title, sample_weight=weight)
         write_json(config, paths["config"])
         figure = paths["figure"]
-        write_report(paths["report"], title=heading, metrics=metrics, config=config, figure_png=figure)
+        rest: dict[str, Any] = {"figure_png": figure, "tested": tested}
+        write_report(paths["report"], title=heading, metrics=metrics, config=config, **rest)
         write_json(metrics, paths["metrics"])
 
     if holds_run(out):
