@@ -182,15 +182,14 @@ def _in_words(selected: str, label: Any, probability: Mapping[str, Any], weight:
     """What a probability of the model meant among the test pairs, and what the same one means calibrated."""
     if weight is not None or not {"uncalibrated", selected} <= probability.keys():
         return None
-    y, near = np.asarray(label), lambda p, at: np.abs(np.asarray(p) - at) <= _NEAR
-    both = [probability[name] for name in ("uncalibrated", selected)]
-    counts = {at / 10: min(int(near(p, at / 10).sum()) for p in both) for at in range(5, 10)}
+    y, both = np.asarray(label), [np.asarray(probability[name]) for name in ("uncalibrated", selected)]
+    counts = {at / 10: min(int((np.abs(p - at / 10) <= _NEAR).sum()) for p in both) for at in range(5, 10)}
     at = max(counts, key=lambda each: counts[each])
     if counts[at] < _FEWEST:
         return None
     texts = []
     for p in both:
-        links = y[near(p, at)]
+        links = y[np.abs(p - at) <= _NEAR]
         ends = binomtest(int(links.sum()), links.size).proportion_ci(0.95, method="exact")
         texts.append(
             f"{100 * links.mean():.0f} % ({100 * ends.low:.0f} to {100 * ends.high:.0f} %, of {links.size:,} "
