@@ -173,6 +173,7 @@ def test_containers_agree_and_inputs_stay_as_they_were(spec: MetricSpec):
     [
         ([0, 1], [0.5, float("nan")], "must be finite, got 1 NaN or infinite value"),
         ([0, 2], [0.5, 0.5], "y_true must hold only 0 and 1, got 2"),
+        (None, [0.5, 0.5], r"y_true must have shape \(n,\), got \(\)"),
         ([0, 1, 1], [0.5, 0.5], "y_true must have one label per link, 2, got 3"),
         ([], [], "must hold at least one link, got 0"),
         ([0, 1], [[0.1, 0.2, 0.7]] * 2, r"must have shape \(n,\), got \(2, 3\)"),

@@ -28,10 +28,9 @@ class Links(NamedTuple):
 
 
 def probability_links(y_true: Any, y_prob: Any, sample_weight: Any = None) -> Links:
-    """Links sorted by probability; one class is enough. Labels are zeros where `y_true` is None."""
+    """Links sorted by probability; one class is enough."""
     prob = check_probabilities(y_prob)
-    label = np.zeros(prob.size) if y_true is None else check_binary_labels(y_true, prob.size)
-    return _sorted(label, prob, sample_weight, "y_prob")
+    return _sorted(check_binary_labels(y_true, prob.size), prob, sample_weight, "y_prob")
 
 
 def ranked_links(y_true: Any, score: Any, sample_weight: Any = None) -> Links:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from linkcal._core.maths import FloatArray
-from linkcal._core.validation import check_choice, check_fraction, check_positive_int
+from linkcal._core.validation import check_choice, check_fraction, check_positive_int, check_probabilities
 from linkcal.exceptions import InputError
 from linkcal.metrics._inputs import probability_links
 
@@ -43,7 +43,7 @@ class BinnedLinks(NamedTuple):
 def binned_links(
     y_true: Any, y_prob: Any, n_bins: int, variant: str, strategy: str, sample_weight: Any
 ) -> BinnedLinks:
-    """Check and bin links, by the probabilities alone; `happened` is void where `y_true` is None.
+    """Check and bin links, by the probabilities alone.
 
     Event: the pair is a link (``positive``), or the prediction, link if p > 0.5, is right (``top-label``).
     """
@@ -361,7 +361,8 @@ def calibration_floor(
     """
     check_positive_int(n_resamples, "n_resamples")
     rng = generator_of(random_state)
-    links = binned_links(None, y_prob, n_bins, variant, strategy, sample_weight)
+    labels = np.zeros(check_probabilities(y_prob).size)  # bins and draws do not depend on them
+    links = binned_links(labels, y_prob, n_bins, variant, strategy, sample_weight)
     order = np.argsort(links.bin_of, kind="stable")
     # For the top label too: if y ~ Bernoulli(p), the prediction is right with probability max(p, 1 - p).
     chance, weight = links.confidence[order], links.weight[order]
