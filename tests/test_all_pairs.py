@@ -1,7 +1,5 @@
 """The most probable missing pairs: case 08, exact against brute force, the same for every chunk size."""
 
-from __future__ import annotations
-
 import itertools
 import tracemalloc
 from dataclasses import replace

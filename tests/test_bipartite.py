@@ -1,7 +1,5 @@
 """Graphs of users and items: every pair that is drawn, scored, selected or listed joins the two types."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files appear whole or not at all; arrays are read without pickle, and each kind of damage is one line."""
 
-from __future__ import annotations
-
 import random
 import zipfile
 

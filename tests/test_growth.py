@@ -1,7 +1,5 @@
 """A fitted predictor takes another message-passing graph, and its calibration follows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

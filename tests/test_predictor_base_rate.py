@@ -1,7 +1,5 @@
 """The base rate at every place where the wrapper gives a probability."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The wrapper's decisions: realised rates where the truth is known, and their way to disk."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

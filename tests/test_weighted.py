@@ -1,7 +1,5 @@
 """Edge weights are handed to the model, through every step, or refused in one line; never dropped."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -3,8 +3,6 @@
 Names are imported on first use, so that ``import linkcal`` and ``linkcal.metrics`` stay light.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,5 @@
 """A folder whose manifest has the SHA-256 of every file, and calibrators in it; nothing is pickled."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping

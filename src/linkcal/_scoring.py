@@ -1,7 +1,5 @@
 """What a fitted predictor rests on: scored links, evidence, known pairs, base rates, a fingerprint."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """The most probable missing pairs of a whole graph, in bounded memory."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterator

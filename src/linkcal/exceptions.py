@@ -4,8 +4,6 @@ Public functions raise :class:`InputError` for an argument of the wrong shape, t
 docstrings add special cases only. Texts are one line: the argument's name, what was expected, what came.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """A link predictor with a calibrator: fit, predict, decide, save, load."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What holds for every calibrator: scikit-learn's contract, state, refresh, extremes, warnings."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys

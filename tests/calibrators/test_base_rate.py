@@ -1,7 +1,5 @@
 """The share of links: exact shifts, the cases, and metrics at another ratio through weights."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Limits of logits: their shape, their fit, and what they keep."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize

@@ -1,7 +1,5 @@
 """Loss, gradient and training of the compiled networks, against PyTorch's autograd and Adam."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """In-n-Out and its ablation, alone and fitted together."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The structural calibrator: known maps, names of columns, base links."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Files of a user (edges with names, features, pairs to score) and a folder fitted on them once."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

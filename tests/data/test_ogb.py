@@ -1,7 +1,5 @@
 """Official splits: ogbl-ddi itself, and ogbl-collab from a small copy of ogb's layout written here."""
 
-from __future__ import annotations
-
 import gzip
 import os
 

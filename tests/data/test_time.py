@@ -1,7 +1,5 @@
 """Links split in the order of their time: the past trains, what follows validates, the last is tested."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

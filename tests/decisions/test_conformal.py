@@ -1,7 +1,5 @@
 """Conformal selection: p-values by hand, Benjamini-Hochberg by its definition, and the realised rate."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

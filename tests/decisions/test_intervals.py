@@ -1,7 +1,5 @@
 """Intervals for probabilities: bounds by hand, and coverage of curves that are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

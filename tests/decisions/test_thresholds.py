@@ -1,7 +1,5 @@
 """Thresholds: the expected ones by hand, the tested ones by how often they fail where the truth is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Figures of a small store: which there are, what is in them, and equal bytes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Records of a sweep: from its store, from exported files, from several of them."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

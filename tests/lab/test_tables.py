@@ -1,7 +1,5 @@
 """Tables of a small sweep: entries by hand, missing cells, marks, tests, files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

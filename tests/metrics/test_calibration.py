@@ -1,7 +1,5 @@
 """Reliability curves and calibration errors: hand-worked values, properties, other people's code."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 

@@ -1,7 +1,5 @@
 """Noise floor: case 06, exact enumeration, weights, randomness."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

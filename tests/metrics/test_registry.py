@@ -1,7 +1,5 @@
 """The suite that every registered metric passes, and the table of all metrics at once."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from functools import partial

@@ -1,7 +1,5 @@
 """Proper scores, accuracy and ranking metrics: by hand, clipping, case 16, ties, weights, scikit-learn."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

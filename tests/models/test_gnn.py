@@ -1,7 +1,5 @@
 """Each of linkcal's own models: shapes, symmetry, repeatability, reset, config, inputs untouched."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """PEG: its layer by hand, where its positions come from, and what a graph must bring."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

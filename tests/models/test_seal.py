@@ -1,7 +1,5 @@
 """SEAL: one score per query pair, the asked link hidden, whatever is asked with it."""
 
-from __future__ import annotations
-
 import copy
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

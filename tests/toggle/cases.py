@@ -1,7 +1,5 @@
 """Graphs, models and the comparison that the toggle tests share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 

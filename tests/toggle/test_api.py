@@ -1,7 +1,5 @@
 """The public function: what it refuses, what it leaves alone, and what must not change its result."""
 
-from __future__ import annotations
-
 import copy
 
 import numba

@@ -1,7 +1,5 @@
 """The compiled kernel for encoders of any depth: when it is taken, exactness, and what must not matter."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Fast methods equal one forward pass per pair, on a family of graphs and models."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The model on subgraphs: exact for deterministic message passing, refused where it cannot be."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Known encoders that are not run on the whole graph: their own sums, confirmed by the model on subgraphs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -3,8 +3,6 @@
 LINKCAL_ENCODERS is the number of models, LINKCAL_ENCODERS_SEED the first one's seed.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """What looks like a known encoder and is not: every number is the naive one, whatever method is chosen."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

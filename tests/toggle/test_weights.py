@@ -1,7 +1,5 @@
 """Weighted edges: every method that takes them equals one forward pass per pair."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Ids in a CSV file that somebody may open in a spreadsheet."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Files that are written whole or not at all, and read without pickle: arrays, saved models and artifacts."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Named columns of a user's table: a CSV or Parquet file, or a mapping of arrays such as a DataFrame."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import os

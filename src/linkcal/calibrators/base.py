@@ -1,7 +1,5 @@
 """The interface of a calibrator: checks, fit, refresh, prediction, and the state on its way to disk."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """Probabilities at another base rate than the calibration links'."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Calibrators by bins and steps: histogram, BBQ, isotonic regression."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np

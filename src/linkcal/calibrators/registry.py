@@ -1,7 +1,5 @@
 """Calibrators by the names of the command line."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any

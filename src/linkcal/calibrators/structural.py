@@ -1,7 +1,5 @@
 """In-n-Out as a convex additive model of the target link's effect, structure and features."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self

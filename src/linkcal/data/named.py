@@ -1,7 +1,5 @@
 """Data sets by name, from raw files that are checked against their checksums."""
 
-from __future__ import annotations
-
 import io
 import os
 from dataclasses import dataclass

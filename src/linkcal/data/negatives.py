@@ -1,7 +1,5 @@
 """Negatives, pairs without an edge: uniform, degree-matched, two-hop and HeaRT, exactly as stated."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Literal, get_args
 

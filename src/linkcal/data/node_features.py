@@ -1,7 +1,5 @@
 """Node features that follow from the edges alone: structure, and positions (Laplacian eigenmaps)."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -4,8 +4,6 @@ The split files are pickles: torch's ``weights_only`` loader, restricted to arra
 them can run.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Segments of links by degree, common neighbours and feature similarity, to measure calibration in."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 

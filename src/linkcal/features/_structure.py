@@ -1,7 +1,5 @@
 """A pair's place in the graph, target link excluded: degrees, common neighbours, paths; its columns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary

@@ -6,8 +6,6 @@ Everywhere `y_true` (L,) holds 0 and 1; `y_prob` is (L,), (L, 1) or (L, 2) in [0
 wrong shape, range or content, a lack of links, and in ranking metrics a lack of one of the classes.
 """
 
-from __future__ import annotations
-
 from linkcal.metrics.calibration import (
     CalibrationFloor,
     NullBand,

@@ -1,7 +1,5 @@
 """Calibration errors, the reliability curve, and the noise floor: the error of a calibrated predictor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Calibration by group: the segments in which probabilities are too high or too low."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

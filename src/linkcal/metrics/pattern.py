@@ -1,7 +1,5 @@
 """The shape of a reliability curve in one word."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any
 

@@ -4,8 +4,6 @@ Do links score higher than negatives? Increasing maps of the score change no ran
 there: as a probability every logit above 37 is 1.0, and ties count against the predictor.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Link predictors: interface, GNNs, training, and the adapter for anyone's module."""
 
-from __future__ import annotations
-
 from linkcal.models.adapter import (
     AdaptedLinkPredictor,
     DecodeReturns,

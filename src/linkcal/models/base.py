@@ -1,7 +1,5 @@
 """The interface of linkcal's own models: embed nodes and join them, or embed each pair by itself."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Message-passing link predictors: GCN, GraphSAGE, GIN and VGAE."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """Saving and loading linkcal's own models: weights as safetensors, the rest as JSON, no pickle."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

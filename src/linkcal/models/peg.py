@@ -1,7 +1,5 @@
 """PEG: a GCN whose messages are damped by the distance of the nodes' fixed positions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

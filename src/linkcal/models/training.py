@@ -1,7 +1,5 @@
 """Training a link predictor: settings, the loop over epochs, and its outcome."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator

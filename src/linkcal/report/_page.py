@@ -1,7 +1,5 @@
 """A run as one self-contained HTML page."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

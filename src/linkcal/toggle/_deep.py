@@ -9,8 +9,6 @@ l thus recomputes the nodes within the smaller of the two, which a search lists 
 Directed graphs are searched along both directions: more nodes than can move, whose change is 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """One model on one graph: the method chosen, verified, and prepared once for all blocks of pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, get_args

@@ -16,8 +16,6 @@ Common neighbours are found by walking the shorter row against marks of the long
 steps in all (Chiba & Nishizeki, 1985). For mean and sum ``Delta`` is 0, and no neighbour is visited.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -17,8 +17,6 @@ with linear maps ``m`` (message) and ``r`` (root), a row-wise ``f`` (update), ed
 toggle of (u, v) changes ``q_uv`` and, through ``a`` and ``b``, the arcs that enter or leave u and v; no more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal

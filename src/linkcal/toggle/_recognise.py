@@ -6,8 +6,6 @@ a hook, or a method replaced on the instance may compute anything. Compiled kern
 of which reads the one before, and sums of chains; delta propagation runs any graph.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

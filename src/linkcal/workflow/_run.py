@@ -1,7 +1,5 @@
 """One run: every step, the choice of a calibrator, and the folder that is written."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
