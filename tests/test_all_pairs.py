@@ -24,6 +24,7 @@ from linkcal.exceptions import (
 )
 from linkcal.features import STRUCTURAL_COLUMNS
 from linkcal.models import GCN, PEG, SAGE, TrainingConfig, make_model, train_link_predictor
+from refusals import refuses
 
 
 def brute_force(z, graph, k, weight=None):
@@ -515,8 +516,7 @@ def test_probabilities_of_a_subclass_are_declared(split):
 
     torch.manual_seed(0)
     model, given = Sigmoid(12), split.test.edge_label_index
-    with pytest.raises(InputError, match="Sigmoid must declare decode_returns"):
-        CalibratedLinkPredictor(model, Platt()).fit(split)
+    refuses("Sigmoid must declare decode_returns", CalibratedLinkPredictor(model, Platt()).fit, split)
     declared, logits = Declared(12), SAGE(12)
     for other in (declared, logits):
         other.load_state_dict(model.state_dict())
@@ -528,8 +528,7 @@ def test_probabilities_of_a_subclass_are_declared(split):
 
 @pytest.mark.parametrize("options", [{"k": 0}, {"k": 1, "chunk_size": 0}])
 def test_bad_arguments(split, options):
-    with pytest.raises(InputError, match="must be a whole number >= 1, got 0"):
-        most_probable_pairs(fitted("gcn", split), **options)
+    refuses("must be a whole number >= 1, got 0", most_probable_pairs, fitted("gcn", split), **options)
 
 
 def test_excluded_pairs_are_checked(split):
@@ -609,8 +608,7 @@ def test_logits_that_are_not_finite_are_refused(split, monkeypatch):
     model = make_model("seal", split.graph.x.size(1), sort_k=10)
     clp = CalibratedLinkPredictor(model, Platt()).fit(split)
     monkeypatch.setattr(type(model), "head", lambda self, h: torch.full((len(h),), torch.nan))
-    with pytest.raises(InputError, match="logits of the model must be finite, got"):
-        most_probable_pairs(clp, 3, candidates=9)
+    refuses("logits of the model must be finite, got", most_probable_pairs, clp, 3, candidates=9)
 
 
 @pytest.mark.parametrize("directed", [False, True])

@@ -373,7 +373,7 @@ def top_products(
         lengths = np.linalg.norm(left, axis=1), np.linalg.norm(right, axis=1)
     largest = float(lengths[0].max() * lengths[1].max())
     if not math.isfinite(largest + abs(bias)):
-        raise InputError("z must have inner products below 1.8e308, got lengths that multiply to more")
+        raise InputError("z must have inner products below 1.8e308, got longer ones: scale the embeddings")
     order = np.argsort(-lengths[0] * lengths[1], kind="stable")
     kind = None if graph.node_type is None else graph.node_type.cpu().numpy()[order]
     rows, cols = (order, order) if kind is None else (order[kind == 0], order[kind == 1])

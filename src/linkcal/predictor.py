@@ -318,7 +318,7 @@ class CalibratedLinkPredictor(nn.Module):
         pairs = self._placed(edge_label_index)
         null = self._placed(self._evidence().null_pairs if null_pairs is None else null_pairs, "null_pairs")
         if not null.size(1):
-            raise InputError("null_pairs must hold at least one pair without a link, got none")
+            raise InputError("null_pairs must hold at least one pair, got none: fit with num_null above 0")
         known = self.known_edges(pairs)
         _, first, inverse = np.unique(self._keys(pairs[:, ~known]), return_index=True, return_inverse=True)
         scorer = self.scorer()
@@ -569,7 +569,7 @@ class CalibratedLinkPredictor(nn.Module):
         kept = torch.nonzero((links.edge_label == 1) | ~graph.has_pairs(links.edge_label_index)).flatten()
         links = LinkPairs(links.edge_label_index[:, kept], links.edge_label[kept])
         if not links.num_negatives:
-            raise InputError("edge_index must leave a calibration negative without an edge, got edges of all")
+            raise InputError("edge_index must leave a calibration negative, got all: fit on a new split")
         features, averaged = self.calibrator_.link_features, self.symmetrise and not graph.ordered_pairs
         rest: dict[str, Any] = {"features": features, "symmetrise": averaged}
         before = self._calibration_scores().take(kept)
@@ -707,7 +707,7 @@ class CalibratedLinkPredictor(nn.Module):
         repeats = len(links) - len(np.unique(self._keys(links.edge_label_index)))
         if repeats:
             way = "" if self.graph_.directed else ", in either direction"
-            raise InputError(f"links must hold each pair once{way}, got {repeats} repeats of {len(links)}")
+            raise InputError(f"links must hold each pair once{way}, got {repeats} repeats: keep one of each")
         return links
 
     def _check_new(self, links: LinkPairs) -> None:
@@ -717,7 +717,7 @@ class CalibratedLinkPredictor(nn.Module):
         used, new = (self._keys(part.edge_label_index) for part in (self.evidence_.calibration, links))
         known = int(np.isin(new, used).sum())
         if 2 * known > len(links):
-            raise InputError(f"links must be new to the calibrator, got {known} of {len(links)} of its fit")
+            raise InputError(f"links must be new, got {known} of {len(links)} of the fit: give other ones")
 
 
 def _labels(scores: LinkScores) -> FloatArray:

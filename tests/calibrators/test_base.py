@@ -43,6 +43,7 @@ from linkcal.exceptions import (
     InputError,
     NotFittedError,
 )
+from refusals import refuses
 
 from .samples import FAST_NET, FEATURE_NAMES, NET_NAMES, SCORE_ONLY, SETTINGS, fast, groups, overconfident
 
@@ -195,10 +196,8 @@ def test_wrong_links_are_refused_in_one_line(name):
         with pytest.raises(InputError, match=message) as refused:
             fast(name).fit(A, labels, sample_weight=weights)
         assert len(str(refused.value)) < 200
-    with pytest.raises(InputError, match="X must be finite, got 3 NaN or infinite values"):
-        fitted.predict_proba(bad)
-    with pytest.raises(InputError, match="logit must be finite, got 3 NaN or infinite values"):
-        fitted.calibrate(bad[:, 0], X[:, 1:])
+    refuses("X must be finite, got 3 NaN or infinite values", fitted.predict_proba, bad)
+    refuses("logit must be finite, got 3 NaN or infinite values", fitted.calibrate, bad[:, 0], X[:, 1:])
 
 
 @every
@@ -213,10 +212,8 @@ def test_use_before_fit_is_refused(name):
 @pytest.mark.parametrize("name", FEATURE_NAMES)
 def test_missing_or_wrong_features_are_refused(name):
     fitted = fast(name).fit(*overconfident())
-    with pytest.raises(InputError, match=r"must have shape \(2, 3\), got None"):
-        fitted.calibrate([0.0, 1.0])
-    with pytest.raises(InputError, match=r"must have shape \(2, 3\), got \(2, 4\)"):
-        fitted.calibrate([0.0, 1.0], np.zeros((2, 4)))
+    refuses(r"must have shape \(2, 3\), got None", fitted.calibrate, [0.0, 1.0])
+    refuses(r"must have shape \(2, 3\), got \(2, 4\)", fitted.calibrate, [0.0, 1.0], np.zeros((2, 4)))
     with pytest.raises(InputError, match="features must be finite, got 1 NaN or infinite value"):
         fitted.calibrate([0.0], [[0.0, np.inf, 0.0]])
 
@@ -232,10 +229,8 @@ def test_identity_is_the_sigmoid():
     [Histogram(strategy="equal"), InNOut(gamma="ratio"), InNOut(scaling="multiply")],
 )
 def test_unknown_names_and_options_are_refused(calibrator):
-    with pytest.raises(InputError, match="must be one of"):
-        calibrator.fit(*overconfident())
-    with pytest.raises(InputError, match="did you mean 'temperature'"):
-        make_calibrator("temprature")
+    refuses("must be one of", calibrator.fit, *overconfident())
+    refuses("did you mean 'temperature'", make_calibrator, "temprature")
     with pytest.raises(InputError, match=r"parameter of histogram must be one of .*did you mean 'n_bins'"):
         make_calibrator("histogram", n_bin=3)
 
@@ -336,8 +331,7 @@ def test_state_with_wrong_arrays_is_refused_and_leaves_the_calibrator_alone():
 )
 def test_a_refused_fit_leaves_nothing_to_predict_with(calibrator):
     X, y = overconfident(n=50)
-    with pytest.raises(InputError, match="must be"):
-        calibrator.fit(X, y)
+    refuses("must be", calibrator.fit, X, y)
     for call in (calibrator.predict_proba, calibrator.predict):
         with pytest.raises(NotFittedError, match="must be fitted first, call fit"):
             call(X)
@@ -435,10 +429,8 @@ def test_bad_labels_are_refused_and_leave_the_offset_alone():
     X, y = overconfident(n=50)
     fitted = Platt().fit(X, y).refresh(X, 1 - y)
     offset = fitted.offset_
-    with pytest.raises(InputError, match="y must hold both classes to fit an offset, got only 1"):
-        fitted.refresh(X, np.ones(50, int))
-    with pytest.raises(InputError, match=r"only the labels of fit, \[0, 1\], got 2"):
-        fitted.refresh(X, np.full(50, 2))
+    refuses("y must hold both classes to fit an offset, got only 1", fitted.refresh, X, np.ones(50, int))
+    refuses(r"only the labels of fit, \[0, 1\], got 2", fitted.refresh, X, np.full(50, 2))
     assert fitted.offset_ == offset
     with pytest.raises(NotFittedError):
         Platt().refresh(X, y)
@@ -516,8 +508,7 @@ def test_weights_that_are_no_counts_are_refused_by_bbq():
 @pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
 def test_a_word_is_no_switch():
     X, y = overconfident(n=50)
-    with pytest.raises(InputError, match="early_stopping must be True or False, got 'no'"):
-        EmbeddingMLP(early_stopping="no").fit(X, y)
+    refuses("early_stopping must be True or False, got 'no'", EmbeddingMLP(early_stopping="no").fit, X, y)
     # A grid made of an array holds NumPy's own.
     EmbeddingMLP(early_stopping=np.bool_(False), **FAST_NET).fit(X, y)
 

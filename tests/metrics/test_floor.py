@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from linkcal.exceptions import InputError
 from linkcal.metrics import (
     CalibrationFloor,
     NullBand,
@@ -14,6 +13,7 @@ from linkcal.metrics import (
     calibration_null_band,
     expected_calibration_error,
 )
+from refusals import refuses
 
 CASE_06 = (np.arange(200) + 0.5) / 200
 SMALL = np.array([0.02, 0.1, 0.35, 0.5, 0.58, 0.8, 0.93])
@@ -115,9 +115,6 @@ def test_seeds():
     ],
 )
 def test_bad_input_is_named(function, options: dict[str, object], message: str):
-    with pytest.raises(InputError, match=message):
-        function([0.2, 0.4], **options)
-    with pytest.raises(InputError, match=r"y_prob must be in \[0, 1\], got 1.5"):
-        function([0.2, 1.5])
-    with pytest.raises(InputError, match=r"level must be in \(0, 1\), got 1.0"):
-        calibration_null_band([0.5], level=1.0)
+    refuses(message, function, [0.2, 0.4], **options)
+    refuses(r"y_prob must be in \[0, 1\], got 1.5", function, [0.2, 1.5])
+    refuses(r"level must be in \(0, 1\), got 1.0", calibration_null_band, [0.5], level=1.0)

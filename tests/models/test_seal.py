@@ -15,6 +15,7 @@ from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import MODELS, SEAL, seal
 from linkcal.models.seal import _sort_pool
 from linkcal.workflow import RunConfig, run_experiment
+from refusals import refuses
 
 # Case 23: triangle with a tail.
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 0, 2, 3], [1, 0, 2, 1, 0, 2, 3, 2]])
@@ -153,15 +154,13 @@ def test_sort_k_is_the_60th_percentile_of_training_subgraphs():
     ],
 )
 def test_bad_arguments(options, message):
-    with pytest.raises(InputError, match=message):
-        SEAL(4, **options)
+    refuses(message, SEAL, 4, **options)
 
 
 def test_no_pairs_and_wrong_features():
     nothing = torch.empty(2, 0, dtype=torch.int64)
     assert build()(torch.eye(4), EDGES, nothing).shape == (0,)
-    with pytest.raises(InputError, match=r"x must have shape \[N, 4\], got \[4, 3\]"):
-        build()(torch.rand(4, 3), EDGES, ASKED)
+    refuses(r"x must have shape \[N, 4\], got \[4, 3\]", build(), torch.rand(4, 3), EDGES, ASKED)
     with pytest.raises(InputError, match="target_link must be one of absent, present; got 'gone'"):
         build().embed_pairs(torch.eye(4), EDGES, ASKED, target_link="gone")
 
@@ -239,8 +238,7 @@ def test_feature_dropout_acts_in_training_only():
     ],
 )
 def test_nodes_that_are_not_there_never_reach_the_compiled_search(edges, pairs, message):
-    with pytest.raises(InputError, match=message):
-        build()(torch.eye(4), edges, torch.tensor(pairs))
+    refuses(message, build(), torch.eye(4), edges, torch.tensor(pairs))
 
 
 def test_one_edge_list_with_other_numbers_of_nodes():

@@ -29,7 +29,7 @@ def fit_offset(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float,
     p = sigmoid(z + b)
     curvature = float(weight @ (p * (1.0 - p)))
     if curvature <= 0.0:
-        raise InputError("y must leave room for an offset, got labels that the logits separate")
+        raise InputError("y must leave room for an offset, got labels that the logits separate: give more")
     return float(b), float(1.0 / np.sqrt(curvature))
 
 

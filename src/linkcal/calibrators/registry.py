@@ -43,7 +43,8 @@ def calibrator_name(calibrator: Calibrator) -> str:
     'platt'
     """
     if CALIBRATORS.get(calibrator.name) is not type(calibrator):
-        raise UnsupportedModelError(f"calibrator must be linkcal's own, got {type(calibrator).__name__}")
+        came = type(calibrator).__name__
+        raise UnsupportedModelError(f"calibrator must be linkcal's own to be saved, got {came}: pickle it")
     return calibrator.name
 
 

@@ -126,7 +126,7 @@ def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
     graph, edges = split.graph, split.graph.edge_index
     if graph.edge_weight is not None:
         raise InputError(
-            "split must have no edge weights for to_pyg, got some: it holds none for the validation links"
+            "split must have no edge weights for to_pyg, got some: replace its graph by one without"
         )
     types = {} if graph.node_type is None else {"node_type": graph.node_type}
     known = split.val.edge_label_index[:, split.val.edge_label == 1]

@@ -278,7 +278,7 @@ def debiased_calibration_error(
     # Zero for a single link; rounding noise where all other links of the bin weigh next to nothing.
     enough = pairs > 1e-12 * total**2
     if not enough.any():
-        raise InputError("y_prob must put at least two links into one bin, got at most one link in each")
+        raise InputError("y_prob must put at least two links into one bin, got fewer: take a smaller n_bins")
     products = links.sums(residual) ** 2 - links.sums(residual**2)
     mass = total[enough]
     return float(mass @ (products[enough] / pairs[enough]) / mass.sum())

@@ -232,7 +232,7 @@ def require_weights_read(model: nn.Module, graph: Graph) -> None:
     if torch.equal(z, of_ones):
         name = type(unwrap_link_predictor(model)).__name__
         raise UnsupportedModelError(
-            f"model.encode must read edge_weight, got the same embeddings of {name} with weights of 1"
+            f"model.encode must read edge_weight, got {name}'s, which ignores it: leave out the weights"
         )
 
 
