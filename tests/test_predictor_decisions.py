@@ -301,7 +301,7 @@ def test_used_up_labels_are_refused(fitted, small_split):
         fitted.threshold_for(val, precision=0.55)
     # Either orientation of a pair is the same link.
     turned = LinkPairs(val.edge_label_index.flip(0), val.edge_label)
-    refuses("links must be new to the calibrator", fitted.threshold_for, turned, precision=0.55)
+    refuses("links must be new", fitted.threshold_for, turned, precision=0.55)
     # A few that were drawn again by chance are no mistake.
     some = torch.cat([val.edge_label_index[:, :20], small_split.test.edge_label_index], dim=1)
     label = torch.cat([val.edge_label[:20], small_split.test.edge_label])

@@ -47,6 +47,9 @@ def documented(module: str) -> dict[str, object]:
     }
 
 
+CLASSES = {name for module in MODULES for name, value in documented(module).items() if inspect.isclass(value)}
+
+
 def sections(value: object) -> set[str]:
     return set(re.findall(r"^(\w[\w ]*)\n-{3,}$", inspect.getdoc(value) or "", re.MULTILINE))
 
@@ -59,7 +62,9 @@ def lacking(value: object) -> set[str]:
             return set()
     signature = inspect.signature(value)
     needed = {"Parameters"} if signature.parameters else set()
-    if inspect.isfunction(value) and signature.return_annotation not in (None, "None"):
+    # What a class of linkcal is stands in its own docstring.
+    returned = getattr(signature.return_annotation, "__name__", str(signature.return_annotation))
+    if inspect.isfunction(value) and returned not in {"None", "NoneType", *CLASSES}:
         needed.add("Yields" if "Iterator" in str(signature.return_annotation) else "Returns")
     return needed - sections(value)
 

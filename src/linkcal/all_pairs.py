@@ -110,10 +110,6 @@ def most_probable_pairs(
         Without it the probabilities hold for ``predictor.base_rate`` and are far too high as shares among
         all pairs.
 
-    Returns
-    -------
-    RankedPairs
-
     Notes
     -----
     A calibrator that reads the logit alone keeps the model's order: then no paths are walked, and the k pairs

@@ -105,10 +105,6 @@ def plot_reliability(
     **options
         As in :func:`linkcal.metrics.reliability_curve`, if `data` is not a curve.
 
-    Returns
-    -------
-    ReliabilityArtists
-
     Examples
     --------
     >>> artists = plot_reliability(([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9]), n_bins=2)

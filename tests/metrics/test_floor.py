@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from linkcal.metrics import (
-    CalibrationFloor,
-    NullBand,
-    calibration_floor,
-    calibration_null_band,
-    expected_calibration_error,
-)
+from linkcal.metrics import CalibrationFloor, calibration_floor, expected_calibration_error
 from refusals import refuses
 
 CASE_06 = (np.arange(200) + 0.5) / 200
@@ -28,24 +22,11 @@ def exact_null_distribution(p: np.ndarray, **options: object) -> tuple[np.ndarra
     return np.array(eces), np.array(chances)
 
 
-def test_case_06_band_and_verdict():
-    band = calibration_null_band(CASE_06)
-    assert isinstance(band, NullBand)
-    assert band.mean == pytest.approx(0.087, abs=0.002)
-    assert band.lower == pytest.approx(0.055, abs=0.006)
-    assert band.upper == pytest.approx(0.123, abs=0.006)
-    assert band.is_consistent(0.087)
-    assert not band.is_consistent(0.2)
-
-
-def test_floor_unpacks_and_agrees_with_the_band():
-    floor = calibration_floor(CASE_06)
-    mean, q95 = floor
+def test_case_06_floor_unpacks():
+    mean, q95 = floor = calibration_floor(CASE_06)
     assert isinstance(floor, CalibrationFloor)
-    band = calibration_null_band(CASE_06, level=0.9)
-    assert mean == band.mean
-    assert q95 == pytest.approx(band.upper, abs=1e-15)
-    assert band.lower < mean < q95
+    assert mean == pytest.approx(0.087, abs=0.002)
+    assert q95 == pytest.approx(0.117, abs=0.003)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +87,6 @@ def test_seeds():
     assert fresh[0] != fresh[1]
 
 
-@pytest.mark.parametrize("function", [calibration_floor, calibration_null_band])
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -114,7 +94,6 @@ def test_seeds():
         ({"random_state": "a"}, "random_state must be a whole number >= 0, .* got 'a'"),
     ],
 )
-def test_bad_input_is_named(function, options: dict[str, object], message: str):
-    refuses(message, function, [0.2, 0.4], **options)
-    refuses(r"y_prob must be in \[0, 1\], got 1.5", function, [0.2, 1.5])
-    refuses(r"level must be in \(0, 1\), got 1.0", calibration_null_band, [0.5], level=1.0)
+def test_bad_input_is_named(options: dict[str, object], message: str):
+    refuses(message, calibration_floor, [0.2, 0.4], **options)
+    refuses(r"y_prob must be in \[0, 1\], got 1.5", calibration_floor, [0.2, 1.5])

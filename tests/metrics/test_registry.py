@@ -30,7 +30,6 @@ NOT_METRICS = {
     "bootstrap_intervals",
     "calibration_alarm",
     "calibration_floor",
-    "calibration_null_band",
     "calibration_pattern",
     "evaluate_links",
     "group_calibration",

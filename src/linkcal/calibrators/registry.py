@@ -57,10 +57,6 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     **params
         Hyper-parameters. InputError if one or the name is unknown; the message names the nearest one.
 
-    Returns
-    -------
-    Calibrator
-
     Examples
     --------
     >>> make_calibrator("histogram", n_bins=10)

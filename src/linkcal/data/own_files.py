@@ -171,10 +171,6 @@ def read_edges(
         Name of the column that says when each edge was there, numbers or ISO 8601 dates (of the zone UTC
         unless they name one; seconds since 1970 in ``Graph.edge_time``). Of a repeated edge the first counts.
 
-    Returns
-    -------
-    NamedGraph
-
     Warns
     -----
     LinkcalWarning

@@ -143,10 +143,6 @@ def score_links(
         ``symmetrise=True`` averages the logits and embeddings of (u, v) and (v, u). Others are passed to
         :func:`linkcal.toggle_edges` (`method`, `decode_returns`, ...).
 
-    Returns
-    -------
-    LinkScores
-
     Examples
     --------
     >>> from linkcal.data import simulate_graph, split_links
@@ -243,10 +239,6 @@ def calibration_links(
         model sees the edge it scores (the protocol of arXiv 2403.04605).
     **options
         As in :func:`linkcal.features.score_links`.
-
-    Returns
-    -------
-    LinkScores
     """
     part = split.part(calibration_part(fit_on))
     return score_links(model, split.graph, part, target_link=scored_state(fit_on), **options)

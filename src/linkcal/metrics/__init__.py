@@ -8,10 +8,8 @@ wrong shape, range or content, a lack of links, and in ranking metrics a lack of
 
 from linkcal.metrics.calibration import (
     CalibrationFloor,
-    NullBand,
     ReliabilityCurve,
     calibration_floor,
-    calibration_null_band,
     debiased_calibration_error,
     expected_calibration_error,
     reliability_curve,
@@ -34,10 +32,10 @@ from linkcal.metrics.value import ModelValue, model_value
 
 __all__ = [
     "EVALUATION_KEYS", "EXTENDED_KEYS", "METRICS", "CalibrationAlarm", "CalibrationFloor",
-    "CalibrationPattern", "GroupCalibration", "MetricSpec", "ModelValue", "NullBand", "PopulationTest",
+    "CalibrationPattern", "GroupCalibration", "MetricSpec", "ModelValue", "PopulationTest",
     "ReliabilityCurve", "accuracy", "average_precision", "bootstrap_intervals", "brier_score",
-    "calibration_alarm", "calibration_floor", "calibration_null_band", "calibration_pattern",
-    "debiased_calibration_error", "evaluate_links", "expected_calibration_error", "group_calibration",
-    "hits_at_k", "mean_reciprocal_rank", "model_value", "negative_log_likelihood", "reliability_curve",
-    "roc_auc", "same_population",
+    "calibration_alarm", "calibration_floor", "calibration_pattern", "debiased_calibration_error",
+    "evaluate_links", "expected_calibration_error", "group_calibration", "hits_at_k",
+    "mean_reciprocal_rank", "model_value", "negative_log_likelihood", "reliability_curve", "roc_auc",
+    "same_population",
 ]  # fmt: skip

@@ -167,10 +167,6 @@ def reliability_curve(
         never splitting identical probabilities or merging two groups of ``1 / n_bins`` of the weight or more.
     sample_weight : array-like (L,), >= 0, optional
 
-    Returns
-    -------
-    ReliabilityCurve
-
     Examples
     --------
     >>> curve = reliability_curve([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9], n_bins=2)
@@ -302,32 +298,6 @@ class CalibrationFloor(NamedTuple):
     q95: float
 
 
-class NullBand(NamedTuple):
-    """Mean and two-sided band of the ECE that the same probabilities have when they are right.
-
-    Parameters
-    ----------
-    mean, lower, upper : float in [0, 1]
-
-    Examples
-    --------
-    >>> band = NullBand(mean=0.09, lower=0.06, upper=0.12)
-    >>> band.is_consistent(0.10), band.is_consistent(0.20)
-    (True, False)
-    """
-
-    mean: float
-    lower: float
-    upper: float
-
-    def is_consistent(self, ece: float) -> bool:
-        """Whether an observed ECE is at most `upper`: no evidence against calibration.
-
-        A value below `lower` is a sign that the probabilities were fitted to these labels.
-        """
-        return bool(ece <= self.upper)
-
-
 def of_resamples(
     chance: FloatArray, n_resamples: int, rng: np.random.Generator, statistic: Callable[[Any], Any]
 ) -> FloatArray:
@@ -338,24 +308,6 @@ def of_resamples(
         # A uniform number in [0, 1) is below p with probability p: exact also for p = 0 and p = 1.
         part[:] = statistic(rng.random((part.size, chance.size)) < chance)
     return out
-
-
-def _null_errors(y_prob: Any, n_resamples: int, random_state: Any, *binning: Any) -> FloatArray:
-    """ECE (R,) of R label vectors drawn as y_i ~ Bernoulli(p_i), independently."""
-    check_positive_int(n_resamples, "n_resamples")
-    rng = generator_of(random_state)
-    links = binned_links(None, y_prob, *binning)
-    order = np.argsort(links.bin_of, kind="stable")
-    # For the top label too: if y ~ Bernoulli(p), the prediction is right with probability max(p, 1 - p).
-    chance, weight = links.confidence[order], links.weight[order]
-    starts = np.searchsorted(links.bin_of[order], np.arange(links.lower.size))
-    expected = np.add.reduceat(weight * chance, starts)
-
-    def error(happened: NDArray[np.bool_]) -> FloatArray:
-        observed = np.add.reduceat(happened * weight, starts, axis=1)
-        return np.asarray(np.abs(observed - expected).sum(axis=1))
-
-    return np.asarray(of_resamples(chance, n_resamples, rng, error) / weight.sum())
 
 
 def generator_of(random_state: Any) -> np.random.Generator:
@@ -401,41 +353,18 @@ def calibration_floor(
     >>> round(mean, 2), round(q95, 2)
     (0.09, 0.12)
     """
-    errors = _null_errors(y_prob, n_resamples, random_state, n_bins, variant, strategy, sample_weight)
+    check_positive_int(n_resamples, "n_resamples")
+    rng = generator_of(random_state)
+    links = binned_links(None, y_prob, n_bins, variant, strategy, sample_weight)
+    order = np.argsort(links.bin_of, kind="stable")
+    # For the top label too: if y ~ Bernoulli(p), the prediction is right with probability max(p, 1 - p).
+    chance, weight = links.confidence[order], links.weight[order]
+    starts = np.searchsorted(links.bin_of[order], np.arange(links.lower.size))
+    expected = np.add.reduceat(weight * chance, starts)
+
+    def error(happened: NDArray[np.bool_]) -> FloatArray:
+        observed = np.add.reduceat(happened * weight, starts, axis=1)
+        return np.asarray(np.abs(observed - expected).sum(axis=1))
+
+    errors = of_resamples(chance, n_resamples, rng, error) / weight.sum()
     return CalibrationFloor(float(errors.mean()), float(np.quantile(errors, 0.95)))
-
-
-def calibration_null_band(
-    y_prob: Any,
-    *,
-    level: float = 0.95,
-    n_bins: int = 15,
-    variant: Variant = "positive",
-    strategy: Strategy = "uniform",
-    sample_weight: Any = None,
-    n_resamples: int = 1000,
-    random_state: int | np.random.Generator | None = 0,
-) -> NullBand:
-    """Band in which the ECE of these probabilities lies with probability `level` if they are right.
-
-    Parameters
-    ----------
-    y_prob, n_bins, variant, strategy, sample_weight, n_resamples, random_state
-        As in :func:`calibration_floor`.
-    level : float in (0, 1)
-        Probability of the band; half of the rest lies on each side.
-
-    Returns
-    -------
-    NullBand, which unpacks as ``(mean, lower, upper)``
-
-    Examples
-    --------
-    >>> band = calibration_null_band([(i + 0.5) / 200 for i in range(200)])
-    >>> round(band.lower, 2), round(band.upper, 2), band.is_consistent(0.087)
-    (0.06, 0.12, True)
-    """
-    tail = (1.0 - check_fraction(level, "level")) / 2.0
-    errors = _null_errors(y_prob, n_resamples, random_state, n_bins, variant, strategy, sample_weight)
-    lower, upper = np.quantile(errors, [tail, 1.0 - tail])
-    return NullBand(float(errors.mean()), float(lower), float(upper))

@@ -87,10 +87,6 @@ def group_calibration(
     level, n_resamples, random_state
         Probability of the bound; label vectors drawn for it, and seed, as in :func:`calibration_floor`.
 
-    Returns
-    -------
-    GroupCalibration
-
     Examples
     --------
     >>> import numpy as np

@@ -164,10 +164,6 @@ def make_model(
     **overrides
         Constructor arguments that replace the preset's (`dropout`, ...); an unknown one is an InputError.
 
-    Returns
-    -------
-    LinkPredictor or PairPredictor
-
     Examples
     --------
     >>> make_model("gcn", 8, hidden_channels=4).config["hidden_channels"]
@@ -189,10 +185,6 @@ def make_training_config(name: str, *, preset: str = "default", **overrides: Any
     ----------
     name, preset, **overrides
         As in :func:`make_model`, but fields of :class:`TrainingConfig` (`epochs`, `lr`, ...) are replaced.
-
-    Returns
-    -------
-    TrainingConfig
 
     Examples
     --------

@@ -138,10 +138,6 @@ def train_link_predictor(
     progress : callable, optional
         Called with an :class:`EpochReport` after each epoch.
 
-    Returns
-    -------
-    TrainingResult
-
     Raises
     ------
     InputError, UnsupportedModelError

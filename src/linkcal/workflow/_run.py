@@ -103,10 +103,6 @@ def run_experiment(
         The user's names of the nodes, kept in the artifact.
     progress : callable, optional
         Called with a :class:`Step` as the work goes on.
-
-    Returns
-    -------
-    RunOutcome
     """
     place, laps = check_device(device), [("", time.perf_counter())]
 
