@@ -282,13 +282,9 @@ def test_changed_weights_are_refused_until_fitted_again(small_split, tmp_path):
     kept = {name: value.clone() for name, value in model.state_dict().items()}
     train_link_predictor(model, small_split, TrainingConfig(epochs=1), seed=1)
     asks = [
-        clp,
-        clp.predict_proba,
-        clp.select,
-        clp.predict_interval,
-        clp.score,
+        clp, clp.predict_proba, clp.select, clp.predict_interval, clp.score,
         lambda _: clp.node_embeddings(),
-    ]
+    ]  # fmt: skip
     message = "^weights of the model must be as when fitted, got changed values: call fit again$"
     for ask in (*asks, lambda _: clp.save(tmp_path / "new")):
         refuses(message, ask, pairs)

@@ -29,37 +29,17 @@ if TYPE_CHECKING:
 __version__ = version("linkcal")
 
 __all__ = [
-    "BBQ",
-    "Beta",
-    "CalibratedLinkPredictor",
-    "CalibratedScores",
-    "EmbeddingMLP",
-    "Histogram",
-    "Identity",
-    "InNOut",
-    "Isotonic",
-    "LinkScores",
-    "Platt",
-    "StructuralCalibrator",
-    "Temperature",
-    "ToggledEmbeddings",
-    "__version__",
-    "calibrate_scores",
-    "decode_embeddings",
-    "score_links",
+    "BBQ", "Beta", "CalibratedLinkPredictor", "CalibratedScores", "EmbeddingMLP", "Histogram", "Identity",
+    "InNOut", "Isotonic", "LinkScores", "Platt", "StructuralCalibrator", "Temperature",
+    "ToggledEmbeddings", "__version__", "calibrate_scores", "decode_embeddings", "score_links",
     "toggle_edges",
-]
+]  # fmt: skip
 
 _HOME = {
-    "CalibratedLinkPredictor": "predictor",
-    "CalibratedScores": "scores",
-    "LinkScores": "features",
-    "ToggledEmbeddings": "toggle",
-    "calibrate_scores": "scores",
-    "decode_embeddings": "embeddings",
-    "score_links": "features",
-    "toggle_edges": "toggle",
-}
+    "CalibratedLinkPredictor": "predictor", "CalibratedScores": "scores", "LinkScores": "features",
+    "ToggledEmbeddings": "toggle", "calibrate_scores": "scores", "decode_embeddings": "embeddings",
+    "score_links": "features", "toggle_edges": "toggle",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

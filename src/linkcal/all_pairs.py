@@ -190,15 +190,10 @@ def most_probable_pairs(
     by = X[:, 0] if calibrator.link_features == "none" else z
     order = free[np.argsort(-by[free], kind="stable")][:k]
     return RankedPairs(
-        edge_label_index=pairs[:, order],
-        logit=torch.as_tensor(X[order, 0], device=device),
-        probability=torch.as_tensor(shown[order], device=device),
-        negatives_per_positive=odds,
-        base_rate=rate,
-        sources=tuple(nominated),
-        num_candidates=free.size,
-        num_held_out=fitted_on,
-    )
+        edge_label_index=pairs[:, order], logit=torch.as_tensor(X[order, 0], device=device),
+        probability=torch.as_tensor(shown[order], device=device), negatives_per_positive=odds,
+        base_rate=rate, sources=tuple(nominated), num_candidates=free.size, num_held_out=fitted_on,
+    )  # fmt: skip
 
 
 def _top_scores(

@@ -201,13 +201,9 @@ class CalibratedLinkPredictor(nn.Module):
         self.held_out_ = split.val.edge_label_index[:, split.val.edge_label == 1]
         self._fingerprint = Fingerprint(self.predictor, self.graph_)
         self.info_ = {
-            "fit_on": fit_on,
-            "calibration_positives": positives,
-            "calibration_negatives": negatives,
-            "negatives_per_positive": negatives / positives,
-            "negatives": split.negatives,
-            **stated,
-        }
+            "fit_on": fit_on, "calibration_positives": positives, "calibration_negatives": negatives,
+            "negatives_per_positive": negatives / positives, "negatives": split.negatives, **stated,
+        }  # fmt: skip
         return self
 
     def forward(self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None) -> Tensor:

@@ -163,13 +163,9 @@ def test_unknown_nodes_are_counted_and_nothing_is_written(fails, fitted, write_p
     ghosts = [(f"ghost-{i}", "user-001") for i in range(8)]
     pairs = write_pairs("pairs.csv", [("user-001", "user-002"), *ghosts])
     fails(
-        "score",
-        fitted,
-        pairs,
-        "--out",
-        tmp_path / "s.csv",
+        "score", fitted, pairs, "--out", tmp_path / "s.csv",
         parts=("8 unknown ids", "'ghost-0' in line 3"),
-    )
+    )  # fmt: skip
     late = write_pairs("late.csv", [("user-001", "user-002")] * 20 + [("nobody", "user-001")])
     fails("score", fitted, late, "--chunk-size", 5, parts=("'nobody' in line 22",))
     fails(

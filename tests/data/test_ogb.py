@@ -123,20 +123,11 @@ def test_ogbl_ddi_is_the_official_split():
     split = load_official_split("ogbl-ddi", data_root=root)
     counts = split.counts()
     expected = {
-        "nodes": 4267,
-        "edges": 1_334_889,
-        "message_edges": 1_067_911,
-        "train_positives": 1_067_911,
-        "val_positives": 133_489,
-        "test_positives": 133_489,
-        "val_negatives": 101_882,
-        "test_negatives": 95_599,
-        "train_positives_dropped": 0,
-        "val_positives_dropped": 0,
-        "test_positives_dropped": 0,
-        "val_negatives_dropped": 0,
-        "test_negatives_dropped": 0,
-    }
+        "nodes": 4267, "edges": 1_334_889, "message_edges": 1_067_911, "train_positives": 1_067_911,
+        "val_positives": 133_489, "test_positives": 133_489, "val_negatives": 101_882,
+        "test_negatives": 95_599, "train_positives_dropped": 0, "val_positives_dropped": 0,
+        "test_positives_dropped": 0, "val_negatives_dropped": 0, "test_negatives_dropped": 0,
+    }  # fmt: skip
     assert {key: counts[key] for key in expected} == expected
     keys = [
         pair_keys(part.edge_label_index, 4267, directed=False)

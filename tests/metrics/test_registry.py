@@ -27,16 +27,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.FewNegatives
 
 #: Exported functions that are no metric of (y_true, y_prob): curves, floors, the table.
 NOT_METRICS = {
-    "bootstrap_intervals",
-    "calibration_alarm",
-    "calibration_floor",
-    "calibration_pattern",
-    "evaluate_links",
-    "group_calibration",
-    "model_value",
-    "reliability_curve",
-    "same_population",
-}
+    "bootstrap_intervals", "calibration_alarm", "calibration_floor", "calibration_pattern",
+    "evaluate_links", "group_calibration", "model_value", "reliability_curve", "same_population",
+}  # fmt: skip
 
 #: Copies are not independent observations, which is what this estimator corrects for (see its docstring).
 NOT_REPETITION = {"ece_debiased"}

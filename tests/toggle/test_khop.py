@@ -82,16 +82,9 @@ def both_directions():
 
 
 BUILDERS = [
-    gat,
-    sage_max,
-    graph_conv,
-    transformer,
-    gcn_with_skip,
-    jumping_knowledge,
-    jumping_lstm,
-    two_hops_in_one_layer,
-    both_directions,
-]
+    gat, sage_max, graph_conv, transformer, gcn_with_skip, jumping_knowledge, jumping_lstm,
+    two_hops_in_one_layer, both_directions,
+]  # fmt: skip
 
 
 @settings(max_examples=100)

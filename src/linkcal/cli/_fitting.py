@@ -108,17 +108,13 @@ def fit(
         weight=weight, time=time, **table,
     )  # fmt: skip
     record = {
-        "edges": file_record(edges),
-        "features": None if features is None else file_record(features),
-        "columns": [table.pop("source"), table.pop("target")],
-        **table,
-        "directed": directed,
-        **({"bipartite": True} if bipartite else {}),
-        **({} if weight is None else {"weight": weight}),
+        "edges": file_record(edges), "features": None if features is None else file_record(features),
+        "columns": [table.pop("source"), table.pop("target")], **table, "directed": directed,
+        **({"bipartite": True} if bipartite else {}), **({} if weight is None else {"weight": weight}),
         **({} if time is None else {"time": time}),
         **({} if target_features is None else {"target_features": file_record(target_features)}),
         **preset_source(preset),
-    }
+    }  # fmt: skip
     run_on_graph(config, named.graph, out, device, json, record, wide=wide, node_ids=named.node_ids)
 
 

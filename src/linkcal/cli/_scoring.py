@@ -295,13 +295,9 @@ def top(
     predictor, node_ids = load_folder(folder, calibrator)
     left_out = None if exclude is None else _joined(read_pairs(exclude, node_ids, **table))
     ranked = most_probable_pairs(
-        predictor,
-        k,
-        candidates=candidates,
-        chunk_size=chunk_size,
-        base_rate=as_base_rate(base_rate),
+        predictor, k, candidates=candidates, chunk_size=chunk_size, base_rate=as_base_rate(base_rate),
         exclude=left_out,
-    )
+    )  # fmt: skip
     ends = [column.to_pylist() for column in node_ids.decode_pairs(ranked.edge_label_index)]
     with csv_rows(out, "source", "target", "logit", "probability", raw_ids=table["raw_ids"]) as writer:
         writer.writerows(zip(*ends, ranked.logit.tolist(), ranked.probability.tolist(), strict=True))

@@ -185,20 +185,11 @@ class Graph:
         if edge_time is not None:
             edge_time = _extremes(simple, listed, edge_time, num_nodes, directed=directed)[0]
         return cls(
-            edge_index=simple,
-            num_nodes=num_nodes,
-            x=x,
-            directed=directed,
-            name=name,
-            truth=truth,
-            feature_builder=feature_builder,
-            node_type=node_type,
-            edge_weight=edge_weight,
-            edge_time=edge_time,
-            num_self_loops=int(loops.sum()),
-            num_duplicates=duplicates,
+            edge_index=simple, num_nodes=num_nodes, x=x, directed=directed, name=name, truth=truth,
+            feature_builder=feature_builder, node_type=node_type, edge_weight=edge_weight,
+            edge_time=edge_time, num_self_loops=int(loops.sum()), num_duplicates=duplicates,
             num_backward=int(backward.sum()) if forward_only else None,
-        )
+        )  # fmt: skip
 
     @property
     def pairs(self) -> Tensor:

@@ -25,13 +25,9 @@ _DENSE_NODES = 400
 _SEEDED = "rng" in inspect.signature(eigsh).parameters
 #: Names of the columns of :func:`structural_node_features`.
 STRUCTURAL_FEATURES = (
-    "log_degree",
-    *(f"log_{kind}_neighbour_degree" for kind in ("mean", "min", "max")),
-    "log_triangles",
-    "clustering",
-    "log_core_number",
-    "log_pagerank",
-)
+    "log_degree", *(f"log_{kind}_neighbour_degree" for kind in ("mean", "min", "max")), "log_triangles",
+    "clustering", "log_core_number", "log_pagerank",
+)  # fmt: skip
 
 
 def structural_node_features(edge_index: Tensor, num_nodes: int) -> Tensor:

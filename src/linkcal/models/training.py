@@ -172,14 +172,10 @@ def train_link_predictor(
     predictor.load_state_dict(training.best_state)
     predictor.eval()
     return TrainingResult(
-        best_epoch=training.best_epoch,
-        best_val_auc=training.best_auc,
-        val_auc=tuple(training.curve),
-        epochs_run=training.epoch,
-        stopped_early=training.epoch < config.epochs,
-        final_loss=training.loss,
+        best_epoch=training.best_epoch, best_val_auc=training.best_auc, val_auc=tuple(training.curve),
+        epochs_run=training.epoch, stopped_early=training.epoch < config.epochs, final_loss=training.loss,
         seconds=time.perf_counter() - started,
-    )
+    )  # fmt: skip
 
 
 class _Training:

@@ -81,13 +81,9 @@ _FIT_ON = {
 #: Metrics of the selected calibrator that stand first.
 _HEADLINE = ("ece", "nll", "auc")
 _FACTS = {
-    "dataset": "Data set",
-    "model": "Model",
-    "seed": "Seed",
-    "fit_on": "Fitted on",
-    "selected": "Selected calibrator",
-    "negatives": "Kind of negatives",
-}
+    "dataset": "Data set", "model": "Model", "seed": "Seed", "fit_on": "Fitted on",
+    "selected": "Selected calibrator", "negatives": "Kind of negatives",
+}  # fmt: skip
 
 
 def write_report(
@@ -140,20 +136,15 @@ def write_report(
         facts=[(label, metrics[key]) for key, label in _FACTS.items() if metrics.get(key) is not None],
         n_test=counts["test_positives"] + counts["test_negatives"] if has_test_counts else None,
         fit_on=_FIT_ON.get(str(metrics.get("fit_on")), metrics.get("fit_on")),
-        base_rate=_base_rate(metrics, counts),
-        selected=metrics.get("selected"),
-        groups=metrics.get("groups") or {},
-        only_scores=metrics.get("model") == "scores",
+        base_rate=_base_rate(metrics, counts), selected=metrics.get("selected"),
+        groups=metrics.get("groups") or {}, only_scores=metrics.get("model") == "scores",
         negatives=metrics.get("negatives") or "uniform",
         findings=[*headline(metrics), *_findings(results), *_of_groups(metrics)],
-        interval_level=metrics.get("interval_level"),
-        columns=columns,
-        rows=rows,
+        interval_level=metrics.get("interval_level"), columns=columns, rows=rows,
         has_missing=any(cell.text == "n/a" for cells in rows.values() for cell in cells),
         figure=None if figure_png is None else base64.b64encode(Path(figure_png).read_bytes()).decode(),
-        counts=counts,
-        config=json.dumps(config, indent=2, ensure_ascii=False),
-    )
+        counts=counts, config=json.dumps(config, indent=2, ensure_ascii=False),
+    )  # fmt: skip
     with written_whole(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return Path(path)

@@ -278,20 +278,13 @@ class DeepToggle:
         starts, neighbours = (indptr, senders) if graph.undirected else graph.both_directions()[:2]
         sends = int(caches[0].layer.kind == "gcn")
         return DeepKernel(
-            indptr,
-            senders,
-            starts,
-            neighbours,
-            weight=_arc_weights(caches),
+            indptr, senders, starts, neighbours, weight=_arc_weights(caches),
             degree=as_array(torch.stack([cache.degree for cache in caches])),
             loop=as_array(torch.stack([cache.loop for cache in caches])),
-            record=_record(caches, graph.num_nodes, widest),
-            numbers=np.array(numbers, dtype=np.int64),
-            radius=np.minimum(np.arange(depth)[::-1], np.arange(depth) + sends),
-            steps=steps,
-            matrices=matrices,
-            affine=affine,
-        )
+            record=_record(caches, graph.num_nodes, widest), numbers=np.array(numbers, dtype=np.int64),
+            radius=np.minimum(np.arange(depth)[::-1], np.arange(depth) + sends), steps=steps,
+            matrices=matrices, affine=affine,
+        )  # fmt: skip
 
     def endpoints(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
         """The last layer's output after the toggle at the first and at the second nodes, [L, d] each."""

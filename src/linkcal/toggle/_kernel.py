@@ -348,27 +348,14 @@ class CompiledToggle:
         facts["send"] = sender_factor(kind, first.degree, seen.dtype).numpy()
         facts["loop_1"], facts["loop_2"] = first.loop.numpy(), last.loop.numpy()
         return Kernel(
-            KINDS[kind],
-            depth,
-            self.weighted,
-            facts=as_records(facts),
-            nodes=nodes,
-            arrive=arrive,
-            leave=leave,
-            send=np.ascontiguousarray(facts["send"]),
-            seen=as_array(seen),
+            KINDS[kind], depth, self.weighted, facts=as_records(facts), nodes=nodes, arrive=arrive,
+            leave=leave, send=np.ascontiguousarray(facts["send"]), seen=as_array(seen),
             seen_slope=number(head.slope if moving else 1.0),
             record=self._record(first, depth, head.scale, max(first.pre.size(1), seen.size(1))),
-            rooted=first.root is not None,
-            shift=as_array(head.shift),
-            slope=number(head.slope),
-            width=np.array([*widths, widest], dtype=np.int64),
-            steps=steps,
-            middle=middle,
-            matrices=matrices,
-            affine=affine,
-            root=depth == 2 and last.layer.root_weight is not None,
-        )
+            rooted=first.root is not None, shift=as_array(head.shift), slope=number(head.slope),
+            width=np.array([*widths, widest], dtype=np.int64), steps=steps, middle=middle,
+            matrices=matrices, affine=affine, root=depth == 2 and last.layer.root_weight is not None,
+        )  # fmt: skip
 
     def _record(self, first: LayerCache, depth: int, scale: Tensor, channels: int) -> Array:
         bases = 0 if depth == 1 else 3 if self.weighted else 2

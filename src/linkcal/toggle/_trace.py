@@ -50,17 +50,9 @@ _DROPOUT = {"dropout", "alpha_dropout"}
 #: What no toggle changes of rows, and but for sizes not of arcs either.
 _SIZES = {"size", "shape", "numel", "nelement", "stride", "__len__"}
 _FACTS = {
-    *_SIZES,
-    "dim",
-    "ndim",
-    "ndimension",
-    "dtype",
-    "device",
-    "layout",
-    "is_sparse",
-    "is_cuda",
+    *_SIZES, "dim", "ndim", "ndimension", "dtype", "device", "layout", "is_sparse", "is_cuda",
     "is_nested",
-}
+}  # fmt: skip
 _FACTS |= {"is_floating_point", "is_complex", "requires_grad"}
 #: What turns values into numbers.
 _READING = {"item", "tolist", "numpy", "equal", "allclose", "__array__", "__bool__", "__float__", "__int__"}
