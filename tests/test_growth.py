@@ -187,9 +187,7 @@ def test_bipartite_graphs_need_types_of_new_nodes():
     ):
         clp.update_graph(grown, more)
     other = torch.cat([torch.tensor([0, 1]), kind[2:], torch.tensor([0])])
-    with pytest.raises(
-        InputError, match="must keep the types of the fit's nodes, got others: fit on a new split"
-    ):
+    with pytest.raises(InputError, match="must keep the types of the fit's nodes, got others: fit on a new"):
         clp.update_graph(torch.tensor([[50], [20]]), more, node_type=other)
     clp.update_graph(grown, more, node_type=torch.cat([kind, torch.tensor([0])]))
     assert clp.predict_proba(torch.tensor([[50], [49]])).shape == (1,)

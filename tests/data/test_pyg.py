@@ -76,9 +76,7 @@ def test_hand_made_split():
 def test_random_link_split_is_taken_over(split_labels):
     data, graph = _data()
     parts = _pyg_split(data, split_labels=split_labels)
-    with pytest.warns(
-        LinkcalWarning, match="dropped [0-9]+ negatives that repeat another one, in either direc"
-    ):
+    with pytest.warns(LinkcalWarning, match="dropped [0-9]+ negatives that repeat another one, in either"):
         split = from_pyg(*parts)
     found = [pair_set(split.part(p).edge_label_index[:, split.part(p).edge_label == 1]) for p in PARTS]
     assert set().union(*found) == pair_set(graph.pairs)
@@ -182,9 +180,7 @@ def test_heterogeneous_data_is_refused():
 
 def test_disjoint_training_links_are_refused():
     parts = _pyg_split(_data()[0], disjoint_train_ratio=0.3)
-    refuses(
-        r"train links must be message-passing edges \(PyG: disjoint_train_ratio=0\), got", from_pyg, *parts
-    )
+    refuses(r"train links must be message-passing edges \(PyG: disjoint_train_ratio=0\),", from_pyg, *parts)
 
 
 @pytest.mark.parametrize(

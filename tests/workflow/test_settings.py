@@ -107,7 +107,5 @@ def test_bad_files_are_refused_in_one_line(path, changes, message):
 def test_what_is_no_preset_is_refused(tmp_path, text):
     refuses(r"must be readable JSON, got .*none.json: .*No such file", read_preset, tmp_path / "none.json")
     (tmp_path / "bad.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(
-        InputError, match=r"preset file .*must be .*bad.json: |preset file .*bad.json must be an object"
-    ):
+    with pytest.raises(InputError, match=r"preset file .*must be .*bad.json: |preset file .*bad.json must"):
         read_preset(tmp_path / "bad.json")
