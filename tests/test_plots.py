@@ -8,7 +8,7 @@ import pytest
 
 from linkcal.exceptions import InputError
 from linkcal.metrics import calibration_floor, expected_calibration_error, reliability_curve
-from linkcal.plots import plot_counts, plot_reliability, reliability_figure
+from linkcal.plots import _plot_counts, plot_reliability, reliability_figure
 
 # Ten links in (0, 0.5] and ninety in (0.5, 1]: the second bin is far off, the first within its noise.
 LABELS = np.array([1] * 3 + [0] * 7 + [1] * 30 + [0] * 60)
@@ -39,7 +39,7 @@ def test_certain_and_right_predictions_are_inside_their_band():
 
 def test_counts_are_shares_of_the_weight():
     axes = plot_reliability((LABELS, PROBS), n_bins=2).axes.figure.add_subplot()
-    bars = plot_counts(reliability_curve(LABELS, PROBS, n_bins=2), axes)
+    bars = _plot_counts(reliability_curve(LABELS, PROBS, n_bins=2), axes)
     np.testing.assert_allclose([bar.get_height() for bar in bars.patches], [0.1, 0.9])
 
 

@@ -105,9 +105,7 @@ def read_manifest(
     if len(digest) != len(_UNSIGNED) or sha256(_signed(read_saved(path), digest, _UNSIGNED)) != digest:
         raise ArtifactError(f"{path} must be as it was saved, got a truncated or altered file")
     missing = [key for key in (*objects, "files") if not isinstance(head.get(key), dict)]
-    missing = missing or [
-        f"{key}.{each}" for key in objects for each in objects[key] if each not in head[key]
-    ]
+    missing = missing or [f"{key}.{x}" for key in objects for x in objects[key] if x not in head[key]]
     if missing:
         raise ArtifactError(f"{path} must have {missing[0]}, got {sorted(head)}")
     names = set(head["files"])

@@ -27,9 +27,8 @@ from linkcal.features import (
     score_links,
 )
 from linkcal.features._scores import scored_state
-from linkcal.models import unwrap_link_predictor
 from linkcal.models._view import evaluation_view
-from linkcal.models.adapter import encode_graph
+from linkcal.models.adapter import encode_graph, unwrap_link_predictor
 from linkcal.models.base import GraphModel, replaced_below
 
 #: Pairs that a fit scores in both orders, to see whether the decoder has a direction.
@@ -208,9 +207,7 @@ def updated_graph(
         )
     replaced = graph.attributes is not None
     if x is None and graph.features_from_edges and not replaced:
-        raise InputError(
-            "x must be given where features were computed from edges, got None: compute x from the new edges"
-        )
+        raise InputError("x must be given where features follow from edges, got None: compute x from the new")
     if x is not None and replaced and not positions:
         raise InputError(f"x must be None where {name} replaced the features, got new ones: leave x out")
     if x is None:
@@ -237,9 +234,7 @@ def updated_graph(
     return inner.prepare(new) if isinstance(inner, GraphModel) and positions else new
 
 
-def graph_shift(
-    calibrator: Calibrator, before: LinkScores, after: LinkScores
-) -> tuple[dict[str, list[float]], bool]:
+def graph_shift(calibrator: Calibrator, before: LinkScores, after: LinkScores) -> tuple[dict[str, Any], bool]:
     """Calibrated logits and NLL of labelled links on two graphs; whether the NLL surely rose."""
     y = before.to_arrays()[1].astype(np.float64)
     logits = [calibrated_logits(calibrator, scores) for scores in (before, after)]

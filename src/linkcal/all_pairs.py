@@ -21,9 +21,9 @@ from linkcal.data.negatives import in_sorted
 from linkcal.exceptions import FewLinksWarning, InputError, LinkcalWarning, UnsupportedModelError
 from linkcal.features import LinkScores
 from linkcal.features._structure import neighbour_lists
-from linkcal.models import LinkPredictor, unwrap_link_predictor
+from linkcal.models import LinkPredictor
 from linkcal.models._view import evaluation_view
-from linkcal.models.adapter import is_pyg_autoencoder
+from linkcal.models.adapter import is_pyg_autoencoder, unwrap_link_predictor
 from linkcal.predictor import CalibratedLinkPredictor
 
 __all__ = ["RankedPairs", "most_probable_pairs"]

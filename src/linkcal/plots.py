@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BAND", "DIAGONAL", "INSIDE", "LINE", "OUTSIDE", "STRIP", "TEXT", "ReliabilityArtists",
-    "plot_counts", "plot_reliability", "reliability_figure", "save_figure",
+    "plot_reliability", "reliability_figure", "save_figure",
 ]  # fmt: skip
 
 
@@ -143,18 +143,8 @@ def _dress(axes: Axes, curve: ReliabilityCurve) -> None:
     axes.set_ylabel("Observed share of links" if positive else "Share of correct predictions")
 
 
-def plot_counts(curve: ReliabilityCurve, ax: Axes) -> BarContainer:
-    """Draw the share of all links (by weight) in each bin, for the strip below a diagram.
-
-    Parameters
-    ----------
-    curve : ReliabilityCurve
-    ax : matplotlib Axes
-
-    Returns
-    -------
-    BarContainer
-    """
+def _plot_counts(curve: ReliabilityCurve, ax: Axes) -> BarContainer:
+    """Draw the share of all links (by weight) in each bin, for the strip below a diagram."""
     centre, width = _bars(curve)
     bars = ax.bar(centre, curve.weight / curve.weight.sum(), width * 0.92, color=STRIP)
     ax.set(xlim=(-0.02, 1.02))
@@ -227,7 +217,7 @@ def reliability_figure(
             continue
         curve = curves[name]
         artists = plot_reliability(curve, main, level=level)
-        plot_counts(curve, strip)
+        _plot_counts(curve, strip)
         _label_panel(main, strip, curve, floors[name], highest, first_column=column == 0)
     _label_figure(figure, columns, artists, title, level)
     if path is not None:

@@ -34,8 +34,8 @@ from linkcal.exceptions import InputError, LinkcalWarning, NotFittedError
 from linkcal.features import COLUMN_NAMES, FitOn, LinkScorer, LinkScores, link_segments
 from linkcal.features._scores import scored_state
 from linkcal.metrics import CalibrationAlarm, PopulationTest, calibration_alarm, same_population
-from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
-from linkcal.models.adapter import warn_of_missing_weights
+from linkcal.models import DecodeReturns, as_link_predictor
+from linkcal.models.adapter import unwrap_link_predictor, warn_of_missing_weights
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor", "SelectedLinks"]
 
@@ -191,10 +191,8 @@ class CalibratedLinkPredictor(nn.Module):
         evidence = _scoring.gather_evidence(split, fit_on, num_null=num_null)
         positives, negatives = evidence.calibration.num_positives, evidence.calibration.num_negatives
         warn_of_few_links(positives, negatives, stacklevel=2)
-        features, averaged = self.calibrator.link_features, self.symmetrise and not split.graph.ordered_pairs
-        links = _scoring.score_fit_links(
-            self.predictor, split, fit_on, features=features, symmetrise=averaged
-        )
+        kind, averaged = self.calibrator.link_features, self.symmetrise and not split.graph.ordered_pairs
+        links = _scoring.score_fit_links(self.predictor, split, fit_on, features=kind, symmetrise=averaged)
         # Nothing of the predictor changes until all that may be refused is done.
         self.calibrator_ = _scoring.fit_calibrator(self.calibrator, links)
         self.graph_, self.node_ids_, self.evidence_ = split.graph, None, evidence
@@ -408,9 +406,7 @@ class CalibratedLinkPredictor(nn.Module):
         """Interval [L, 2] of links that a scorer scored; see :meth:`predict_interval`."""
         self._require_fitted()
         level, shift = check_fraction(level, "level"), self._offset(self._rate(base_rate))
-        reference, label = self._kept(
-            "_interval_evidence", (self.calibrator_, self.graph_), self._interval_evidence
-        )
+        reference, label = self._kept("_intervals", (self.calibrator_, self.graph_), self._interval_evidence)
         ends = np.empty((0, 2))
         if len(scores):  # scikit-learn's checks refuse no rows
             X = scores.to_matrix(self.calibrator_.link_features)
@@ -535,18 +531,6 @@ class CalibratedLinkPredictor(nn.Module):
         -----
         LinkcalWarning
             Without `refit`, if the NLL of the calibration links rose by more than two standard errors.
-
-        Examples
-        --------
-        >>> from linkcal import CalibratedLinkPredictor, Platt
-        >>> from linkcal.data import simulate_graph, split_links
-        >>> from linkcal.models import make_model
-        >>> split = split_links(simulate_graph(300, num_edges=900, num_features=20, seed=0), seed=0)
-        >>> clp = CalibratedLinkPredictor(make_model("gcn", 20), Platt()).fit(split)
-        >>> edges = torch.cat([clp.graph_.pairs, clp.held_out_, torch.tensor([[300], [7]])], dim=1)
-        >>> x = torch.cat([split.graph.x, split.graph.x[:1]])  # node 300 looks like node 0
-        >>> clp.update_graph(edges, x, refit=True).predict_proba(torch.tensor([[300], [8]])).shape
-        torch.Size([1])
         """
         self._require_unchanged()
         evidence, fit_on = self._evidence(), self.info_["fit_on"]

@@ -9,8 +9,8 @@ from torch_geometric.nn import GAE, GCNConv
 from torch_geometric.nn import VGAE as PygVGAE
 
 from linkcal.exceptions import InputError, UnsupportedModelError
-from linkcal.models import GCN, AdaptedLinkPredictor, as_link_predictor, unwrap_link_predictor
-from linkcal.models.adapter import link_embedding_of
+from linkcal.models import GCN, AdaptedLinkPredictor, as_link_predictor
+from linkcal.models.adapter import link_embedding_of, unwrap_link_predictor
 from refusals import refuses
 
 PAIRS = torch.tensor([[0, 0, 1], [1, 2, 2]])

@@ -270,9 +270,7 @@ class NetJob:
         self.members: list[Member] = []
         for (inside, _), (outer, _) in zip(folds, self._held_out, strict=True):
             inner = self._blocks(inside)
-            self.members += [
-                self._member(inner, outer, weight, settings.max_iter, patience) for weight in self._grid
-            ]
+            self.members += [self._member(inner, outer, w, settings.max_iter, patience) for w in self._grid]
 
     def choose(self, trained: list[Trained]) -> tuple[Trained | Member, bool]:
         """The network of the smallest held-out ECE (after folds, yet to train) and whether it converged."""

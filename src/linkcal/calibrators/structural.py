@@ -115,9 +115,7 @@ class StructuralCalibrator(Calibrator):
     """
 
     name = "in-n-out-plus"
-    description = (
-        "additive model of the logit, of what the target link does, and of the link's place in the graph"
-    )
+    description = "additive model of the logit, of what the target link does, and of its place in the graph"
     search: ClassVar[dict[str, list[Any]]] = {"n_knots": [2, 4, 8]}
     link_features: ClassVar[LinkFeatures] = "structural"
     _state: ClassVar[dict[str, StateKind]] = {

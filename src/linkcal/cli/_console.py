@@ -126,16 +126,12 @@ def print_results(metrics: dict[str, Any], *, wide: bool = False) -> None:
     if "oracle" in metrics:
         oracle = {**metrics["oracle"], "true_error": 0.0}
         table.add_section()
-        texts = [
-            column.text(oracle[column.name]) + " " if column.name in oracle else "" for column in columns
-        ]
+        texts = [c.text(oracle[c.name]) + " " if c.name in oracle else "" for c in columns]
         table.add_row("  true probability", *texts)
     # As wide as its columns need wherever the output goes; a terminal narrower than that wraps cells.
     Console(width=None if Console().is_terminal else 190 if wide else 80).print(table)
-    for sentence in [
-        *headline(metrics),
-        *([metrics["model_value"]["sentence"]] if "model_value" in metrics else []),
-    ]:
+    beside = [metrics["model_value"]["sentence"]] if "model_value" in metrics else []
+    for sentence in [*headline(metrics), *beside]:
         Console(soft_wrap=True).print(sentence, highlight=False, markup=False)
 
 

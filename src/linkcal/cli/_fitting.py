@@ -43,9 +43,7 @@ Directed = Annotated[bool, typer.Option("--directed", help="Treat (u, v) and (v,
 _WEIGHT = "Column of EDGES with edge weights above 0, for models that read them (gcn, vgae)."
 _TIME = "Column of EDGES with times (numbers or ISO dates): the last links are tested, and train nothing."
 _BY_TIME = "Test the last links of a data set with edge times (bitcoin-alpha, bitcoin-otc)."
-_TARGET_FEATURES = (
-    "Features of the target nodes with --bipartite; --features are then those of the source nodes."
-)
+_TARGET_FEATURES = "Features of the target nodes with --bipartite; --features are those of the source nodes."
 
 
 @with_options("training", training_options)
@@ -166,9 +164,7 @@ def run_on_graph(
         log(f"{name:>9}: {path}")
 
 
-_MESSAGE_EDGES = (
-    "Message-passing edges, those that the model sees when it scores; formats as for `linkcal fit`."
-)
+_MESSAGE_EDGES = "Message-passing edges, which the model sees when it scores; formats as for `linkcal fit`."
 _PART = "Labelled {} pairs: .csv, .tsv, .parquet or .npz with the same columns of nodes."
 
 

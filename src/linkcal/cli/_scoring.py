@@ -176,10 +176,7 @@ def _edge_trace(features: bool, positions: bool, model: str) -> str:
     if not computed:
         return ""
     what = " and ".join(computed)
-    return (
-        f" {what[0].upper()}{what[1:]} were computed from the edges and keep a trace of a known edge "
-        "that is scored."
-    )
+    return f" {what[0].upper()}{what[1:]} were computed from the edges and keep a trace of a known edge."
 
 
 @with_table_format
@@ -210,12 +207,8 @@ def select(
 
     check_output_file(out, pairs)
     if folder_format(folder) == "linkcal-scores":
-        if (
-            null
-            or calibrator
-            or any(table[name] for name in ("delimiter", "comment", "raw_ids"))
-            or not table["header"]
-        ):
+        of_text = any(table[name] for name in ("delimiter", "comment", "raw_ids")) or not table["header"]
+        if null or calibrator or of_text:
             raise InputError(
                 "--null, --calibrator, --delimiter, --no-header, --comment and --raw-ids must be left out "
                 "for a folder without a model"

@@ -243,9 +243,7 @@ class TextFile:
                 f"{self.path}; name it with --delimiter (delimiter=...)"
             )
         delimiter = own if own is not None and own in wide else next(iter(wide))
-        return replace(
-            base, delimiter=delimiter, names=tuple(str(i + 1) for i in range(len(wide[delimiter])))
-        )
+        return replace(base, delimiter=delimiter, names=tuple(map(str, range(1, 1 + len(wide[delimiter])))))
 
     def _hint(
         self, lines: list[str], first: int, rows: dict[str, list[str]], columns: tuple[str, str]

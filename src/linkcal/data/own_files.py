@@ -440,10 +440,7 @@ def read_split(
         node_type = None
     index = ids.lookup_pairs(*old.decode_pairs(graph.pairs.numpy()))
     graph = Graph.from_edges(index, len(ids), directed=graph.directed, name=graph.name, node_type=node_type)
-    found = {
-        name: LinkPairs(torch.from_numpy(ids.lookup_pairs(*ends)), values)
-        for name, (ends, values) in read.items()
-    }
+    found = {k: LinkPairs(torch.from_numpy(ids.lookup_pairs(*ends)), y) for k, (ends, y) in read.items()}
     return NamedGraph(graph, ids), found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -125,9 +125,7 @@ def to_pyg(split: LinkSplit) -> tuple[Data, Data, Data]:
 
     graph, edges = split.graph, split.graph.edge_index
     if graph.edge_weight is not None:
-        raise InputError(
-            "split must have no edge weights for to_pyg, got some: replace its graph by one without"
-        )
+        raise InputError("split must have no edge weights for to_pyg, got some: give its graph without them")
     types = {} if graph.node_type is None else {"node_type": graph.node_type}
     known = split.val.edge_label_index[:, split.val.edge_label == 1]
     both = graph.with_edges(torch.cat([edges, known], dim=1))
@@ -227,10 +225,8 @@ def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
                 f"train must have edges of one type, got {edge_type.unique().numel()} in train.edge_type: "
                 "keep one, or delete it to treat all edges alike (del train.edge_type)"
             )
-    rest = {"node_type": node_type, "edge_weight": train.get("edge_weight")}
-    graph = Graph.from_edges(
-        train.edge_index, train.num_nodes, x=train.x, directed=directed, name=name, **rest
-    )
+    rest: Any = {"node_type": node_type, "edge_weight": train.get("edge_weight"), "x": train.x, "name": name}
+    graph = Graph.from_edges(train.edge_index, train.num_nodes, directed=directed, **rest)
     # from_edges adds missing reverses: the simple graph is then larger than what was stored.
     stored = train.edge_index.size(1) - graph.num_self_loops - graph.num_duplicates
     if not directed and graph.edge_index.size(1) != stored:

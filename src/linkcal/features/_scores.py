@@ -111,10 +111,7 @@ FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
 }
 
 #: Names of the columns of :meth:`LinkScores.features`, for the kinds whose columns have one each.
-COLUMN_NAMES: dict[str, tuple[str, ...]] = {
-    "structural": STRUCTURAL_COLUMNS,
-    "structure": STRUCTURE_COLUMNS,
-}
+COLUMN_NAMES: dict[str, tuple[str, ...]] = {"structural": STRUCTURAL_COLUMNS, "structure": STRUCTURE_COLUMNS}
 
 
 def score_links(

@@ -145,9 +145,7 @@ def _walks(graph: Graph) -> tuple[Array, ...]:
     degree = np.diff(indptr).astype(np.float64)
     root = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
     row = np.repeat(np.arange(graph.num_nodes), np.diff(indptr))
-    summed = (
-        np.bincount(row, weights=part[neighbours], minlength=graph.num_nodes) for part in (root, degree)
-    )
+    summed = (np.bincount(row, weights=part[neighbours], minlength=len(degree)) for part in (root, degree))
     return degree, root, *summed
 
 

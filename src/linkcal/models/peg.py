@@ -25,17 +25,6 @@ class PEGConv(MessagePassing):
 
     ``A^`` is GCN's normalised adjacency with self-loops, ``Xi_uv = phi(||Z_u - Z_v||)`` with an MLP ``phi``
     that ends in a sigmoid, and ``*`` the elementwise product; a self-loop has distance 0.
-
-    Parameters
-    ----------
-    in_channels, out_channels : int
-
-    Examples
-    --------
-    >>> conv = PEGConv(3, 2)
-    >>> loops = torch.tensor([[0, 1], [0, 1]])  # self-loops alone: distance 0, coefficient 1
-    >>> conv(torch.eye(2, 3), loops, torch.ones(2), torch.zeros(2)).shape
-    torch.Size([2, 2])
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:

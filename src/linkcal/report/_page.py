@@ -183,9 +183,8 @@ def headline(metrics: Mapping[str, Any]) -> list[str]:
     before = results.get("uncalibrated", {}).get("ece")
     known = selected != "uncalibrated" and _is_known(before) and _is_known(row.get("ece"))
     rest = f"; uncalibrated the ECE is {COLUMNS['ece'].text(before)} %" if known else ""
-    return (
-        [f"{selected}, selected without the test pairs: {', '.join(shown)}{beside}{rest}."] if shown else []
-    )
+    sentence = f"{selected}, selected without the test pairs: {', '.join(shown)}{beside}{rest}."
+    return [sentence] if shown else []
 
 
 def _is_known(value: float | None) -> bool:

@@ -142,17 +142,12 @@ def run_experiment(
             measured = steps.measure_links(label, probability[name], logit[name], truth, rate=rate)
             results[name] = {**measured, "seconds_fit": seconds_fit[name]}
         weight = None if rate is None else rate.weight(label)
-        beside = _model_value(label, probability, weight) | intervals_record(
-            label, probability, logit, weight
-        )
+        more = _model_value(label, probability, weight) | intervals_record(label, probability, logit, weight)
         if rate is None:
-            beside["worst_segment"] = _add_groups(results, label, probability, test)
+            more["worst_segment"] = _add_groups(results, label, probability, test)
         info = _info(config, trained.split, selected, rate)
         metrics = {**info, "seed": config.seed, "counts": trained.split.counts(), "results": results}
-        metrics |= {
-            **beside,
-            "warnings": {name: [str(note) for note in each] for name, each in notes.items()},
-        }
+        metrics |= {**more, "warnings": {name: [str(note) for note in each] for name, each in notes.items()}}
         if truth is not None and rate is None:
             metrics["oracle"] = evaluate_links(label, truth)
     lap("evaluate")
