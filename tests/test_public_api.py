@@ -61,7 +61,10 @@ def lacking(value: object) -> set[str]:
         if bare or issubclass(value, Enum) or getattr(value, "_is_protocol", False):
             return set()
     signature = inspect.signature(value)
-    needed = {"Parameters"} if signature.parameters else set()
+    # An inherited constructor is described by its class, four arguments of metrics by their package.
+    inherited = inspect.isclass(value) and "__init__" not in vars(value) and value.__bases__[0] is not object
+    described = inherited or {"y_true", "y_prob", "score", "sample_weight"} >= set(signature.parameters)
+    needed = set() if described else {"Parameters"}
     # What a class of linkcal is stands in its own docstring.
     returned = getattr(signature.return_annotation, "__name__", str(signature.return_annotation))
     if inspect.isfunction(value) and returned not in {"None", "NoneType", *CLASSES}:

@@ -196,13 +196,11 @@ class LinkScorer:
                 near = pair_place(self._graph, index), attribute_similarity(self._graph, index)
             toggled = toggle_in_blocks(self._engine, index)
             if self._symmetrise and self._graph.node_type is None:
-                toggled = _mean(toggled, toggle_in_blocks(self._engine, index.flip(0)))
+                turned = toggle_in_blocks(self._engine, index.flip(0))
+                names = [each.name for each in fields(turned) if each.name not in ("in_graph", "method")]
+                mean = {name: (getattr(toggled, name) + getattr(turned, name)) / 2 for name in names}
+                toggled = replace(toggled, **mean)
             return LinkScores(toggled, target_link, label, *near)
-
-
-def _mean(one: ToggledEmbeddings, other: ToggledEmbeddings) -> ToggledEmbeddings:
-    names = [field.name for field in fields(one) if field.name not in ("in_graph", "method")]
-    return replace(one, **{name: (getattr(one, name) + getattr(other, name)) / 2 for name in names})
 
 
 #: Links that a calibrator is fitted on, and the state of their target link; see :func:`calibration_links`.

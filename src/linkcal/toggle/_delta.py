@@ -261,11 +261,9 @@ def _attend(
     return cache.layer(table, source, received, row, weight, number)
 
 
-def _overwritten(
-    cached: Tensor, node: Tensor, key: Tensor, changed: tuple[PairRows, Tensor | None]
-) -> Tensor:
+def _overwritten(old: Tensor, node: Tensor, key: Tensor, changed: tuple[PairRows, Tensor | None]) -> Tensor:
     """Cached values of nodes [R], and in their place those that changed."""
-    values, (rows, after) = cached[node], changed
+    values, (rows, after) = old[node], changed
     if after is not None:
         found, row = rows.find(key)
         values[found] = after[row[found]]

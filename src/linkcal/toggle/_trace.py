@@ -203,11 +203,9 @@ class Trace:
         recorder._family.append(None)
         return recorder
 
-    def _node(
-        self, name: str, function: Any, args: Any, kwargs: Any, meta: Any, convolution: Any = None
-    ) -> Node:
+    def _node(self, name: str, function: Any, args: Any, kwargs: Any, meta: Any, conv: Any = None) -> Node:
         self._count += 1
-        return Node(self._count, name, function, args, kwargs, meta, convolution)
+        return Node(self._count, name, function, args, kwargs, meta, conv)
 
     def _kept(self, values: Tensor) -> Tensor:
         if type(values) not in (Tensor, nn.Parameter) or values.layout != torch.strided:
