@@ -12,9 +12,9 @@ from linkcal.features._scores import (
     TargetLink,
     calibration_links,
     calibration_part,
+    link_segments,
     score_links,
 )
-from linkcal.features._segments import link_segments
 from linkcal.features._structure import (
     PAIR_PATHS,
     PAIR_STRUCTURE,

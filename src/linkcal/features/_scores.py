@@ -1,9 +1,11 @@
-"""Scored links: the record, the scorer, which links to fit on."""
+"""Scored links: the record, the scorer, which links to fit on, segments to measure calibration in."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from linkcal._core.columns import STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS
+from linkcal._core.maths import FloatArray
 from linkcal._core.threads import fork_safe_lock
 from linkcal._core.validation import check_choice, check_flag, check_no_self_pairs, to_float64
 from linkcal.data import Graph, LinkPairs, LinkSplit
@@ -79,12 +82,12 @@ class LinkScores:
         chosen = (None if part is None else part[index] for part in rest)
         return LinkScores(self.toggled.take(index), self.target_link, *chosen)
 
-    def to_matrix(self, kind: str = "none") -> NDArray[np.float64]:
+    def to_matrix(self, kind: str = "none") -> FloatArray:
         """X (L, 1 + k), float64: the logit in column 0, then the features of `kind`."""
         features = self.features(kind)
         return to_float64(torch.cat([self.logit[:, None].to(features), features], dim=1))
 
-    def to_arrays(self, kind: str = "none") -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def to_arrays(self, kind: str = "none") -> tuple[FloatArray, NDArray[np.int64]]:
         """X (L, 1 + k) as in :meth:`to_matrix` and labels y (L,), int64; InputError without labels."""
         if self.label is None:
             raise InputError("label must be given to make (X, y), got None")
@@ -237,3 +240,78 @@ def calibration_links(
     """
     part = split.part(calibration_part(fit_on))
     return score_links(model, split.graph, part, target_link=scored_state(fit_on), **options)
+
+
+# Quantile bins of degrees and of similarity; common neighbours are 0, 1, or more.
+_DEGREES, _SIMILARITIES = 5, 3
+# Smaller products of all three are put together: no deviation of so few links is one.
+_FEWEST = 20
+
+
+def link_segments(scores: LinkScores, like: LinkScores | None = None) -> dict[str, NDArray[np.str_]]:
+    """Segments of scored links, for :func:`linkcal.metrics.group_calibration`.
+
+    Parameters
+    ----------
+    scores : LinkScores
+        Of L links, with structure and attributes.
+    like : LinkScores, optional
+        Links whose quantiles and counts make the segments, by default `scores`. With others the segment of a
+        link depends on that link alone.
+
+    Returns
+    -------
+    dict of str to ndarray (L,) of str
+        ``degrees``: quintiles of the geometric mean of the degrees (each plus 1); ``common``: no, one or more
+        common neighbours; ``similarity``: terciles of the feature similarity, if it varies; and their
+        products, those of under 20 links as ``"few"``. Without target links.
+
+    Examples
+    --------
+    >>> from linkcal.data import simulate_graph
+    >>> from linkcal.features import score_links
+    >>> from linkcal.models import make_model
+    >>> graph = simulate_graph(200, num_edges=600, num_features=5, seed=0)
+    >>> segments = link_segments(score_links(make_model("gcn", 5), graph, graph.pairs[:, :300]))
+    >>> sorted(segments)
+    ['all three', 'common', 'degrees', 'similarity']
+    """
+    like = scores if like is None else like
+    reference = _quantities(like)
+    parts = _parts(_quantities(scores), reference)
+    count = Counter(_together(_parts(reference, reference)))
+    products = [each if count[each] >= _FEWEST else "few" for each in _together(parts)]
+    return parts | {"all three" if len(parts) == 3 else "both": np.array(products, dtype=np.str_)}
+
+
+def _quantities(scores: LinkScores) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Geometric mean of the degrees, common neighbours and feature similarity of links."""
+    column = dict(zip(STRUCTURE_COLUMNS, scores.features("structure").cpu().double().numpy().T, strict=True))
+    common = np.rint(np.expm1(column["log_common_neighbours"]))
+    return np.exp(column["log_degree_sum"] / 2.0), common, column["attribute_cosine"]
+
+
+def _parts(
+    links: tuple[FloatArray, FloatArray, FloatArray], reference: tuple[FloatArray, FloatArray, FloatArray]
+) -> dict[str, NDArray[np.str_]]:
+    (degree, common, similarity), (degrees, _, similarities) = links, reference
+    parts = {
+        "degrees": _binned(degree, degrees, _DEGREES),
+        "common": np.select([common == 0, common == 1], ["0", "1"], "2 or more"),
+    }
+    if np.ptp(similarities) > 0.0:
+        parts["similarity"] = _binned(similarity, similarities, _SIMILARITIES)
+    return parts
+
+
+def _together(parts: dict[str, NDArray[np.str_]]) -> list[str]:
+    return [", ".join(row) for row in zip(*parts.values(), strict=True)]
+
+
+def _binned(values: FloatArray, reference: FloatArray, count: int) -> NDArray[np.str_]:
+    """Names of quantile bins of `reference`, by their ends."""
+    edges = np.unique(np.quantile(reference, np.linspace(0.0, 1.0, count + 1), method="inverted_cdf"))
+    names = np.array([f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)])
+    if not len(names):
+        return np.full(len(values), f"{edges[0]:.3g}")
+    return names[np.searchsorted(edges[1:-1], values)]
