@@ -50,13 +50,10 @@ def signed_folder(folder: str | os.PathLike[str], kind: str, version_: int, **he
     with folder_written_whole(target) as staging:
         yield staging
         manifest = {
-            "format": kind,
-            "format_version": version_,
-            "linkcal": version("linkcal"),
-            **head,
+            "format": kind, "format_version": version_, "linkcal": version("linkcal"), **head,
             "files": {path.name: sha256(path.read_bytes()) for path in sorted(staging.iterdir())},
             "sha256": _UNSIGNED,
-        }
+        }  # fmt: skip
         unsigned = (json.dumps(manifest, indent=2) + "\n").encode()
         (staging / MANIFEST).write_bytes(_signed(unsigned, _UNSIGNED, sha256(unsigned)))
 

@@ -369,12 +369,9 @@ class CalibratedLinkPredictor(nn.Module):
             share = float(np.clip(y.sum() / max(y.size, 1), 1e-12, 1.0 - 1e-12))
             stated = base_rate is not None or "base_rate" in self.info_
             return decisions.certified_threshold(
-                _scoring.calibrated_logits(self.calibrator_, scores) + self._offset(share),
-                y,
-                base_rate=self._rate(base_rate) if stated else None,
-                confidence=confidence,
-                **wanted,
-            )
+                _scoring.calibrated_logits(self.calibrator_, scores) + self._offset(share), y,
+                base_rate=self._rate(base_rate) if stated else None, confidence=confidence, **wanted,
+            )  # fmt: skip
         rate, weight = self._rate(base_rate), None
         if links is None:
             scores = self._calibration_scores()
@@ -550,10 +547,10 @@ class CalibratedLinkPredictor(nn.Module):
         links = LinkPairs(links.edge_label_index[:, kept], links.edge_label[kept])
         if not links.num_negatives:
             raise InputError("edge_index must leave a calibration negative, got all: fit on a new split")
-        features, averaged = self.calibrator_.link_features, self.symmetrise and not graph.ordered_pairs
-        rest: dict[str, Any] = {"features": features, "symmetrise": averaged}
-        before = self._calibration_scores().take(kept)
-        after = LinkScorer(self.predictor, graph, **rest).score(links, target_link=scored_state(fit_on))
+        before, kind = self._calibration_scores().take(kept), self.calibrator_.link_features
+        averaged = self.symmetrise and not graph.ordered_pairs
+        scorer = LinkScorer(self.predictor, graph, features=kind, symmetrise=averaged)
+        after = scorer.score(links, target_link=scored_state(fit_on))
         shift, harm = _scoring.graph_shift(self.calibrator_, before, after)
         refitted = _scoring.fit_calibrator(self.calibrator, FitLinks(after)) if refit else self.calibrator_
         gone = int((~graph.has_pairs(self.graph_.pairs)).sum())

@@ -239,10 +239,7 @@ def fit_nets(jobs: Sequence[NetJob]) -> list[Trained]:
     trained = iter(train([member for job in jobs for member in job.members]))
     choices = [job.choose(list(islice(trained, len(job.members)))) for job in jobs]
     anew = iter(train([chosen for chosen, _ in choices if isinstance(chosen, Member)]))
-    return [
-        (next(anew) if isinstance(chosen, Member) else chosen)._replace(converged=converged)
-        for chosen, converged in choices
-    ]
+    return [(next(anew) if isinstance(c, Member) else c)._replace(converged=done) for c, done in choices]
 
 
 class NetJob:

@@ -114,12 +114,9 @@ def _scored_rows(
     scores = scorer.score(chunk.edge_label_index)
     known = predictor.known_edges(chunk.edge_label_index).tolist()
     columns = [
-        chunk.source.to_pylist(),
-        chunk.target.to_pylist(),
-        scores.logit.tolist(),
-        predictor.probability_of(scores, base_rate=rate).tolist(),
-        known,
-    ]
+        chunk.source.to_pylist(), chunk.target.to_pylist(), scores.logit.tolist(),
+        predictor.probability_of(scores, base_rate=rate).tolist(), known,
+    ]  # fmt: skip
     if interval is not None:
         columns += predictor.interval_of(scores, level=interval, base_rate=rate).T.tolist()
     return zip(*columns, strict=True)

@@ -178,14 +178,11 @@ def reliability_curve(
     share = links.weight / links.weight.max()  # squares of very small or large weights overflow
     return ReliabilityCurve(
         mean_prob=links.sums(links.weight * links.confidence) / total,
-        frequency=links.sums(links.weight * links.happened) / total,
-        weight=total,
+        frequency=links.sums(links.weight * links.happened) / total, weight=total,
         count=np.bincount(links.bin_of).astype(np.int64),
-        n_effective=links.sums(share) ** 2 / links.sums(share**2),
-        lower=links.lower,
-        upper=links.upper,
+        n_effective=links.sums(share) ** 2 / links.sums(share**2), lower=links.lower, upper=links.upper,
         variant=variant,
-    )
+    )  # fmt: skip
 
 
 def expected_calibration_error(

@@ -125,12 +125,9 @@ def write_report(
     counts = metrics.get("counts") or {}
     has_test_counts = "test_positives" in counts and "test_negatives" in counts
     environment = Environment(
-        loader=PackageLoader("linkcal.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=PackageLoader("linkcal.report", "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     page = environment.get_template("report.html.jinja").render(
         title=title,
         facts=[(label, metrics[key]) for key, label in _FACTS.items() if metrics.get(key) is not None],

@@ -102,13 +102,10 @@ class ToggleGraph:
         # The arcs are sorted by receiver, so a stable sort by sender sorts the reversed ones.
         senders, order = self.senders.sort(stable=True)
         return replace(
-            self,
-            indptr=_row_starts(senders, self.num_nodes),
-            senders=self.receivers[order],
-            multiplicity=None if self.multiplicity is None else self.multiplicity[order],
-            weight=None,
+            self, indptr=_row_starts(senders, self.num_nodes), senders=self.receivers[order],
+            multiplicity=None if self.multiplicity is None else self.multiplicity[order], weight=None,
             loop_weight=None,
-        )
+        )  # fmt: skip
 
     def both_directions(self) -> tuple[Array, Array, Array, Array]:
         """Rows that list in- and out-neighbours alike, for compiled code.

@@ -297,11 +297,8 @@ class CompiledToggle:
 
     def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
         self.graph, kind = graph, caches[0].layer.kind
-        self.weighted = (
-            not graph.undirected
-            or insert_weight != 1.0
-            or any(cache.arc_weight is not None for cache in caches)
-        )
+        given = any(cache.arc_weight is not None for cache in caches)
+        self.weighted = given or not graph.undirected or insert_weight != 1.0
         self.weights = PairWeights(caches, graph, insert_weight) if self.weighted else None
         self.kernel = self._kernel(caches)
         #: Changes of degree whose base sums are stored: an edge of weight 1 removed, one inserted, none.

@@ -262,14 +262,11 @@ def write_outputs(
     check_output_folder(folder)
     title = f"{outcome.config.model} on {outcome.config.dataset}"
     return write_results(
-        folder,
-        lambda path: save_artifact(outcome.artifact, path),
-        (outcome.test_label, outcome.test_probability, outcome.test_weight),
-        title=title,
-        heading=f"Calibrated link probabilities: {title}",
-        metrics=outcome.metrics,
+        folder, lambda path: save_artifact(outcome.artifact, path),
+        (outcome.test_label, outcome.test_probability, outcome.test_weight), title=title,
+        heading=f"Calibrated link probabilities: {title}", metrics=outcome.metrics,
         config={"input": source or {}, **_config_record(outcome)},
-    )
+    )  # fmt: skip
 
 
 def _config_record(outcome: RunOutcome) -> dict[str, Any]:
@@ -292,14 +289,11 @@ def _config_record(outcome: RunOutcome) -> dict[str, Any]:
 def environment() -> dict[str, Any]:
     """Versions, git commit, platform and thread counts of this process, as JSON values."""
     return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "versions": {name: version(name) for name in _PACKAGES},
-        "git_commit": _git_commit(),
-        "torch_threads": torch.get_num_threads(),
-        "numba_threads": numba.config.NUMBA_NUM_THREADS,
+        "python": platform.python_version(), "platform": platform.platform(),
+        "versions": {name: version(name) for name in _PACKAGES}, "git_commit": _git_commit(),
+        "torch_threads": torch.get_num_threads(), "numba_threads": numba.config.NUMBA_NUM_THREADS,
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }
+    }  # fmt: skip
 
 
 def _git_commit() -> str | None:
