@@ -223,9 +223,7 @@ def test_computed_features_are_computed_anew_or_asked_for(small_split):
 
     whole = Graph.from_edges(all_edges(small_split), 300, feature_builder=degree)
     clp = CalibratedLinkPredictor(make_model("gcn", 1, seed=0), Platt()).fit(split_links(whole, seed=0))
-    with pytest.raises(
-        InputError, match="x must be given where features were computed from edges, got None: comp"
-    ):
+    with pytest.raises(InputError, match="x must be given where features follow from edges, got None: com"):
         clp.update_graph(whole.edge_index)
     clp.update_graph(whole.edge_index, degree(whole.edge_index, 300))
     assert clp.graph_.features_from_edges

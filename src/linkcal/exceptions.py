@@ -72,10 +72,8 @@ class MissingExtraError(LinkcalError, ImportError):
 
 
 #: Extra of each package that ``pip install linkcal`` alone does not bring.
-_EXTRAS = {
-    **dict.fromkeys(("torch", "torch_geometric", "numba", "networkx", "pandas"), "gnn"),
-    "pyarrow": "parquet",
-}
+_EXTRAS = dict.fromkeys(("torch", "torch_geometric", "numba", "networkx", "pandas"), "gnn")
+_EXTRAS["pyarrow"] = "parquet"
 
 
 def missing_extra(error: Exception, what: str) -> MissingExtraError | None:

@@ -273,11 +273,9 @@ def _label_figure(
         figure.suptitle(title, fontsize=13, color=TEXT)
     handles: list[Any] = [artists.inside, artists.outside, artists.band, artists.diagonal]
     names = [
-        "bin inside the noise band",
-        "bin outside it",
-        f"where {100 * level:g} % of calibrated predictors fall",
-        "perfect calibration",
-    ]
+        "bin inside the noise band", "bin outside it",
+        f"where {100 * level:g} % of calibrated predictors fall", "perfect calibration",
+    ]  # fmt: skip
     note = "n: pairs; strips: share of all pairs; noise: ECE that calibrated\n"
     note += "predictors stay below in 95 of 100 test sets of this size"
     legend = figure.legend(

@@ -564,11 +564,9 @@ class CalibratedLinkPredictor(nn.Module):
         # Nothing of the predictor changes until all that may be refused is done.
         record = {
             "edges": [self.graph_.num_pairs, graph.num_pairs],
-            "nodes": [self.graph_.num_nodes, graph.num_nodes],
-            **shift,
-            "negatives_now_edges": len(evidence.calibration) - len(kept),
-            "refit": refit,
-        }
+            "nodes": [self.graph_.num_nodes, graph.num_nodes], **shift,
+            "negatives_now_edges": len(evidence.calibration) - len(kept), "refit": refit,
+        }  # fmt: skip
         info = {**self.info_, "graph_update": record}
         if refit:
             positives, negatives = links.num_positives, links.num_negatives

@@ -119,14 +119,12 @@ class StructuralCalibrator(Calibrator):
     search: ClassVar[dict[str, list[Any]]] = {"n_knots": [2, 4, 8]}
     link_features: ClassVar[LinkFeatures] = "structural"
     _state: ClassVar[dict[str, StateKind]] = {
-        "terms_": list,
-        "columns_": list,
+        "terms_": list, "columns_": list,
         **dict.fromkeys(("scale_", "mean_", "deviation_", "knots_", "values_", "starts_"), 1),
         **dict.fromkeys(("products_", "pairs_"), 2),
         **dict.fromkeys(("intercept_", "penalty_", "slope_", "prior_", "lost_", "stray_"), float),
-        "n_iter_": int,
-        "converged_": bool,
-    }
+        "n_iter_": int, "converged_": bool,
+    }  # fmt: skip
     base_: Self | None
 
     def __init__(

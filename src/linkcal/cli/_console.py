@@ -79,11 +79,9 @@ def with_counter(chunks: Iterator[PairChunk], description: str) -> Iterator[Pair
 def step_progress() -> Iterator[Callable[[Step], None]]:
     """Progress bars for a run's stages, one after the other."""
     columns = (
-        TextColumn("{task.description:>22}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.description:>22}"), BarColumn(), MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
-    )
+    )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("", total=None)
 

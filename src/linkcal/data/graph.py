@@ -290,13 +290,11 @@ class Graph:
     def counts(self) -> dict[str, int]:
         """Return counts for reports: nodes, pairs, non-edges, features, and what was cleaned away."""
         counts = {
-            "nodes": self.num_nodes,
-            "edges": self.num_pairs,
+            "nodes": self.num_nodes, "edges": self.num_pairs,
             "non_edges": self.num_possible_pairs - self.num_pairs,
             "features": 0 if self.x is None else self.x.size(1),
-            "self_loops_removed": self.num_self_loops,
-            "duplicates_removed": self.num_duplicates,
-        }
+            "self_loops_removed": self.num_self_loops, "duplicates_removed": self.num_duplicates,
+        }  # fmt: skip
         if self.node_type is not None:
             counts |= {"source_nodes": self.ends[0].numel(), "target_nodes": self.ends[1].numel()}
         return counts if self.num_backward is None else {**counts, "backward_removed": self.num_backward}

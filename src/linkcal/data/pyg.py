@@ -201,11 +201,9 @@ def _of_two_types(data: HeteroData, part: str) -> Data:
         values["edge_label_index"] = store.edge_label_index + shift
     return Data(
         x=bipartite_features(*features) if features else None,
-        edge_index=torch.cat([edges, edges.flip(0)], dim=1),
-        num_nodes=sum(count),
-        node_type=torch.arange(sum(count)).ge(count[0]).long(),
-        **values,
-    )
+        edge_index=torch.cat([edges, edges.flip(0)], dim=1), num_nodes=sum(count),
+        node_type=torch.arange(sum(count)).ge(count[0]).long(), **values,
+    )  # fmt: skip
 
 
 def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:

@@ -295,10 +295,8 @@ def _parts(
     links: tuple[FloatArray, FloatArray, FloatArray], reference: tuple[FloatArray, FloatArray, FloatArray]
 ) -> dict[str, NDArray[np.str_]]:
     (degree, common, similarity), (degrees, _, similarities) = links, reference
-    parts = {
-        "degrees": _binned(degree, degrees, _DEGREES),
-        "common": np.select([common == 0, common == 1], ["0", "1"], "2 or more"),
-    }
+    parts = {"degrees": _binned(degree, degrees, _DEGREES)}
+    parts["common"] = np.select([common == 0, common == 1], ["0", "1"], "2 or more")
     if np.ptp(similarities) > 0.0:
         parts["similarity"] = _binned(similarity, similarities, _SIMILARITIES)
     return parts

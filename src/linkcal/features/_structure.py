@@ -232,11 +232,9 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
     size = torch.linalg.vector_norm(absent, dim=1)
     distance = torch.linalg.vector_norm(present - absent, dim=1)
     toggle = [
-        toggled.logit_present - toggled.logit_absent,
-        torch.log(distance + _EPS),
-        torch.log(distance / (size + _EPS) + _EPS),
-        (_direction(absent) * _direction(present)).sum(dim=1),
-    ]
+        toggled.logit_present - toggled.logit_absent, torch.log(distance + _EPS),
+        torch.log(distance / (size + _EPS) + _EPS), (_direction(absent) * _direction(present)).sum(dim=1),
+    ]  # fmt: skip
     columns = torch.stack([column.to(toggled.logit_absent.dtype) for column in toggle], dim=1)
     return torch.cat([columns, structure_features(structure, attributes).to(columns)], dim=1)
 

@@ -50,15 +50,13 @@ class ToggleGraph:
             rows = torch.repeat_interleave(counts)
             weight = weight.new_zeros(counts.numel()).index_add_(0, rows, weight)
         graph = cls(
-            num_nodes=num_nodes,
-            indptr=_row_starts(receivers, num_nodes),
+            num_nodes=num_nodes, indptr=_row_starts(receivers, num_nodes),
             senders=key - receivers * num_nodes,
             multiplicity=None if counts.numel() == order.numel() else counts,
-            self_loops=torch.bincount(source[is_loop], minlength=num_nodes),
-            undirected=undirected,
+            self_loops=torch.bincount(source[is_loop], minlength=num_nodes), undirected=undirected,
             weight=weight,
             loop_weight=None if edge_weight is None else _loops(source, is_loop, edge_weight, num_nodes),
-        )
+        )  # fmt: skip
         if undirected:
             _require_both_directions(graph)
         return graph

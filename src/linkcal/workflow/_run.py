@@ -207,10 +207,8 @@ def _info(config: RunConfig, split: LinkSplit, selected: str, rate: TargetRate |
     return {
         **{name: getattr(config, name) for name in ("dataset", "model", "fit_on")},
         "negatives_per_positive": steps.negatives_per_positive(config, split),
-        "negatives": split.negatives,
-        **for_rate,
-        "selected": selected,
-    }
+        "negatives": split.negatives, **for_rate, "selected": selected,
+    }  # fmt: skip
 
 
 _PACKAGES = (
