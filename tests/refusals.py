@@ -2,12 +2,20 @@
 
 import pytest
 
-from linkcal.exceptions import InputError
+from linkcal.exceptions import ArtifactError, InputError, NotFittedError, UnsupportedModelError
 
 
-def refuses(message, call, /, *args, **options):
-    """Assert that a call raises an InputError of one line that matches `message`."""
-    __tracebackhide__ = True
-    with pytest.raises(InputError, match=message) as caught:
-        call(*args, **options)
-    assert "\n" not in str(caught.value)
+def _refusal(error):
+    """Make a function that asserts that a call raises such an error of one line that matches a pattern."""
+
+    def assert_refused(message, call, /, *args, **options):
+        __tracebackhide__ = True
+        with pytest.raises(error, match=message) as caught:
+            call(*args, **options)
+        assert "\n" not in str(caught.value)
+
+    return assert_refused
+
+
+refuses, unsupported = _refusal(InputError), _refusal(UnsupportedModelError)
+damaged, unfitted = _refusal(ArtifactError), _refusal(NotFittedError)

@@ -20,13 +20,12 @@ from linkcal.exceptions import (
     ArtifactError,
     FewLinksWarning,
     InputError,
-    NotFittedError,
     RareClassWarning,
     UnsupportedModelError,
 )
 from linkcal.features import STRUCTURAL_COLUMNS, calibration_links, score_links
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
-from refusals import refuses
+from refusals import damaged, refuses, unfitted
 
 
 class UserModel(nn.Module):
@@ -185,8 +184,7 @@ def test_before_fit(trained_gcn, tmp_path):
     asks = [clp, clp.predict_proba, clp.select, clp.predict_interval, clp.threshold_for, clp.refresh]
     asks += [lambda _: clp.base_rate, lambda _: clp.calibration_rate, lambda _: clp.save(tmp_path / "a")]
     for ask in asks:
-        with pytest.raises(NotFittedError, match="CalibratedLinkPredictor must be fitted first, call fit"):
-            ask(pairs)
+        unfitted("CalibratedLinkPredictor must be fitted first, call fit", ask, pairs)
     assert not (tmp_path / "a").exists()
     with pytest.raises(AttributeError, match="no attribute 'base'"):
         _ = clp.base
@@ -239,8 +237,7 @@ def test_user_model_round_trip(small_split, tmp_path):
     clp = CalibratedLinkPredictor(model, Platt(), decode_returns="probabilities").fit(small_split)
     pairs = small_split.test.edge_label_index[:, :20]
     clp.save(tmp_path / "run")
-    with pytest.raises(ArtifactError, match="none of linkcal's own"):
-        CalibratedLinkPredictor.load(tmp_path / "run")
+    damaged("none of linkcal's own", CalibratedLinkPredictor.load, tmp_path / "run")
     fresh = UserModel(24)
     nn.init.zeros_(fresh.weight)
     loaded = CalibratedLinkPredictor.load(tmp_path / "run", fresh)
@@ -252,8 +249,7 @@ def test_user_model_must_declare_what_decode_returns(small_split):
 
 
 def test_load_of_nothing_and_of_an_unknown_calibrator(fitted, tmp_path):
-    with pytest.raises(ArtifactError, match="artifact must be a folder"):
-        CalibratedLinkPredictor.load(tmp_path / "nowhere")
+    damaged("artifact must be a folder", CalibratedLinkPredictor.load, tmp_path / "nowhere")
     fitted.save(tmp_path / "run")
     with pytest.raises(InputError, match="calibrator must be one of platt; got 'plat'"):
         CalibratedLinkPredictor.load(tmp_path / "run", calibrator="plat")
@@ -390,14 +386,12 @@ def test_content_that_does_not_fit_is_refused(fitted, tmp_path):
         fitted.save(run)
         save_file(load_file(run / name) | change, run / name)
         forged(run)
-        with pytest.raises(ArtifactError, match=message):
-            CalibratedLinkPredictor.load(run)
+        damaged(message, CalibratedLinkPredictor.load, run)
     fitted.save(run)
     forged(run, format_version=2)
-    with pytest.raises(
-        ArtifactError, match=r"format_version 4, got 2 \(written by linkcal 0.*\): fit again$"
-    ):
-        CalibratedLinkPredictor.load(run)
+    damaged(
+        r"format_version 4, got 2 \(written by linkcal 0.*\): fit again$", CalibratedLinkPredictor.load, run
+    )
 
 
 # Models of others: dtype, compiled, decoders with a direction.

@@ -9,9 +9,9 @@ from linkcal._scoring import Evidence, calibrated_logits, gather_evidence
 from linkcal.calibrators import Histogram
 from linkcal.data import LinkPairs, pair_keys, split_links
 from linkcal.decisions import certified_threshold, conformal_p_values
-from linkcal.exceptions import InputError, NotFittedError
+from linkcal.exceptions import InputError
 from linkcal.features import LinkScorer
-from refusals import refuses
+from refusals import refuses, unfitted
 
 
 @pytest.fixture(scope="module", params=[Platt, StructuralCalibrator])
@@ -328,8 +328,7 @@ def test_a_refused_fit_changes_nothing(trained_gcn, small_split, bad):
     clp = CalibratedLinkPredictor(trained_gcn, Platt())
     with pytest.raises(InputError):
         clp.fit(small_split, **bad)
-    with pytest.raises(NotFittedError, match="must be fitted first"):
-        clp.select(small_split.test.edge_label_index)
+    unfitted("must be fitted first", clp.select, small_split.test.edge_label_index)
     clp.fit(small_split)
     before = dict(vars(clp))
     with pytest.raises(InputError):

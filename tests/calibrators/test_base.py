@@ -43,7 +43,7 @@ from linkcal.exceptions import (
     InputError,
     NotFittedError,
 )
-from refusals import refuses
+from refusals import damaged, refuses, unfitted
 
 from .samples import FAST_NET, FEATURE_NAMES, NET_NAMES, SCORE_ONLY, SETTINGS, fast, groups, overconfident
 
@@ -205,8 +205,7 @@ def test_use_before_fit_is_refused(name):
     new = fast(name)
     calls = (new.predict, new.predict_proba, new.decision_function, new.calibrate)
     for call in (*(partial(call, [[0.0]]) for call in calls), new.get_state):
-        with pytest.raises(NotFittedError, match="must be fitted first"):
-            call()
+        unfitted("must be fitted first", call)
 
 
 @pytest.mark.parametrize("name", FEATURE_NAMES)
@@ -283,10 +282,8 @@ def test_state_round_trip_is_exact(calibrator):
 def test_state_with_a_missing_or_an_unknown_key_is_refused(name):
     state = fast(name).fit(*overconfident()).get_state()
     for key in state:
-        with pytest.raises(ArtifactError, match=rf"missing: .*{key}"):
-            fast(name).set_state({k: v for k, v in state.items() if k != key})
-    with pytest.raises(ArtifactError, match=r"unknown: .*extra_"):
-        fast(name).set_state({**state, "extra_": 1})
+        damaged(rf"missing: .*{key}", fast(name).set_state, {k: v for k, v in state.items() if k != key})
+    damaged(r"unknown: .*extra_", fast(name).set_state, {**state, "extra_": 1})
 
 
 @every
@@ -310,8 +307,7 @@ def test_no_fitted_attribute_is_missing_from_the_state(name):
 )
 def test_state_with_a_wrong_value_is_refused(key, value, message):
     state = Temperature().fit(*overconfident()).get_state()
-    with pytest.raises(ArtifactError, match=message):
-        Temperature().set_state({**state, key: value})
+    damaged(message, Temperature().set_state, {**state, key: value})
 
 
 def test_state_with_wrong_arrays_is_refused_and_leaves_the_calibrator_alone():
@@ -333,10 +329,8 @@ def test_a_refused_fit_leaves_nothing_to_predict_with(calibrator):
     X, y = overconfident(n=50)
     refuses("must be", calibrator.fit, X, y)
     for call in (calibrator.predict_proba, calibrator.predict):
-        with pytest.raises(NotFittedError, match="must be fitted first, call fit"):
-            call(X)
-    with pytest.raises(NotFittedError, match="must be fitted first, call fit"):
-        calibrator.get_state()
+        unfitted("must be fitted first, call fit", call, X)
+    unfitted("must be fitted first, call fit", calibrator.get_state)
 
 
 @every

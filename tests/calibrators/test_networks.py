@@ -18,8 +18,8 @@ from linkcal.calibrators import (
     calibrator_name,
     fit_together,
 )
-from linkcal.exceptions import ArtifactError, BaseRateWarning, ConvergenceWarning, InputError
-from refusals import refuses
+from linkcal.exceptions import BaseRateWarning, ConvergenceWarning, InputError
+from refusals import damaged, refuses
 
 from .samples import FAST_NET, fast, groups, overconfident
 
@@ -165,8 +165,7 @@ def test_values_beyond_single_precision_are_refused(cls):
 def test_state_of_another_width_is_refused():
     X, y = overconfident(n=50)
     state = InNOut(**FAST_NET).fit(X, y).get_state()
-    with pytest.raises(ArtifactError, match="must fit together, got"):
-        InNOut().set_state({**state, "n_features_in_": 9})
+    damaged("must fit together, got", InNOut().set_state, {**state, "n_features_in_": 9})
 
 
 @pytest.mark.parametrize("n", [2, 5])

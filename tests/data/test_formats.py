@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from linkcal.data import NodeIds, read_edges, read_features, read_pairs
 from linkcal.exceptions import InputError, LinkcalWarning
+from refusals import refuses
 
 SNAP = '# {}irected graph: net.txt\n# A "net"\n# Nodes: 4 Edges: 4\n# FromNodeId\tToNodeId\n'
 ROWS = "10\t2\n2\t10\n3\t2\n10\t45\n"
@@ -162,9 +163,7 @@ def test_graphml(tmp_path):
     ],
 )  # fmt: skip
 def test_graphs_and_archives_that_cannot_be_right(tmp_path, name, content, message):
-    with pytest.raises(InputError, match=message) as caught:
-        read_edges(put(tmp_path / name, content))
-    assert "\n" not in str(caught.value)
+    refuses(message, read_edges, put(tmp_path / name, content))
 
 
 # --- text ---
@@ -265,9 +264,7 @@ def test_comments_and_quotes_that_are_clear(tmp_path, text, options, edges):
     ],
 )
 def test_text_that_is_refused_in_one_line_with_what_helps(tmp_path, text, options, message):
-    with pytest.raises(InputError, match=message) as caught:
-        read_edges(put(tmp_path / "e.csv", text), **options)
-    assert "\n" not in str(caught.value)
+    refuses(message, read_edges, put(tmp_path / "e.csv", text), **options)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
@@ -312,15 +309,13 @@ def test_unicode_forms(tmp_path):
     ids = NodeIds.from_values([nfc, "bob", "7"])
     for unknown, known in ((nfd, r"'caf\\xe9'"), ("7.0", "'7'"), ("BOB", "'bob'")):
         path = put(tmp_path / "p.csv", f"source,target\n{nfc},bob\n7,{unknown}\n")
-        with pytest.raises(InputError, match=rf"in line 3 \(the graph has {known}, which looks alike\)$"):
-            list(read_pairs(path, ids))
+        refuses(rf"in line 3 \(the graph has {known}, which looks alike\)$", list, read_pairs(path, ids))
 
 
 def test_signs_that_no_id_has_are_refused_in_tables_without_text(tmp_path):
     for sign in ("\0", "\ufeff"):
         pq.write_table(pa.table({"source": ["a" + sign], "target": ["b"]}), tmp_path / "e.parquet")
-        with pytest.raises(InputError, match="node ids must have no NUL or byte order mark, got 'a"):
-            read_edges(tmp_path / "e.parquet")
+        refuses("node ids must have no NUL or byte order mark, got 'a", read_edges, tmp_path / "e.parquet")
 
 
 # --- seeded fuzz: bytes of each format are changed ---

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from linkcal.data import NodeIds
 from linkcal.data.node_ids import is_missing, parse_ids
-from linkcal.exceptions import ArtifactError, InputError
-from refusals import refuses
+from linkcal.exceptions import InputError
+from refusals import damaged, refuses
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1).filter(str.strip)
 
@@ -127,19 +127,15 @@ def test_save_and_load(tmp_path, values):
 
 def test_load_refuses_other_files(tmp_path):
     path = tmp_path / "ids.parquet"
-    with pytest.raises(ArtifactError, match=r"must be a readable table of node ids, got .*No such file"):
-        NodeIds.load(path)
+    damaged(r"must be a readable table of node ids, got .*No such file", NodeIds.load, path)
     NodeIds.from_values(["a", "b"]).save(path)
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(ArtifactError, match="must be a readable table of node ids"):
-        NodeIds.load(path)
+    damaged("must be a readable table of node ids", NodeIds.load, path)
     pq.write_table(pa.table({"other": ["a"]}), path)
-    with pytest.raises(ArtifactError, match="must have the one column node_id"):
-        NodeIds.load(path)
+    damaged("must have the one column node_id", NodeIds.load, path)
     for wrong in (["b", "a"], ["a", "a"], ["1", "2"]):
         pq.write_table(pa.table({"node_id": wrong}), path)
-        with pytest.raises(ArtifactError, match="must hold sorted, distinct node ids"):
-            NodeIds.load(path)
+        damaged("must hold sorted, distinct node ids", NodeIds.load, path)
 
 
 def test_input_is_not_modified():

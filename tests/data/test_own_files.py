@@ -124,9 +124,7 @@ def test_integers_beside_the_same_as_floats_are_named(tmp_path):
     ],
 )
 def test_bad_edge_files(tmp_path, name, text, message):
-    with pytest.raises(InputError, match=message) as caught:
-        read_edges(_write(tmp_path / name, text))
-    assert "\n" not in str(caught.value)
+    refuses(message, read_edges, _write(tmp_path / name, text))
 
 
 def test_missing_file_and_folder(tmp_path):
@@ -258,9 +256,7 @@ def test_rows_without_ids_are_of_the_nodes_0_to_m(tmp_path):
 )
 def test_bad_feature_files(tmp_path, text, message):
     path = _write(tmp_path / "x.csv", text)
-    with pytest.raises(InputError, match=message) as caught:
-        read_edges(_edge_file(tmp_path, ".csv"), features=path)
-    assert "\n" not in str(caught.value)
+    refuses(message, read_edges, _edge_file(tmp_path, ".csv"), features=path)
 
 
 def test_features_of_unknown_nodes(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkcal import metrics
-from linkcal.exceptions import FewNegativesWarning, InputError
+from linkcal.exceptions import FewNegativesWarning
 from linkcal.metrics import (
     EVALUATION_KEYS,
     EXTENDED_KEYS,
@@ -21,6 +21,7 @@ from linkcal.metrics import (
     evaluate_links,
 )
 from linkcal.metrics.registry import COLUMNS
+from refusals import refuses
 
 # Small samples have fewer than 20 negatives; what Hits@K does then is tested in test_scores.
 pytestmark = pytest.mark.filterwarnings("ignore::linkcal.exceptions.FewNegativesWarning")
@@ -172,15 +173,13 @@ def test_containers_agree_and_inputs_stay_as_they_were(spec: MetricSpec):
     ],
 )
 def test_bad_input_is_named(spec: MetricSpec, y: list, values: list, message: str):
-    with pytest.raises(InputError, match=message):
-        spec.function(y, values)
+    refuses(message, spec.function, y, values)
 
 
 @probability_metrics
 @pytest.mark.parametrize("p", [-0.1, 1.1])
 def test_probability_outside_the_interval_is_refused(spec: MetricSpec, p: float):
-    with pytest.raises(InputError, match=r"y_prob must be in \[0, 1\]"):
-        spec.function([0, 1], [0.5, p])
+    refuses(r"y_prob must be in \[0, 1\]", spec.function, [0, 1], [0.5, p])
 
 
 @probability_metrics

@@ -20,6 +20,7 @@ from linkcal.metrics import (
     negative_log_likelihood,
     roc_auc,
 )
+from refusals import refuses
 
 Y, P, W = [1, 0, 1, 0], [0.8, 0.4, 0.5, 0.9], [1.0, 2.0, 0.0, 1.0]
 
@@ -184,11 +185,9 @@ def test_mrr_needs_a_group_of_each_link_and_a_negative_in_it():
 )
 @pytest.mark.parametrize(("y", "counts"), [([1, 1], "2 of 2"), ([0, 0], "0 of 2")])
 def test_one_class_is_an_error(metric, y: list[int], counts: str):
-    with pytest.raises(InputError, match=f"y_true must hold both classes .* got {counts}$"):
-        metric(y, [0.1, 0.2])
+    refuses(f"y_true must hold both classes .* got {counts}$", metric, y, [0.1, 0.2])
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.0, True])
 def test_bad_k_is_named(k: object):
-    with pytest.raises(InputError, match=f"k must be a whole number >= 1, got {k}"):
-        hits_at_k([1, 0], [0.1, 0.2], k)
+    refuses(f"k must be a whole number >= 1, got {k}", hits_at_k, [1, 0], [0.1, 0.2], k)

@@ -11,7 +11,7 @@ from torch_geometric.nn import VGAE as PygVGAE
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import GCN, AdaptedLinkPredictor, as_link_predictor
 from linkcal.models.adapter import link_embedding_of, unwrap_link_predictor
-from refusals import refuses
+from refusals import refuses, unsupported
 
 PAIRS = torch.tensor([[0, 0, 1], [1, 2, 2]])
 Z = torch.tensor([[1.0, 2.0], [3.0, 0.5], [-1.0, 4.0]])
@@ -136,8 +136,7 @@ class TestLogitsOf:
     )
     def test_wrong_output(self, value, came):
         message = rf"Returning.decode must return a float tensor of shape \[3\], got {came}"
-        with pytest.raises(UnsupportedModelError, match=message):
-            logits_of(Returning(value), Z, PAIRS, "logits")
+        unsupported(message, logits_of, Returning(value), Z, PAIRS, "logits")
 
     def test_pyg_gae_gives_true_logits_where_the_sigmoid_saturates(self):
         z = torch.tensor([[10.0], [10.0], [-10.0]])
@@ -157,8 +156,7 @@ class TestLinkEmbedding:
             def link_embedding(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
                 return torch.zeros(3)
 
-        with pytest.raises(UnsupportedModelError, match=r"shape \[3, d\], got torch.float32 \[3\]"):
-            link_embedding_of(Flat(), Z, PAIRS)
+        unsupported(r"shape \[3, d\], got torch.float32 \[3\]", link_embedding_of, Flat(), Z, PAIRS)
 
 
 class TestAsLinkPredictor:
@@ -193,10 +191,9 @@ class TestAsLinkPredictor:
 
     def test_encode_must_give_a_matrix(self):
         adapted = as_link_predictor(Dot(), "logits")
-        with pytest.raises(
-            UnsupportedModelError, match=r"Dot.encode must return .*\[N, d\], got torch.*\[3\]"
-        ):
-            adapted.encode(torch.zeros(3), NO_EDGES)
+        unsupported(
+            r"Dot.encode must return .*\[N, d\], got torch.*\[3\]", adapted.encode, torch.zeros(3), NO_EDGES
+        )
 
     def test_pyg_vgae_in_eval_mode_is_repeatable_and_has_its_kl(self):
         model = PygVGAE(TwoHeads())

@@ -11,6 +11,7 @@ from torch_geometric.nn import GCN as PygGCN
 from linkcal.data import Graph, LinkPairs, LinkSplit, split_links
 from linkcal.exceptions import InputError, TrainingDivergedError
 from linkcal.models import MODELS, TrainingConfig, make_model, train_link_predictor
+from refusals import refuses
 
 NAMES = list(MODELS)
 
@@ -213,8 +214,7 @@ def test_models_from_elsewhere(split):
 
     model = Probabilities(PygGCN(2, 8, 2, 4))
     assert train_link_predictor(model, split, config, decode_returns="probabilities").best_val_auc > 0.6
-    with pytest.raises(InputError, match="decode_returns must be declared"):
-        train_link_predictor(model, split, config)
+    refuses("decode_returns must be declared", train_link_predictor, model, split, config)
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,7 @@ def test_dense_graph_trains_with_the_non_edges_that_there_are():
     ],
 )
 def test_bad_settings(options, message):
-    with pytest.raises(InputError, match=message):
-        TrainingConfig(**options)
+    refuses(message, TrainingConfig, **options)
 
 
 def test_last_epoch_is_kept_where_asked(small_split):

@@ -14,6 +14,7 @@ from linkcal.models import GCN
 from linkcal.toggle import _engine as engine
 from linkcal.toggle import toggle_edges
 from linkcal.toggle._recognise import recognise
+from refusals import unsupported
 
 from .cases import assert_equals_naive, assert_same, build_case, features, seeded
 
@@ -180,8 +181,7 @@ def test_every_adversary_is_exact_or_refused(name, large, case, monkeypatch):
     model = seeded(ADVERSARIES[name], 1).double().eval()
     x, given = features(20, 4, torch.float64), (case.edge_index.int(), case.pairs)
     if name == "stateful":
-        with pytest.raises(UnsupportedModelError, match="deterministic"):
-            toggle_edges(model, x, *given, undirected=case.undirected)
+        unsupported("deterministic", toggle_edges, model, x, *given, undirected=case.undirected)
         return
     naive = toggle_edges(model, x, *given, undirected=case.undirected, method="naive")
     for method in ("auto", "fast", "delta", "khop"):
@@ -296,8 +296,7 @@ def test_what_recorders_refuse(cls):
 def test_compiled_parts_are_refused():
     model = gcn()
     model.gnn.convs[1].compile(backend="eager")
-    with pytest.raises(UnsupportedModelError, match="GCNConv is compiled"):
-        recognise(model, features(20, 4, torch.float32), CASE.edge_index)
+    unsupported("GCNConv is compiled", recognise, model, features(20, 4, torch.float32), CASE.edge_index)
 
 
 def test_another_thread_sees_no_recorder():
