@@ -592,9 +592,8 @@ def test_graphs_that_are_almost_complete_or_empty(name, edges):
     held_out = Graph.from_edges(asked.edge_label_index, 8)
     graph = Graph.from_edges(edges[:, ~held_out.has_pairs(edges)], 8, x=torch.rand(8, 12))
     nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
-    clp = CalibratedLinkPredictor(make_model(name, 12), Platt()).fit(
-        LinkSplit(graph, nothing, asked, nothing)
-    )
+    split = LinkSplit(graph, nothing, asked, nothing)
+    clp = CalibratedLinkPredictor(make_model(name, 12), Platt()).fit(split)
     ranked = most_probable_pairs(clp, 50)
     # The held-out links are no answer; in an empty graph nothing is at distance 2, which SEAL ranks.
     missing = 4 if graph.num_pairs else 0 if name == "seal" else 28 - 4

@@ -49,11 +49,7 @@ def test_counts_are_shares_of_the_weight():
     [
         ([0, 1], {}, r"data must be a ReliabilityCurve or \(y_true, y_prob\), got list"),
         ((LABELS, PROBS), {"level": 2.0}, r"level must be in \(0, 1\), got 2.0"),
-        (
-            reliability_curve(LABELS, PROBS),
-            {"n_bins": 3},
-            r"data must be \(y_true, y_prob\) for n_bins to apply",
-        ),
+        (reliability_curve(LABELS, PROBS), {"n_bins": 3}, r"must be \(y_true, y_prob\) for n_bins to apply"),
     ],
 )
 def test_bad_arguments_are_named(data: object, options: dict[str, object], message: str):

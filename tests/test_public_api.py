@@ -42,9 +42,7 @@ def public_names() -> list[str]:
 def documented(module: str) -> dict[str, object]:
     """Public functions and classes."""
     found = {name: getattr(import_module(module), name) for name in import_module(module).__all__}
-    return {
-        name: value for name, value in found.items() if inspect.isroutine(value) or inspect.isclass(value)
-    }
+    return {name: each for name, each in found.items() if inspect.isroutine(each) or inspect.isclass(each)}
 
 
 CLASSES = {name for module in MODULES for name, value in documented(module).items() if inspect.isclass(value)}

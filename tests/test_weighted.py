@@ -82,10 +82,8 @@ def test_trained_calibrated_saved_and_loaded_with_weights(graph, tmp_path, name)
 
 @pytest.mark.parametrize("name", ["sage", "gin", "seal"])
 def test_models_without_weights_refuse_them(graph, name):
-    split, model = (
-        split_links(graph, seed=0),
-        make_model(name, 4, **({"sort_k": 10} if name == "seal" else {})),
-    )
+    options = {"sort_k": 10} if name == "seal" else {}
+    split, model = split_links(graph, seed=0), make_model(name, 4, **options)
     for use in (
         lambda: train_link_predictor(model, split),
         lambda: CalibratedLinkPredictor(model, Platt()).fit(split),

@@ -561,10 +561,8 @@ def test_warnings_point_at_the_line_that_called_fit(calibrator, links, category)
 
 @pytest.mark.parametrize("calibrator", [Temperature(), Platt(), Beta(), StructuralCalibrator()])
 def test_warnings_of_solvers_point_at_the_line_that_called_fit(calibrator, monkeypatch):
-    scaling, structural = (
-        sys.modules["linkcal.calibrators.scaling"],
-        sys.modules[StructuralCalibrator.__module__],
-    )
+    scaling = sys.modules["linkcal.calibrators.scaling"]
+    structural = sys.modules[StructuralCalibrator.__module__]
     root, fit, ridge = scaling.brentq, scaling.fit_logistic, structural.fit_ridge
     monkeypatch.setattr(scaling, "brentq", lambda *a, **k: root(*a, **{**k, "maxiter": 1}))
     monkeypatch.setattr(scaling, "fit_logistic", lambda *a, **k: fit(*a, **k)._replace(converged=False))

@@ -26,9 +26,8 @@ from .samples import groups, overconfident
 def true_logit(X):
     """Of :func:`structural_links`: the slope differs by sign of s, common neighbours count, cosine bends."""
     s, cosine, common = X[:, 0], X[:, 4], X[:, 7]
-    return (
-        np.where(s > 0, 0.6 * s, 0.2 * s) + 1.5 * np.log1p(common) - np.maximum(cosine - 0.5, 0.0) * 4 - 0.8
-    )
+    slope, bend = np.where(s > 0, 0.6 * s, 0.2 * s), np.maximum(cosine - 0.5, 0.0) * 4
+    return slope + 1.5 * np.log1p(common) - bend - 0.8
 
 
 def named(**params):
@@ -246,9 +245,8 @@ def test_names_say_what_a_column_is_wherever_it_stands():
     order = np.r_[0, np.random.default_rng(0).permutation(np.arange(1, X.shape[1]))]
     names = [STRUCTURAL_COLUMNS[j - 1] for j in order[1:]]
     moved = StructuralCalibrator(feature_names=names).fit(X[:, order], y)
-    np.testing.assert_allclose(
-        moved.decision_function(X[:, order]), fitted.decision_function(X), rtol=1e-6, atol=1e-7
-    )
+    found, expected = moved.decision_function(X[:, order]), fitted.decision_function(X)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
     assert moved.scale_[1 + names.index("logit_change")] == fitted.scale_[1] > 0.0
     part = StructuralCalibrator(features="degrees", feature_names=["own", *names])
     part.fit(np.column_stack((X[:, :1], own, X[:, order[1:]])), y)
@@ -487,9 +485,8 @@ def test_refitting_keeps_the_base_and_fitting_anew_drops_it(fitted):
     assert not np.array_equal(again.decision_function(X), fitted.decision_function(X))
     anew = clone(fitted).fit(X, y)
     assert anew.base_ is None
-    np.testing.assert_array_equal(
-        clone(fitted).refitted(X, y).decision_function(X), anew.decision_function(X)
-    )
+    again = clone(fitted).refitted(X, y)
+    np.testing.assert_array_equal(again.decision_function(X), anew.decision_function(X))
 
 
 def test_labels_may_have_any_names():

@@ -64,9 +64,7 @@ def test_output_file_has_a_side_file_and_chunks_change_nothing(cli, fitted, quer
     whole = cli("score", fitted, queries[0]).rows
     assert cli("score", fitted, queries[0], "--out", out, "--chunk-size", 7).out == ""
     lines = [line.split(",") for line in out.read_text().splitlines()[1:]]
-    assert [(*line[:2], line[4]) for line in lines] == [
-        (r["source"], r["target"], r["in_graph"]) for r in whole
-    ]
+    assert [(*x[:2], x[4]) for x in lines] == [(r["source"], r["target"], r["in_graph"]) for r in whole]
     for place, name in ((2, "logit"), (3, "probability")):
         values = [float(line[place]) for line in lines]
         np.testing.assert_allclose(values, column(whole, name), rtol=1e-5, atol=1e-6)
@@ -168,9 +166,7 @@ def test_unknown_nodes_are_counted_and_nothing_is_written(fails, fitted, write_p
     )  # fmt: skip
     late = write_pairs("late.csv", [("user-001", "user-002")] * 20 + [("nobody", "user-001")])
     fails("score", fitted, late, "--chunk-size", 5, parts=("'nobody' in line 22",))
-    fails(
-        "score", fitted, late, "--chunk-size", 5, "--out", tmp_path / "s.csv", parts=("'nobody' in line 22",)
-    )
+    fails("score", fitted, late, "--chunk-size", 5, "--out", tmp_path / "s", parts=("'nobody' in line 22",))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["late.csv", "pairs.csv"]
 
 

@@ -94,9 +94,8 @@ def test_what_a_file_says_of_its_edges_is_heard(tmp_path):
 def test_case_a2_string(tmp_path, options):
     rows = [("4932.YAL001C", "4932.YBR123C"), ("4932.YAL001C", "4932.YDR362C")]
     text = "".join(f"{u} {v} 900\n{v} {u} 900\n" for u, v in rows)
-    path = put(
-        tmp_path / "4932.links.txt.gz", gzip.compress(f"protein1 protein2 combined_score\n{text}".encode())
-    )
+    packed = gzip.compress(f"protein1 protein2 combined_score\n{text}".encode())
+    path = put(tmp_path / "4932.links.txt.gz", packed)
     named = read_edges(path, **options)
     assert names_of(named) == {frozenset(row) for row in rows}
     assert named.node_ids.decode(range(3)).to_pylist() == sorted({node for row in rows for node in row})
@@ -122,9 +121,8 @@ def test_konect(tmp_path):
 )
 @pytest.mark.filterwarnings("ignore:.*have a direction")
 def test_case_a14_matrix_market(tmp_path, name, text):
-    content = {"gz": gzip.compress, "ip": lambda raw: zipped(net_mtx=raw)}.get(name[-2:], bytes)(
-        text.encode()
-    )
+    packs = {"gz": gzip.compress, "ip": lambda raw: zipped(net_mtx=raw)}
+    content = packs.get(name[-2:], bytes)(text.encode())
     named = read_edges(put(tmp_path / name, content))
     other = scipy.io.mmread(io.BytesIO(text.encode()))
     edges = {frozenset(map(str, (u + 1, v + 1))) for u, v in zip(*other.coords, strict=True)}
@@ -176,9 +174,8 @@ def test_a_header_names_the_delimiter(tmp_path, name, delimiter):
     pack = {"GZ": gzip.compress, "bz2": bz2.compress, "zip": lambda raw: zipped(any_txt=raw)}
     path = put(tmp_path / name, pack.get(name.split(".")[-1], bytes)(text))
     assert names_of(read_edges(path)) == sets("a b", "b c")
-    assert names_of(read_edges(path, source="w", target="target", delimiter=delimiter)) == sets(
-        "1 b", "2 c", "3 b"
-    )
+    other = read_edges(path, source="w", target="target", delimiter=delimiter)
+    assert names_of(other) == sets("1 b", "2 c", "3 b")
     (chunk,) = read_pairs(path, NodeIds.from_values(["a", "b", "c"]))
     assert chunk.edge_label_index.tolist() == [[0, 1, 0], [1, 2, 1]]
 
@@ -233,11 +230,7 @@ def test_comments_and_quotes_that_are_clear(tmp_path, text, options, edges):
         ("source,target\na,b\n", {"delimiter": ";"}, "got 'source,target' in .* Pass --delimiter"),
         ("a,b\n", {"delimiter": "::"}, r"^delimiter \(--delimiter\) must be one character .* got '::'"),
         ("a,b\n", {"comment": "# "}, r"^comment \(--comment\) must be .* without blanks or quotes, got '# '"),
-        (
-            "source,target\na,b\n\nsource,target\nb,c\n",
-            {},
-            "what looks like a header in line 4 of .*; remove it",
-        ),
+        ("source,target\na,b\n\nsource,target\nb,c\n", {}, "like a header in line 4 of .*; remove it"),
         ("1,2\na,b\nFromNodeId,ToNodeId\n", {"header": False}, "what looks like a header in line 3"),
         ("source,target\na,b\n# c,d\n", {}, "what looks like a comment in line 3 of .*; pass --comment"),
         (
@@ -247,18 +240,10 @@ def test_comments_and_quotes_that_are_clear(tmp_path, text, options, edges):
         ),
         ('# x\nsource,target,t\na,b,"1\n2"\n', {}, "must end quoted values in their line .*--comment ''"),
         ('source target\n"a b" c\n', {}, "must not quote values where blanks delimit"),
-        (
-            "source,target\na,b\n\ufeffsource,target\nb,c\n",
-            {},
-            "byte order mark .joined files.. within line 3",
-        ),
+        ("source,target\na,b\n\ufeffsource,target\nb,c\n", {}, "mark .joined files.. within line 3"),
         ("source,target\na,b\nb,\0c\n" + "a,b\n" * 9, {}, "UTF-16 or binary data"),
         ("source,target\n" + "a,b\n" * 999 + "b,\0c\n", {}, "a NUL byte within line 1001"),
-        (
-            'source,target\n"a\\"b",c\n',
-            {},
-            r'must write a quote within a value twice \(""\), .* after line 1',
-        ),
+        ('source,target\n"a\\"b",c\n', {}, r'write a quote within a value twice \(""\), .* after line 1'),
         ('source,target\n"a\\",b",c\n', {}, r'must write a quote within a value twice \(""\)'),
         ("# only\n", {"header": False}, "must have at least one row, got the empty file"),
     ],

@@ -168,9 +168,8 @@ def _write_gz(path, text):
 
 def test_ratings_become_an_undirected_graph(tmp_path):
     # Users 2, 5, 7 and 40 become 0 to 3; (5, 7) is rated in both directions and is one pair.
-    path = _write_gz(
-        tmp_path / "r.csv.gz", "7,5,10,1289241911\n5,7,-3,1289241942.7\n40,2,1,1289243140\n7,2,1,1\n"
-    )
+    rows = "7,5,10,1289241911\n5,7,-3,1289241942.7\n40,2,1,1289243140\n7,2,1,1\n"
+    path = _write_gz(tmp_path / "r.csv.gz", rows)
     graph = read_bitcoin(path, name="market")
     assert (graph.num_nodes, graph.name, graph.directed) == (4, "market", False)
     assert graph.pairs.tolist() == [[0, 0, 1], [2, 3, 2]]

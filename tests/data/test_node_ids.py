@@ -62,9 +62,8 @@ def test_names_that_only_look_like_numbers_stay_names():
 def test_numbers_beyond_18_digits_are_exact():
     large = [10**18 - 1, 10**18, 2**63 - 1, 2**64 - 1]
     ids = NodeIds.from_values(np.array(large, dtype=np.uint64))
-    assert (
-        ids.encode([str(v) for v in large]).tolist() == ids.encode(np.array(large, dtype=np.uint64)).tolist()
-    )
+    expected = ids.encode(np.array(large, dtype=np.uint64)).tolist()
+    assert ids.encode([str(v) for v in large]).tolist() == expected
     assert sorted(ids.encode(np.array(large, dtype=np.uint64)).tolist()) == [0, 1, 2, 3]
 
 
@@ -91,9 +90,8 @@ def test_round_trip_of_any_ids(values):
 def test_unknown_and_missing_ids():
     ids = NodeIds.from_values(["a", "b"])
     assert ids.lookup(pa.array(["b", None, "", "z"])).tolist() == [1, -1, -1, -1]
-    refuses(
-        "values must be known node ids, got 'z' at position 1, '5' at position 2", ids.encode, ["a", "z", 5]
-    )
+    text = "values must be known node ids, got 'z' at position 1, '5' at position 2"
+    refuses(text, ids.encode, ["a", "z", 5])
 
 
 def test_missing_values_of_a_column():

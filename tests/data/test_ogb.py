@@ -162,10 +162,7 @@ def test_ogbl_ddi_is_the_official_split():
             "must be as ogb publishes it, got .*ogbl_collab: .* 1-D tensor",
         ),
         # Out of range as a negative: this one would have become the pair (6, 2).
-        (
-            {"edge": np.array(VALID), "edge_neg": np.array([[0, 50]])},
-            "'edge_neg' of .* num_nodes = 8, got 50",
-        ),
+        ({"edge": np.array(VALID), "edge_neg": np.array([[0, 50]])}, "'edge_neg' of .* = 8, got 50"),
     ],
 )
 def test_wrong_content_of_a_split_file_is_named(collab, content, message):

@@ -159,10 +159,7 @@ def test_complete_graph_says_that_it_has_no_negatives():
         ({"val_fraction": 0.5, "test_fraction": 0.5}, "must be < 1, got 0.5 . 0.5"),
         ({"seed": -1}, "seed must be a whole number >= 0, got -1"),
         ({"negatives_per_positive": 0}, "negatives_per_positive must be a finite number > 0, got 0"),
-        (
-            {"negatives_per_positive": float("nan")},
-            "negatives_per_positive must be a finite number > 0, got nan",
-        ),
+        ({"negatives_per_positive": float("nan")}, "negatives_per_positive must be a finite .* > 0, got nan"),
         (
             {"val_fraction": 0.2, "test_fraction": 0.2, "negatives_per_positive": 0.1},
             "at least one negative, got 0.1 with 1 test positives",
@@ -211,9 +208,7 @@ def test_hand_made_split_that_does_not_leak(directed):
 
 
 def test_pairs_beyond_the_nodes_are_refused():
-    refuses(
-        r"test.edge_label_index must hold node indices < num_nodes = 6, got 6", _made, False, test=[(4, 6)]
-    )
+    refuses(r"test.edge_label_index must hold .* < num_nodes = 6, got 6", _made, False, test=[(4, 6)])
 
 
 # --- labelled pairs ---

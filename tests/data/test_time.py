@@ -87,9 +87,8 @@ def test_a_negative_may_become_a_link():
     """Of 45 pairs 40 are edges in the end: most pairs without an edge at first have one later."""
     pairs = torch.combinations(torch.arange(10)).T[:, torch.randperm(45)]
     graph = Graph.from_edges(pairs[:, :40], 10, x=torch.eye(10), edge_time=range(40))
-    split = split_links(
-        graph, time=graph.edge_time, val_fraction=0.25, test_fraction=0.25, negatives_per_positive=0.2
-    )
+    options = {"val_fraction": 0.25, "test_fraction": 0.25, "negatives_per_positive": 0.2}
+    split = split_links(graph, time=graph.edge_time, **options)
     later = {name: set(pairs_of(split.part(name), 1)) for name in NAMES}
     none = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
     assert replace(split, test=none).counts()["val_positives"] == 10  # without its test pairs
@@ -182,9 +181,7 @@ def test_times_in_tables(tmp_path, kind):
 def test_a_row_without_a_time_is_named(tmp_path, wrong, shown):
     path = tmp_path / "edges.csv"
     path.write_text(f"source,target,when\na,b,1\nb,c,{wrong}\n")
-    refuses(
-        rf"must hold numbers or ISO 8601 dates.* got 1 .*{shown}.* in line 3", read_edges, path, time="when"
-    )
+    refuses(rf"numbers or ISO 8601 dates.* got 1 .*{shown}.* in line 3", read_edges, path, time="when")
     refuses("must have the column 'then' once", read_edges, path, time="then")
 
 

@@ -170,9 +170,8 @@ def test_a_sample_of_the_nodes_finds_the_same_directions(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_dtypes(dtype):
     _, x = _topics(50, 20)
-    assert attribute_directions(x.to(dtype)).numpy() == pytest.approx(
-        attribute_directions(x).numpy(), abs=1e-6
-    )
+    found = attribute_directions(x.to(dtype)).numpy()
+    assert found == pytest.approx(attribute_directions(x).numpy(), abs=1e-6)
 
 
 def test_nodes_filled_with_the_means_are_average():

@@ -72,9 +72,8 @@ def test_links_of_weight_zero_do_not_count():
 def test_weighted_links_are_single_observations():
     # 10 links of weight 100 are as noisy as 10 links, not as 1,000.
     ten = calibration_floor(np.full(10, 0.5))
-    assert calibration_floor(np.full(10, 0.5), sample_weight=np.full(10, 100.0)) == pytest.approx(
-        ten, rel=1e-12
-    )
+    weighted = calibration_floor(np.full(10, 0.5), sample_weight=np.full(10, 100.0))
+    assert weighted == pytest.approx(ten, rel=1e-12)
     assert calibration_floor(np.full(1000, 0.5)).mean < ten.mean / 5
 
 

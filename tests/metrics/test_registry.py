@@ -59,9 +59,7 @@ def links(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_every_exported_metric_is_registered():
-    exported = {
-        getattr(metrics, name) for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))
-    }
+    exported = {f for name in metrics.__all__ if inspect.isfunction(f := getattr(metrics, name))}
     registered = {
         spec.function.func if isinstance(spec.function, partial) else spec.function
         for spec in METRICS.values()
@@ -124,9 +122,8 @@ def test_weight_k_is_k_copies(name: str, data):
     y, p, w = data
     times = w.astype(int)
     weighted = spec.function(y, p, sample_weight=w)
-    assert weighted == pytest.approx(
-        spec.function(np.repeat(y, times), np.repeat(p, times)), rel=1e-12, abs=1e-14
-    )
+    copies = spec.function(np.repeat(y, times), np.repeat(p, times))
+    assert weighted == pytest.approx(copies, rel=1e-12, abs=1e-14)
 
 
 @every_metric

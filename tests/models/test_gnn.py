@@ -114,9 +114,7 @@ def test_graph_without_features_uses_a_learned_embedding(cls, edge_index, pairs)
     with pytest.raises(InputError, match=r"x must hold int64 node ids \[N\].*got torch.float32 \[7, 5\]"):
         model.encode(torch.zeros(N, F), edge_index)
     for wrong, came in ((ids + 1, "1 to 7"), (ids - 1, "-1 to 5")):  # of a graph with other nodes
-        refuses(
-            rf"node ids in \[0, 7\), the model's num_nodes, got {came}: bui", model.encode, wrong, edge_index
-        )
+        refuses(rf"ids in \[0, 7\), the model's num_nodes, got {came}: bui", model.encode, wrong, edge_index)
 
 
 @pytest.mark.parametrize("cls", CLASSES)

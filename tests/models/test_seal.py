@@ -230,11 +230,7 @@ def test_feature_dropout_acts_in_training_only():
         (EDGES, [[0], [-1]], "edge_label_index must hold node indices >= 0, got -1"),
         (EDGES, [[2], [2]], r"edge_label_index must join two different nodes, got \(2, 2\)"),
         (EDGES, [0, 1], r"edge_label_index must have shape \[2, L\], got \[2\]"),
-        (
-            torch.tensor([[0, 9], [9, 0]]),
-            [[0], [1]],
-            "edge_index must hold node indices < num_nodes = 4, got 9",
-        ),
+        (torch.tensor([[0, 9], [9, 0]]), [[0], [1]], "edge_index must hold .* < num_nodes = 4, got 9"),
     ],
 )
 def test_nodes_that_are_not_there_never_reach_the_compiled_search(edges, pairs, message):

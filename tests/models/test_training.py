@@ -88,12 +88,8 @@ def test_random_state_and_the_split_are_left_as_they_were(split):
     torch.manual_seed(1)
     np.random.seed(1)  # noqa: NPY002
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    tensors = [
-        split.graph.x,
-        split.graph.edge_index,
-        split.train.edge_label_index,
-        split.val.edge_label_index,
-    ]
+    pairs = [split.train.edge_label_index, split.val.edge_label_index]
+    tensors = [split.graph.x, split.graph.edge_index, *pairs]
     before = [t.clone() for t in tensors]
     train_link_predictor(small("vgae", dropout=0.5), split, TrainingConfig(epochs=3, batch_size=16))
     assert torch.equal(torch.get_rng_state(), torch_state)
@@ -197,9 +193,8 @@ def test_reports_and_measured_epochs(split):
 
 def test_first_loss_of_a_zero_model_is_log_two(split):
     losses = []
-    train_link_predictor(
-        Recorder(), split, TrainingConfig(epochs=1), progress=lambda r: losses.append(r.loss)
-    )
+    config = TrainingConfig(epochs=1)
+    train_link_predictor(Recorder(), split, config, progress=lambda r: losses.append(r.loss))
     assert losses[0] == pytest.approx(np.log(2.0), rel=1e-6)
 
 
