@@ -20,13 +20,10 @@ from refusals import refuses, unsupported
 def scores() -> LinkScores:
     """Two links in the plane, the first an edge of the graph."""
     toggled = ToggledEmbeddings(
-        absent=torch.tensor([[1.0, 2.0], [0.0, 1.0]]),
-        present=torch.tensor([[4.0, 6.0], [1.0, 1.0]]),
-        logit_absent=torch.tensor([3.0, 1.0]),
-        logit_present=torch.tensor([10.0, 2.0]),
-        in_graph=torch.tensor([True, False]),
-        method="by hand",
-    )
+        absent=torch.tensor([[1.0, 2.0], [0.0, 1.0]]), present=torch.tensor([[4.0, 6.0], [1.0, 1.0]]),
+        logit_absent=torch.tensor([3.0, 1.0]), logit_present=torch.tensor([10.0, 2.0]),
+        in_graph=torch.tensor([True, False]), method="by hand",
+    )  # fmt: skip
     structure = torch.tensor([[1.0, *[0.0] * 5], [2.0, 3.0, 1.0, 1.4, 0.5, 0.2]]).double()
     attributes = torch.tensor([[0.5, 0.0], [0.25, -1.0]])
     return LinkScores(toggled, "absent", torch.tensor([1.0, 0.0]), structure, attributes)

@@ -75,13 +75,10 @@ def path(length: int) -> torch.Tensor:
 @st.composite
 def toggle_cases(draw: st.DrawFn) -> Case:
     return build_case(
-        draw(st.integers(1, 40)),
-        draw(st.lists(st.sampled_from(PIECES), max_size=4)),
-        draw(st.integers(0, 2**32 - 1)),
-        undirected=draw(st.booleans()),
-        loops=draw(st.booleans()),
+        draw(st.integers(1, 40)), draw(st.lists(st.sampled_from(PIECES), max_size=4)),
+        draw(st.integers(0, 2**32 - 1)), undirected=draw(st.booleans()), loops=draw(st.booleans()),
         repeats=draw(st.booleans()),
-    )
+    )  # fmt: skip
 
 
 def seeded(build, seed: int) -> nn.Module:

@@ -12,7 +12,7 @@ from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import GCN, GIN, SAGE, VGAE
 from linkcal.toggle import ToggledEmbeddings, toggle_edges
 from linkcal.toggle._engine import embed_and_score
-from refusals import unsupported
+from refusals import refuses, unsupported
 
 from .cases import assert_same, build_case, features, seeded
 
@@ -61,8 +61,7 @@ def test_refuses_an_edge_in_one_direction_only():
 )
 def test_refuses_wrong_shapes(field, value, message):
     given = {"x": X, "edge_index": CASE.edge_index, "pairs": CASE.pairs, field: value}
-    with pytest.raises(InputError, match=message):
-        toggle_edges(model_of(GCN), given["x"], given["edge_index"], given["pairs"])
+    refuses(message, toggle_edges, model_of(GCN), given["x"], given["edge_index"], given["pairs"])
 
 
 def test_refuses_unknown_method():
