@@ -5,7 +5,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from torch import nn
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GAE, GCNConv, GraphSAGE
 from torch_geometric.transforms import RandomLinkSplit
@@ -16,12 +15,11 @@ from linkcal.exceptions import LinkcalWarning, UnsupportedModelError
 from linkcal.features import score_links
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
 from refusals import refuses, unsupported
+from users import DotProduct
 
 
-class Weighted(nn.Module):
+class Weighted(DotProduct):
     """Two layers that read weights by the name of the argument."""
-
-    decode_returns = "logits"
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,9 +28,6 @@ class Weighted(nn.Module):
 
     def encode(self, x, edge_index, edge_weight=None):
         return self.second(self.first(x, edge_index, edge_weight).relu(), edge_index, edge_weight)
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=1)
 
 
 @pytest.fixture(scope="module")

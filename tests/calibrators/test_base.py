@@ -447,16 +447,8 @@ def test_probabilities_that_were_rounded_to_1_move_too(name, logit):
 def test_extreme_logits_find_the_optimum():
     """Logits far apart, where Newton steps alone would leave float64."""
     X = np.array([[-500.0], [-499.0], [500.0], [501.0]] * 5)
-    fitted = Platt().set_state(
-        {
-            "classes_": [0, 1],
-            "n_features_in_": 1,
-            "slope_": 1.0,
-            "intercept_": 0.0,
-            "n_iter_": 0,
-            "converged_": True,
-        }
-    )
+    state = {"classes_": [0, 1], "n_features_in_": 1, "n_iter_": 0, "converged_": True}
+    fitted = Platt().set_state(state | {"slope_": 1.0, "intercept_": 0.0})
     fitted.refresh(X, [0, 1, 0, 1] * 5)
     p = fitted.predict_proba(X)[:, 1]
     assert p.sum() == pytest.approx(10.0, abs=1e-6)

@@ -82,6 +82,11 @@ def fitted(files) -> Path:
     return out
 
 
+@pytest.fixture(scope="module")
+def loaded(fitted) -> CalibratedLinkPredictor:
+    return CalibratedLinkPredictor.load(fitted / "artifact")
+
+
 @pytest.fixture(scope="session")
 def two_hop(fitted, tmp_path_factory) -> Path:
     """The same folder, had it been made with two-hop negatives."""

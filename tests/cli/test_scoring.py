@@ -17,11 +17,6 @@ pytestmark = pytest.mark.filterwarnings("always::linkcal.exceptions.LinkcalWarni
 
 
 @pytest.fixture(scope="module")
-def loaded(fitted):
-    return CalibratedLinkPredictor.load(fitted / "artifact")
-
-
-@pytest.fixture(scope="module")
 def queries(files, loaded, tmp_path_factory):
     """300 pairs in a file, two known edges first; their names and node numbers."""
     rng = np.random.default_rng(0)

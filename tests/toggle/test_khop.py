@@ -12,6 +12,7 @@ from linkcal.toggle import toggle_edges
 from linkcal.toggle._khop import KHop
 from linkcal.toggle.api import toggle_engine
 from refusals import unsupported
+from users import DotProduct
 
 from .cases import (
     MODELS,
@@ -26,10 +27,8 @@ from .cases import (
 )
 
 
-class Stack(nn.Module):
+class Stack(DotProduct):
     """A user's encoder: any layers, a skip connection, dot-product decoder."""
-
-    decode_returns = "logits"
 
     def __init__(self, *convs: nn.Module) -> None:
         super().__init__()
@@ -40,9 +39,6 @@ class Stack(nn.Module):
             out = conv(x, edge_index)
             x = torch.tanh(out + x if out.shape == x.shape else out)
         return x
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
 def gat():
@@ -198,10 +194,8 @@ def test_own_message_passing_needs_num_hops():
 # --- what pairs share -----------------------------------------------------------------
 
 
-class Hopping(nn.Module):
+class Hopping(DotProduct):
     """Any function of x and the arcs, dot-product decoder."""
-
-    decode_returns = "logits"
 
     def __init__(self, *steps):
         super().__init__()
@@ -212,9 +206,6 @@ class Hopping(nn.Module):
         for step in self.order:
             x = step(x, edge_index)
         return x
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
 def by_out_degree(x, edge_index):
@@ -313,10 +304,8 @@ def test_a_model_that_reads_arcs_backwards_does_not_share_on_directed_graphs(bac
     assert savings_of(model, features(21, 3, torch.float64), case) is not backwards
 
 
-class ByKind(nn.Module):
+class ByKind(DotProduct):
     """A layer per kind of arc, left out where there is no such arc; new kinds come first."""
-
-    decode_returns = "logits"
 
     def __init__(self):
         super().__init__()
@@ -332,9 +321,6 @@ class ByKind(nn.Module):
             within, between = edge_index[:, kind == 0], edge_index[:, kind == 1]
             h = torch.tanh(along(h, within) + (across(h, between) if between.size(1) else 0.0))
         return h
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
 def test_rounds_that_a_toggle_adds_are_not_mistaken_for_others():

@@ -16,6 +16,7 @@ from torch_geometric.utils import add_self_loops, degree, dropout_edge, to_undir
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.toggle import toggle_edges
+from users import DotProduct
 
 from .cases import PIECES, assert_same, build_case, features, seeded
 from .test_recognise import ByOutDegree, OwnMessage
@@ -142,10 +143,8 @@ BAD = {
 }  # fmt: skip
 
 
-class Random(nn.Module):
+class Random(DotProduct):
     """Convolutions and functions, one after the other, with a second way around some of them."""
-
-    decode_returns = "logits"
 
     def __init__(self, rng, harm):
         super().__init__()
@@ -192,9 +191,6 @@ class Random(nn.Module):
         if self.last is not None:
             return self.last(torch.cat(kept, dim=-1))
         return torch.stack(kept, dim=-1).amax(dim=-1) if self.way == "most" else h
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
 def outcome(seed: int) -> str:

@@ -15,6 +15,7 @@ from linkcal.toggle import _engine as engine
 from linkcal.toggle import toggle_edges
 from linkcal.toggle._recognise import recognise
 from refusals import unsupported
+from users import DotProduct
 
 from .cases import assert_equals_naive, assert_same, build_case, features, seeded
 
@@ -79,10 +80,8 @@ class ByOutDegree(pyg.MessagePassing):
         return self.propagate(edge_index, x=self.lin(x) / leaving.unsqueeze(1))
 
 
-class Users(nn.Module):
+class Users(DotProduct):
     """A user's encoder from any functions of x and the arcs; dot-product decoder."""
-
-    decode_returns = "logits"
 
     def __init__(self, *steps):
         super().__init__()
@@ -97,9 +96,6 @@ class Users(nn.Module):
             if not isinstance(step, nn.Module):
                 x = step(self, x)
         return x
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
 def counted(model, x):

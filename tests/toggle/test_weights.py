@@ -11,6 +11,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import GIN
 from linkcal.toggle import toggle_edges
+from users import DotProduct
 
 from .cases import Case, assert_equals_naive, build_case, features, seeded, toggle_cases
 
@@ -102,10 +103,8 @@ def test_by_hand():
     assert toggled.absent.flatten().tolist() == [0.0, 0.0]
 
 
-class Weighted(nn.Module):
+class Weighted(DotProduct):
     """A user's model that takes weights, and changes them."""
-
-    decode_returns = "logits"
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,9 +112,6 @@ class Weighted(nn.Module):
 
     def encode(self, x, edge_index, edge_weight=None):
         return self.conv(x, edge_index, None if edge_weight is None else edge_weight.sqrt()).tanh()
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=1)
 
 
 CASE = build_case(12, ["random", "star"], 4, undirected=True, loops=False, repeats=False)
