@@ -119,7 +119,7 @@ class LinkArrays(NamedTuple):
         """Equal links merged and sorted, so that neither their order nor copies can change a fit."""
         largest = max(np.abs(self.logit).max(), np.abs(self.inputs).max(initial=0.0))
         if largest > _LARGEST_INPUT:
-            raise InputError(f"X must be within +-{_LARGEST_INPUT:g}, got {largest:g}: scale the embeddings")
+            raise InputError(f"X of a network must be within +-{_LARGEST_INPUT:g}, got {largest:g}: scale X")
         rows = np.column_stack((self.label, self.logit, self.inputs))
         rows, position = np.unique(rows, axis=0, return_inverse=True)
         weight = bin_sums(position.ravel(), self.weight, len(rows))

@@ -206,8 +206,7 @@ def audit(
         places = each.places or ("",) * len(each.pairs)
         for u, v, place in zip(*(end.to_pylist() for end in ends), places, strict=True):
             typer.echo(f"    {u}, {v}{place and f' {place}'}")
-    typer.echo(
-        "No leak found." if found.ok else f"{sum(each.is_error for each in found.findings)} kinds of leaks."
-    )
-    if not found.ok:
+    leaks = sum(each.is_error for each in found.findings)
+    typer.echo(f"{leaks} kinds of leaks." if leaks else "No leak found.")
+    if leaks:
         raise typer.Exit(1)

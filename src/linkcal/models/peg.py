@@ -47,9 +47,8 @@ class PEGConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor, coefficient: Tensor, distance: Tensor) -> Tensor:
         """Output [N, out_channels] from arcs with self-loops, their GCN coefficients and distances."""
-        out: Tensor = self.propagate(
-            edge_index, x=self.lin(x), edge_weight=coefficient * self.arc_factor(distance)
-        )
+        weight = coefficient * self.arc_factor(distance)
+        out: Tensor = self.propagate(edge_index, x=self.lin(x), edge_weight=weight)
         return out + self.bias
 
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:  # noqa: D102
