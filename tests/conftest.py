@@ -1,7 +1,5 @@
 """Small graphs and models that several tests share. Nothing here takes more than a second."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from zlib import crc32

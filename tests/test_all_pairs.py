@@ -1,7 +1,5 @@
 """The most probable missing pairs: case 08, exact against brute force, the same for every chunk size."""
 
-from __future__ import annotations
-
 import itertools
 import tracemalloc
 from dataclasses import replace
@@ -22,10 +20,10 @@ from linkcal.exceptions import (
     InputError,
     LinkcalWarning,
     NotFittedError,
-    UnsupportedModelError,
 )
 from linkcal.features import STRUCTURAL_COLUMNS
 from linkcal.models import GCN, PEG, SAGE, TrainingConfig, make_model, train_link_predictor
+from refusals import refuses, unsupported
 
 
 def brute_force(z, graph, k, weight=None):
@@ -503,8 +501,7 @@ def test_a_form_that_the_model_does_not_follow_is_refused(split, what, monkeypat
         model.head = lambda h: model.lin(h).squeeze(-1) ** 3
     else:
         monkeypatch.setattr(SAGE, "head", lambda self, h: self.lin(h).squeeze(-1) ** 3)
-    with pytest.raises(UnsupportedModelError, match="decode a pair as its product_form says"):
-        ranked_or_refused(model, split)[1]()
+    unsupported("decode a pair as its product_form says", ranked_or_refused(model, split)[1])
 
 
 def test_probabilities_of_a_subclass_are_declared(split):
@@ -517,8 +514,7 @@ def test_probabilities_of_a_subclass_are_declared(split):
 
     torch.manual_seed(0)
     model, given = Sigmoid(12), split.test.edge_label_index
-    with pytest.raises(InputError, match="Sigmoid must declare decode_returns"):
-        CalibratedLinkPredictor(model, Platt()).fit(split)
+    refuses("Sigmoid must declare decode_returns", CalibratedLinkPredictor(model, Platt()).fit, split)
     declared, logits = Declared(12), SAGE(12)
     for other in (declared, logits):
         other.load_state_dict(model.state_dict())
@@ -530,8 +526,7 @@ def test_probabilities_of_a_subclass_are_declared(split):
 
 @pytest.mark.parametrize("options", [{"k": 0}, {"k": 1, "chunk_size": 0}])
 def test_bad_arguments(split, options):
-    with pytest.raises(InputError, match="must be a whole number >= 1, got 0"):
-        most_probable_pairs(fitted("gcn", split), **options)
+    refuses("must be a whole number >= 1, got 0", most_probable_pairs, fitted("gcn", split), **options)
 
 
 def test_excluded_pairs_are_checked(split):
@@ -597,9 +592,8 @@ def test_graphs_that_are_almost_complete_or_empty(name, edges):
     held_out = Graph.from_edges(asked.edge_label_index, 8)
     graph = Graph.from_edges(edges[:, ~held_out.has_pairs(edges)], 8, x=torch.rand(8, 12))
     nothing = LinkPairs(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))
-    clp = CalibratedLinkPredictor(make_model(name, 12), Platt()).fit(
-        LinkSplit(graph, nothing, asked, nothing)
-    )
+    split = LinkSplit(graph, nothing, asked, nothing)
+    clp = CalibratedLinkPredictor(make_model(name, 12), Platt()).fit(split)
     ranked = most_probable_pairs(clp, 50)
     # The held-out links are no answer; in an empty graph nothing is at distance 2, which SEAL ranks.
     missing = 4 if graph.num_pairs else 0 if name == "seal" else 28 - 4
@@ -611,8 +605,7 @@ def test_logits_that_are_not_finite_are_refused(split, monkeypatch):
     model = make_model("seal", split.graph.x.size(1), sort_k=10)
     clp = CalibratedLinkPredictor(model, Platt()).fit(split)
     monkeypatch.setattr(type(model), "head", lambda self, h: torch.full((len(h),), torch.nan))
-    with pytest.raises(InputError, match="logits of the model must be finite, got"):
-        most_probable_pairs(clp, 3, candidates=9)
+    refuses("logits of the model must be finite, got", most_probable_pairs, clp, 3, candidates=9)
 
 
 @pytest.mark.parametrize("directed", [False, True])

@@ -7,6 +7,7 @@ from linkcal.data import sample_negatives, simulate_graph, split_links
 from linkcal.exceptions import InputError
 from linkcal.features import link_segments
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
+from refusals import refuses
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +39,8 @@ def test_labels_of_the_same_kind_raise_no_alarm_and_moved_ones_do(fitted):
     told = [clp.check(*drawn(split, 30, 270, seed), base_rate=0.1).alarm for seed in range(10)]
     assert sum(told) <= 3
     assert not clp.check(split.test).alarm  # links first in the part, shuffled by the check
-    with pytest.raises(InputError, match="links must be new to the calibrator"):
-        clp.check(split.val)
-    with pytest.raises(InputError, match="labels must be left out with LinkPairs"):
-        clp.check(split.test, split.test.edge_label)
+    refuses("links must be new", clp.check, split.val)
+    refuses("labels must be left out with LinkPairs", clp.check, split.test, split.test.edge_label)
 
 
 def test_the_segment_of_a_link_does_not_depend_on_the_others(fitted):

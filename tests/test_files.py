@@ -1,7 +1,5 @@
 """Files appear whole or not at all; arrays are read without pickle, and each kind of damage is one line."""
 
-from __future__ import annotations
-
 import random
 import zipfile
 
@@ -10,6 +8,7 @@ import pytest
 
 from linkcal._core.files import one_line, read_arrays, require_writable, written_whole
 from linkcal.exceptions import InputError
+from refusals import refuses
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
@@ -41,8 +40,7 @@ def test_folders_are_tried_and_left_as_they_were(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("linkcal._core.files.tempfile.TemporaryFile", refuse)
-    with pytest.raises(InputError, match=r"out must be in a folder .*, got .* \(Permission denied\)"):
-        require_writable(tmp_path, "out")
+    refuses(r"out must be in a folder .*, got .* \(Permission denied\)", require_writable, tmp_path, "out")
 
 
 class Runs:
@@ -81,10 +79,8 @@ def test_the_content_decides_what_a_file_is(tmp_path):
     assert read_arrays((tmp_path / "a.npy").rename(tmp_path / "a.npz"), "edges")[""].tolist() == [0, 1, 2]
     with zipfile.ZipFile(tmp_path / "c.npz", "w") as archive:
         archive.writestr("source", "1 2")
-    with pytest.raises(InputError, match=r"got .*: 'source', which is no array"):
-        read_arrays(tmp_path / "c.npz", "edges")
-    with pytest.raises(InputError, match=r"got .*No such file"):
-        read_arrays(tmp_path / "gone.npz", "edges")
+    refuses(r"got .*: 'source', which is no array", read_arrays, tmp_path / "c.npz", "edges")
+    refuses(r"got .*No such file", read_arrays, tmp_path / "gone.npz", "edges")
 
 
 @pytest.mark.parametrize(
@@ -99,8 +95,7 @@ def test_the_content_decides_what_a_file_is(tmp_path):
 def test_expected_arrays(tmp_path, expected, message):
     np.savez(tmp_path / "a.npz", u=np.arange(3), v=np.array([0.5, np.nan]))
     assert set(read_arrays(tmp_path / "a.npz", "scores", {"u": ("iu", 1)})) == {"u", "v"}
-    with pytest.raises(InputError, match=message):
-        read_arrays(tmp_path / "a.npz", "scores", expected)
+    refuses(message, read_arrays, tmp_path / "a.npz", "scores", expected)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

@@ -1,7 +1,5 @@
 """A fitted predictor takes another message-passing graph, and its calibration follows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -10,8 +8,9 @@ from torch_geometric.nn import GAE, GCNConv
 from linkcal import CalibratedLinkPredictor, Isotonic, Platt, StructuralCalibrator
 from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import Graph, NodeIds, sample_negatives, simulate_graph, split_links
-from linkcal.exceptions import InputError, LinkcalWarning, UnsupportedModelError
+from linkcal.exceptions import InputError, LinkcalWarning
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
+from refusals import refuses, unsupported
 
 pytestmark = pytest.mark.filterwarnings("ignore:the calibration links score otherwise")
 
@@ -111,8 +110,7 @@ def test_fingerprint_artifact_and_intervals_follow(clp, small_split, tmp_path):
     clp.update_graph(clp.graph_.edge_index, refit=True)
     assert loaded.predict_proba(pairs).equal(clp.predict_proba(pairs))
     clp.graph_.edge_index[:, 0] = torch.tensor([0, 1])
-    with pytest.raises(InputError, match="message-passing graph must be as when"):
-        clp.predict_proba(pairs)
+    refuses("message-passing graph must be as when", clp.predict_proba, pairs)
 
 
 def test_negatives_that_are_edges_now_leave_the_evidence(clp, small_split):
@@ -140,11 +138,9 @@ def test_learned_embeddings_take_edges_but_no_nodes(small_split):
     clp = CalibratedLinkPredictor(make_model("gcn", 8, num_nodes=300, seed=0), Platt()).fit(split)
     clp.update_graph(graph.edge_index)
     assert clp.graph_.num_pairs == graph.num_pairs
-    message = "must read node features to take new nodes, got GCN with embeddings of 300 nodes"
-    with pytest.raises(UnsupportedModelError, match=message):
-        clp.update_graph(torch.tensor([[0], [300]]))
-    with pytest.raises(UnsupportedModelError, match=message):
-        clp.update_graph(graph.edge_index, torch.zeros(300, 8))
+    message = "must read node features to take new nodes, got GCN without: train one with features"
+    unsupported(message, clp.update_graph, torch.tensor([[0], [300]]))
+    unsupported(message, clp.update_graph, graph.edge_index, torch.zeros(300, 8))
 
 
 @pytest.mark.parametrize(
@@ -163,8 +159,7 @@ def test_learned_embeddings_take_edges_but_no_nodes(small_split):
 )
 def test_wrong_updates_change_nothing(clp, small_split, options, message):
     before = dict(vars(clp))
-    with pytest.raises(InputError, match=message):
-        clp.update_graph(**{"edge_index": small_split.graph.pairs[:, :1], **options})
+    refuses(message, clp.update_graph, **{"edge_index": small_split.graph.pairs[:, :1], **options})
     assert all(vars(clp)[name] is value for name, value in before.items())
 
 
@@ -173,8 +168,7 @@ def test_what_a_fit_must_have_kept(trained, small_split):
     with pytest.raises(InputError, match="refit must be False for a calibrator fitted on 'stacked'"):
         clp.update_graph(small_split.graph.edge_index, refit=True)
     negatives = small_split.val.edge_label_index[:, small_split.val.edge_label == 0]
-    with pytest.raises(InputError, match="must leave a calibration negative without an edge"):
-        clp.update_graph(negatives)
+    refuses("must leave a calibration negative, got all: fit on a new split", clp.update_graph, negatives)
     clp.node_ids_ = NodeIds.range(300)
     with pytest.raises(InputError, match="x must have 300 rows where nodes have names"):
         clp.update_graph(small_split.graph.edge_index, torch.zeros(301, 24))
@@ -191,7 +185,7 @@ def test_bipartite_graphs_need_types_of_new_nodes():
     ):
         clp.update_graph(grown, more)
     other = torch.cat([torch.tensor([0, 1]), kind[2:], torch.tensor([0])])
-    with pytest.raises(InputError, match="must keep the types of the nodes of the fit"):
+    with pytest.raises(InputError, match="must keep the types of the fit's nodes, got others: fit on a new"):
         clp.update_graph(torch.tensor([[50], [20]]), more, node_type=other)
     clp.update_graph(grown, more, node_type=torch.cat([kind, torch.tensor([0])]))
     assert clp.predict_proba(torch.tensor([[50], [49]])).shape == (1,)
@@ -204,8 +198,7 @@ def test_weights_are_needed_again(small_split):
     split = split_links(Graph.from_edges(plain.pairs, 60, x=plain.x, edge_weight=weight), seed=0)
     model = make_model("gcn", 4, seed=0)
     clp = CalibratedLinkPredictor(model, Platt()).fit(split)
-    with pytest.raises(InputError, match=r"edge_weight must be given, .* got None"):
-        clp.update_graph(plain.pairs)
+    refuses(r"edge_weight must be given, .* got None", clp.update_graph, plain.pairs)
     clp.update_graph(plain.pairs, edge_weight=weight)
     both, twice = torch.cat([plain.pairs, plain.pairs.flip(0)], dim=1), weight.repeat(2)
     assert torch.allclose(clp.node_embeddings(), model.encode(plain.x, both, twice), atol=1e-6)
@@ -228,9 +221,7 @@ def test_computed_features_are_computed_anew_or_asked_for(small_split):
 
     whole = Graph.from_edges(all_edges(small_split), 300, feature_builder=degree)
     clp = CalibratedLinkPredictor(make_model("gcn", 1, seed=0), Platt()).fit(split_links(whole, seed=0))
-    with pytest.raises(
-        InputError, match="x must be given, of the new edges, where features were computed from"
-    ):
+    with pytest.raises(InputError, match="x must be given where features follow from edges, got None: com"):
         clp.update_graph(whole.edge_index)
     clp.update_graph(whole.edge_index, degree(whole.edge_index, 300))
     assert clp.graph_.features_from_edges
@@ -238,7 +229,9 @@ def test_computed_features_are_computed_anew_or_asked_for(small_split):
     split = split_links(small_split.graph, val_fraction=0.01, seed=0)
     split = type(split)(seal.prepare(split.graph), split.train, split.val, split.test)
     clp = CalibratedLinkPredictor(seal, Platt()).fit(split)
-    with pytest.raises(InputError, match="x must be None where prepare of SEAL replaced the features"):
+    with pytest.raises(
+        InputError, match="x must be None where SEAL replaced the features, got new ones: leave x out"
+    ):
         clp.update_graph(whole.edge_index, small_split.graph.x)
     x = clp.graph_.x
     assert torch.equal(clp.update_graph(whole.edge_index).graph_.x, x)

@@ -8,7 +8,8 @@ import pytest
 
 from linkcal.exceptions import InputError
 from linkcal.metrics import calibration_floor, expected_calibration_error, reliability_curve
-from linkcal.plots import plot_counts, plot_reliability, reliability_figure
+from linkcal.plots import _plot_counts, plot_reliability, reliability_figure
+from refusals import refuses
 
 # Ten links in (0, 0.5] and ninety in (0.5, 1]: the second bin is far off, the first within its noise.
 LABELS = np.array([1] * 3 + [0] * 7 + [1] * 30 + [0] * 60)
@@ -39,7 +40,7 @@ def test_certain_and_right_predictions_are_inside_their_band():
 
 def test_counts_are_shares_of_the_weight():
     axes = plot_reliability((LABELS, PROBS), n_bins=2).axes.figure.add_subplot()
-    bars = plot_counts(reliability_curve(LABELS, PROBS, n_bins=2), axes)
+    bars = _plot_counts(reliability_curve(LABELS, PROBS, n_bins=2), axes)
     np.testing.assert_allclose([bar.get_height() for bar in bars.patches], [0.1, 0.9])
 
 
@@ -48,16 +49,11 @@ def test_counts_are_shares_of_the_weight():
     [
         ([0, 1], {}, r"data must be a ReliabilityCurve or \(y_true, y_prob\), got list"),
         ((LABELS, PROBS), {"level": 2.0}, r"level must be in \(0, 1\), got 2.0"),
-        (
-            reliability_curve(LABELS, PROBS),
-            {"n_bins": 3},
-            r"data must be \(y_true, y_prob\) for n_bins to apply",
-        ),
+        (reliability_curve(LABELS, PROBS), {"n_bins": 3}, r"must be \(y_true, y_prob\) for n_bins to apply"),
     ],
 )
 def test_bad_arguments_are_named(data: object, options: dict[str, object], message: str):
-    with pytest.raises(InputError, match=message):
-        plot_reliability(data, **options)
+    refuses(message, plot_reliability, data, **options)
 
 
 # --- one panel for each predictor ---------------------------------------------------------------------------
@@ -146,5 +142,4 @@ def test_each_predictor_may_have_its_own_links_or_none():
     assert shown[1] == ["not measured"]
     ece = 100 * expected_calibration_error(Y[:50], TRUTH[:50])
     assert shown[2][0].startswith(f"ECE {ece:.1f} %")
-    with pytest.raises(InputError, match="y_true must hold the labels of b, got those of a"):
-        reliability_figure({"a": Y}, {"b": TRUTH})
+    refuses("y_true must hold the labels of b, got those of a", reliability_figure, {"a": Y}, {"b": TRUTH})

@@ -20,12 +20,12 @@ from linkcal.exceptions import (
     ArtifactError,
     FewLinksWarning,
     InputError,
-    NotFittedError,
     RareClassWarning,
     UnsupportedModelError,
 )
 from linkcal.features import STRUCTURAL_COLUMNS, calibration_links, score_links
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
+from refusals import damaged, refuses, unfitted
 
 
 class UserModel(nn.Module):
@@ -89,12 +89,9 @@ def test_only_what_the_calibrator_reads_is_made(trained_gcn, small_split, monkey
     scores = clp.score(pairs)
     assert scores.to_matrix("structural").shape == (len(p), 13)
     assert scores.to_matrix("none")[:, 0].tolist() == clp.scorer().score(pairs).logit.tolist()
-    with pytest.raises(InputError, match=r"^structure must be given"):
-        clp.scorer().score(pairs).to_matrix("structural")
-    with pytest.raises(InputError, match=r"^features must be one of"):
-        clp.scorer("all")
-    with pytest.raises(InputError, match=r"different nodes|itself"):
-        clp.predict_proba(torch.tensor([[1], [1]]))
+    refuses(r"^structure must be given", clp.scorer().score(pairs).to_matrix, "structural")
+    refuses(r"^features must be one of", clp.scorer, "all")
+    refuses(r"different nodes|itself", clp.predict_proba, torch.tensor([[1], [1]]))
 
 
 def test_forward_is_the_logit_of_the_probability(fitted, small_split):
@@ -187,22 +184,17 @@ def test_before_fit(trained_gcn, tmp_path):
     asks = [clp, clp.predict_proba, clp.select, clp.predict_interval, clp.threshold_for, clp.refresh]
     asks += [lambda _: clp.base_rate, lambda _: clp.calibration_rate, lambda _: clp.save(tmp_path / "a")]
     for ask in asks:
-        with pytest.raises(NotFittedError, match="CalibratedLinkPredictor must be fitted first, call fit"):
-            ask(pairs)
+        unfitted("CalibratedLinkPredictor must be fitted first, call fit", ask, pairs)
     assert not (tmp_path / "a").exists()
     with pytest.raises(AttributeError, match="no attribute 'base'"):
         _ = clp.base
 
 
 def test_bad_input(trained_gcn, fitted, small_split):
-    with pytest.raises(InputError, match="calibrator must be a Calibrator, got str"):
-        CalibratedLinkPredictor(trained_gcn, "platt")
-    with pytest.raises(InputError, match="split must be a LinkSplit"):
-        CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split.graph)
-    with pytest.raises(InputError, match="num_nodes = 300, got 300"):
-        fitted.predict_proba(torch.tensor([[0], [300]]))
-    with pytest.raises(InputError, match=r"two different nodes, got \(4, 4\)"):
-        fitted.predict_proba(torch.tensor([[4], [4]]))
+    refuses("calibrator must be a Calibrator, got str", CalibratedLinkPredictor, trained_gcn, "platt")
+    refuses("split must be a LinkSplit", CalibratedLinkPredictor(trained_gcn, Platt()).fit, small_split.graph)
+    refuses("num_nodes = 300, got 300", fitted.predict_proba, torch.tensor([[0], [300]]))
+    refuses(r"two different nodes, got \(4, 4\)", fitted.predict_proba, torch.tensor([[4], [4]]))
     with pytest.raises(UnsupportedModelError, match=r"got Linear without encode\(x, edge_index\) and decode"):
         CalibratedLinkPredictor(nn.Linear(2, 2), Platt())
 
@@ -236,8 +228,7 @@ def test_saving_again_replaces_the_folder(fitted, trained_gcn, small_split, tmp_
 
 def test_save_refuses_a_folder_of_other_files(fitted, tmp_path):
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(InputError, match="folder must be new, empty or an artifact"):
-        fitted.save(tmp_path)
+    refuses("folder must be new, empty or an artifact", fitted.save, tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "precious"
 
 
@@ -246,8 +237,7 @@ def test_user_model_round_trip(small_split, tmp_path):
     clp = CalibratedLinkPredictor(model, Platt(), decode_returns="probabilities").fit(small_split)
     pairs = small_split.test.edge_label_index[:, :20]
     clp.save(tmp_path / "run")
-    with pytest.raises(ArtifactError, match="none of linkcal's own"):
-        CalibratedLinkPredictor.load(tmp_path / "run")
+    damaged("none of linkcal's own", CalibratedLinkPredictor.load, tmp_path / "run")
     fresh = UserModel(24)
     nn.init.zeros_(fresh.weight)
     loaded = CalibratedLinkPredictor.load(tmp_path / "run", fresh)
@@ -255,13 +245,11 @@ def test_user_model_round_trip(small_split, tmp_path):
 
 
 def test_user_model_must_declare_what_decode_returns(small_split):
-    with pytest.raises(InputError, match="decode_returns must be declared"):
-        CalibratedLinkPredictor(UserModel(24), Platt())
+    refuses("decode_returns must be declared", CalibratedLinkPredictor, UserModel(24), Platt())
 
 
 def test_load_of_nothing_and_of_an_unknown_calibrator(fitted, tmp_path):
-    with pytest.raises(ArtifactError, match="artifact must be a folder"):
-        CalibratedLinkPredictor.load(tmp_path / "nowhere")
+    damaged("artifact must be a folder", CalibratedLinkPredictor.load, tmp_path / "nowhere")
     fitted.save(tmp_path / "run")
     with pytest.raises(InputError, match="calibrator must be one of platt; got 'plat'"):
         CalibratedLinkPredictor.load(tmp_path / "run", calibrator="plat")
@@ -290,17 +278,12 @@ def test_changed_weights_are_refused_until_fitted_again(small_split, tmp_path):
     kept = {name: value.clone() for name, value in model.state_dict().items()}
     train_link_predictor(model, small_split, TrainingConfig(epochs=1), seed=1)
     asks = [
-        clp,
-        clp.predict_proba,
-        clp.select,
-        clp.predict_interval,
-        clp.score,
+        clp, clp.predict_proba, clp.select, clp.predict_interval, clp.score,
         lambda _: clp.node_embeddings(),
-    ]
+    ]  # fmt: skip
     message = "^weights of the model must be as when fitted, got changed values: call fit again$"
     for ask in (*asks, lambda _: clp.save(tmp_path / "new")):
-        with pytest.raises(InputError, match=message):
-            ask(pairs)
+        refuses(message, ask, pairs)
     assert not (tmp_path / "new").exists()
     # The folder's weights replace those of a model that is given.
     loaded = CalibratedLinkPredictor.load(tmp_path / "kept", model)
@@ -325,8 +308,7 @@ def test_any_write_to_weights_is_seen(small_split, write):
         model.weight.detach().numpy()[0, 0] += 1e-6
     else:
         model.scale.mul_(2)
-    with pytest.raises(InputError, match="weights of the model must be as when"):
-        clp.predict_proba(pairs)
+    refuses("weights of the model must be as when", clp.predict_proba, pairs)
 
 
 def test_a_changed_graph_is_refused(trained_gcn, small_split):
@@ -337,8 +319,7 @@ def test_a_changed_graph_is_refused(trained_gcn, small_split):
     graph.x.mul_(1.0)  # written, but the same values
     assert torch.equal(clp.predict_proba(pairs), p)
     graph.x.numpy()[0] += 1.0  # counted by no version of the tensor
-    with pytest.raises(InputError, match="message-passing graph must be as when fitted"):
-        clp.predict_proba(pairs)
+    refuses("message-passing graph must be as when fitted", clp.predict_proba, pairs)
 
 
 def test_a_part_of_the_graph_in_the_same_memory_is_refused(trained_gcn, small_split):
@@ -346,8 +327,7 @@ def test_a_part_of_the_graph_in_the_same_memory_is_refused(trained_gcn, small_sp
     for change in ({"edge_index": clp.graph_.edge_index[:, :60]}, {"directed": True}):
         graph = clp.graph_
         clp.graph_ = replace(graph, **change)
-        with pytest.raises(InputError, match="message-passing graph must be as when"):
-            clp.predict_proba(small_split.test.edge_label_index)
+        refuses("message-passing graph must be as when", clp.predict_proba, small_split.test.edge_label_index)
         clp.graph_ = graph
 
 
@@ -406,14 +386,12 @@ def test_content_that_does_not_fit_is_refused(fitted, tmp_path):
         fitted.save(run)
         save_file(load_file(run / name) | change, run / name)
         forged(run)
-        with pytest.raises(ArtifactError, match=message):
-            CalibratedLinkPredictor.load(run)
+        damaged(message, CalibratedLinkPredictor.load, run)
     fitted.save(run)
     forged(run, format_version=2)  # case A9: an older format
-    with pytest.raises(
-        ArtifactError, match=r"format_version 4, got 2 \(written by linkcal 0.*\): fit again$"
-    ):
-        CalibratedLinkPredictor.load(run)
+    damaged(
+        r"format_version 4, got 2 \(written by linkcal 0.*\): fit again$", CalibratedLinkPredictor.load, run
+    )
 
 
 # Models of others: dtype, compiled, decoders with a direction.
@@ -471,9 +449,7 @@ class Directed(nn.Module):
 
 def test_case_a3_a_decoder_with_a_direction_is_refused_or_averaged(small_split, tmp_path):
     model, pairs = Directed(), small_split.test.edge_label_index
-    with pytest.raises(
-        InputError, match=r"must score \(u, v\) and \(v, u\) of an undirected graph equally, got"
-    ):
+    with pytest.raises(InputError, match=r"must score \(u, v\) and \(v, u\) of an undirected graph equally,"):
         CalibratedLinkPredictor(model, Platt()).fit(small_split)
     clp = CalibratedLinkPredictor(model, Platt(), symmetrise=True).fit(small_split)
     torch.testing.assert_close(clp(pairs), clp(pairs.flip(0)), rtol=1e-6, atol=1e-6)

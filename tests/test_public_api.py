@@ -42,9 +42,10 @@ def public_names() -> list[str]:
 def documented(module: str) -> dict[str, object]:
     """Public functions and classes."""
     found = {name: getattr(import_module(module), name) for name in import_module(module).__all__}
-    return {
-        name: value for name, value in found.items() if inspect.isroutine(value) or inspect.isclass(value)
-    }
+    return {name: each for name, each in found.items() if inspect.isroutine(each) or inspect.isclass(each)}
+
+
+CLASSES = {name for module in MODULES for name, value in documented(module).items() if inspect.isclass(value)}
 
 
 def sections(value: object) -> set[str]:
@@ -58,8 +59,13 @@ def lacking(value: object) -> set[str]:
         if bare or issubclass(value, Enum) or getattr(value, "_is_protocol", False):
             return set()
     signature = inspect.signature(value)
-    needed = {"Parameters"} if signature.parameters else set()
-    if inspect.isfunction(value) and signature.return_annotation not in (None, "None"):
+    # An inherited constructor is described by its class, four arguments of metrics by their package.
+    inherited = inspect.isclass(value) and "__init__" not in vars(value) and value.__bases__[0] is not object
+    described = inherited or {"y_true", "y_prob", "score", "sample_weight"} >= set(signature.parameters)
+    needed = set() if described else {"Parameters"}
+    # What a class of linkcal is stands in its own docstring.
+    returned = getattr(signature.return_annotation, "__name__", str(signature.return_annotation))
+    if inspect.isfunction(value) and returned not in {"None", "NoneType", *CLASSES}:
         needed.add("Yields" if "Iterator" in str(signature.return_annotation) else "Returns")
     return needed - sections(value)
 

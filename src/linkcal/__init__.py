@@ -3,8 +3,6 @@
 Names are imported on first use, so that ``import linkcal`` and ``linkcal.metrics`` stay light.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -38,15 +36,10 @@ __all__ = [
 ]  # fmt: skip
 
 _HOME = {
-    "CalibratedLinkPredictor": "predictor",
-    "CalibratedScores": "scores",
-    "LinkScores": "features",
-    "ToggledEmbeddings": "toggle",
-    "calibrate_scores": "scores",
-    "decode_embeddings": "embeddings",
-    "score_links": "features",
-    "toggle_edges": "toggle",
-}
+    "CalibratedLinkPredictor": "predictor", "CalibratedScores": "scores", "LinkScores": "features",
+    "ToggledEmbeddings": "toggle", "calibrate_scores": "scores", "decode_embeddings": "embeddings",
+    "score_links": "features", "toggle_edges": "toggle",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

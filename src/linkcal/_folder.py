@@ -1,7 +1,5 @@
 """A folder whose manifest has the SHA-256 of every file, and calibrators in it; nothing is pickled."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -52,13 +50,10 @@ def signed_folder(folder: str | os.PathLike[str], kind: str, version_: int, **he
     with folder_written_whole(target) as staging:
         yield staging
         manifest = {
-            "format": kind,
-            "format_version": version_,
-            "linkcal": version("linkcal"),
-            **head,
+            "format": kind, "format_version": version_, "linkcal": version("linkcal"), **head,
             "files": {path.name: sha256(path.read_bytes()) for path in sorted(staging.iterdir())},
             "sha256": _UNSIGNED,
-        }
+        }  # fmt: skip
         unsigned = (json.dumps(manifest, indent=2) + "\n").encode()
         (staging / MANIFEST).write_bytes(_signed(unsigned, _UNSIGNED, sha256(unsigned)))
 
@@ -107,9 +102,7 @@ def read_manifest(
     if len(digest) != len(_UNSIGNED) or sha256(_signed(read_saved(path), digest, _UNSIGNED)) != digest:
         raise ArtifactError(f"{path} must be as it was saved, got a truncated or altered file")
     missing = [key for key in (*objects, "files") if not isinstance(head.get(key), dict)]
-    missing = missing or [
-        f"{key}.{each}" for key in objects for each in objects[key] if each not in head[key]
-    ]
+    missing = missing or [f"{key}.{x}" for key in objects for x in objects[key] if x not in head[key]]
     if missing:
         raise ArtifactError(f"{path} must have {missing[0]}, got {sorted(head)}")
     names = set(head["files"])

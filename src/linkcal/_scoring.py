@@ -1,7 +1,5 @@
 """What a fitted predictor rests on: scored links, evidence, known pairs, base rates, a fingerprint."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -29,9 +27,8 @@ from linkcal.features import (
     score_links,
 )
 from linkcal.features._scores import scored_state
-from linkcal.models import unwrap_link_predictor
 from linkcal.models._view import evaluation_view
-from linkcal.models.adapter import encode_graph
+from linkcal.models.adapter import encode_graph, unwrap_link_predictor
 from linkcal.models.base import GraphModel, replaced_below
 
 #: Pairs that a fit scores in both orders, to see whether the decoder has a direction.
@@ -118,7 +115,7 @@ def encode_nodes(model: nn.Module, graph: Graph) -> Tensor:
     """Node embeddings z [N, d] on `graph`, in evaluation mode and without gradients."""
     if not hasattr(model, "encode"):
         name = type(unwrap_link_predictor(model)).__name__
-        raise UnsupportedModelError(f"model must embed nodes (encode), got {name}, which embeds pairs")
+        raise UnsupportedModelError(f"model must embed nodes (encode), got {name}: score pairs instead")
     with torch.no_grad():
         return encode_graph(evaluation_view(model), graph)
 
@@ -206,15 +203,13 @@ def updated_graph(
     positions = isinstance(inner, GraphModel) and inner.features_from_edges
     if graph.x is None and (x is not None or positions or needed > n):
         raise UnsupportedModelError(
-            f"model must read node features to take new nodes, got {name} with embeddings of {n} nodes"
+            f"model must read node features to take new nodes, got {name} without: train one with features"
         )
     replaced = graph.attributes is not None
     if x is None and graph.features_from_edges and not replaced:
-        raise InputError(
-            "x must be given, of the new edges, where features were computed from the edges, got None"
-        )
+        raise InputError("x must be given where features follow from edges, got None: compute x from the new")
     if x is not None and replaced and not positions:
-        raise InputError(f"x must be None where prepare of {name} replaced the features, got new ones")
+        raise InputError(f"x must be None where {name} replaced the features, got new ones: leave x out")
     if x is None:
         x = graph.attributes if positions else graph.x
     num_nodes = n if x is None else len(x)
@@ -229,7 +224,7 @@ def updated_graph(
     new = Graph.from_edges(edges, num_nodes, directed=graph.directed, name=graph.name, **parts)
     new = new.to(graph.edge_index.device)
     if graph.node_type is not None and not torch.equal(new.node_type[:n], graph.node_type):  # type: ignore[index]
-        raise InputError("node_type must keep the types of the nodes of the fit, got others")
+        raise InputError("node_type must keep the types of the fit's nodes, got others: fit on a new split")
     if graph.x is not None and new.x is not None:
         if not positions and new.x.size(1) != graph.x.size(1):
             raise InputError(f"x must have {graph.x.size(1)} columns, as at the fit, got {new.x.size(1)}")
@@ -239,9 +234,7 @@ def updated_graph(
     return inner.prepare(new) if isinstance(inner, GraphModel) and positions else new
 
 
-def graph_shift(
-    calibrator: Calibrator, before: LinkScores, after: LinkScores
-) -> tuple[dict[str, list[float]], bool]:
+def graph_shift(calibrator: Calibrator, before: LinkScores, after: LinkScores) -> tuple[dict[str, Any], bool]:
     """Calibrated logits and NLL of labelled links on two graphs; whether the NLL surely rose."""
     y = before.to_arrays()[1].astype(np.float64)
     logits = [calibrated_logits(calibrator, scores) for scores in (before, after)]

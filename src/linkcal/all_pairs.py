@@ -1,7 +1,5 @@
 """The most probable missing pairs of a whole graph, in bounded memory."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,9 +21,9 @@ from linkcal.data.negatives import in_sorted
 from linkcal.exceptions import FewLinksWarning, InputError, LinkcalWarning, UnsupportedModelError
 from linkcal.features import LinkScores
 from linkcal.features._structure import neighbour_lists
-from linkcal.models import LinkPredictor, unwrap_link_predictor
+from linkcal.models import LinkPredictor
 from linkcal.models._view import evaluation_view
-from linkcal.models.adapter import is_pyg_autoencoder
+from linkcal.models.adapter import is_pyg_autoencoder, unwrap_link_predictor
 from linkcal.predictor import CalibratedLinkPredictor
 
 __all__ = ["RankedPairs", "most_probable_pairs"]
@@ -112,10 +110,6 @@ def most_probable_pairs(
         Without it the probabilities hold for ``predictor.base_rate`` and are far too high as shares among
         all pairs.
 
-    Returns
-    -------
-    RankedPairs
-
     Notes
     -----
     A calibrator that reads the logit alone keeps the model's order: then no paths are walked, and the k pairs
@@ -196,15 +190,10 @@ def most_probable_pairs(
     by = X[:, 0] if calibrator.link_features == "none" else z
     order = free[np.argsort(-by[free], kind="stable")][:k]
     return RankedPairs(
-        edge_label_index=pairs[:, order],
-        logit=torch.as_tensor(X[order, 0], device=device),
-        probability=torch.as_tensor(shown[order], device=device),
-        negatives_per_positive=odds,
-        base_rate=rate,
-        sources=tuple(nominated),
-        num_candidates=free.size,
-        num_held_out=fitted_on,
-    )
+        edge_label_index=pairs[:, order], logit=torch.as_tensor(X[order, 0], device=device),
+        probability=torch.as_tensor(shown[order], device=device), negatives_per_positive=odds,
+        base_rate=rate, sources=tuple(nominated), num_candidates=free.size, num_held_out=fitted_on,
+    )  # fmt: skip
 
 
 def _top_scores(
@@ -375,7 +364,7 @@ def top_products(
         lengths = np.linalg.norm(left, axis=1), np.linalg.norm(right, axis=1)
     largest = float(lengths[0].max() * lengths[1].max())
     if not math.isfinite(largest + abs(bias)):
-        raise InputError("z must have inner products below 1.8e308, got lengths that multiply to more")
+        raise InputError("z must have inner products below 1.8e308, got longer ones: scale the embeddings")
     order = np.argsort(-lengths[0] * lengths[1], kind="stable")
     kind = None if graph.node_type is None else graph.node_type.cpu().numpy()[order]
     rows, cols = (order, order) if kind is None else (order[kind == 0], order[kind == 1])

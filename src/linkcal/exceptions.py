@@ -4,8 +4,6 @@ Public functions raise :class:`InputError` for an argument of the wrong shape, t
 docstrings add special cases only. Texts are one line: the argument's name, what was expected, what came.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -74,10 +72,8 @@ class MissingExtraError(LinkcalError, ImportError):
 
 
 #: Extra of each package that ``pip install linkcal`` alone does not bring.
-_EXTRAS = {
-    **dict.fromkeys(("torch", "torch_geometric", "numba", "networkx", "pandas"), "gnn"),
-    "pyarrow": "parquet",
-}
+_EXTRAS = dict.fromkeys(("torch", "torch_geometric", "numba", "networkx", "pandas"), "gnn")
+_EXTRAS["pyarrow"] = "parquet"
 
 
 def missing_extra(error: Exception, what: str) -> MissingExtraError | None:

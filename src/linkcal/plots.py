@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BAND", "DIAGONAL", "INSIDE", "LINE", "OUTSIDE", "STRIP", "TEXT", "ReliabilityArtists",
-    "plot_counts", "plot_reliability", "reliability_figure", "save_figure",
+    "plot_reliability", "reliability_figure", "save_figure",
 ]  # fmt: skip
 
 
@@ -105,10 +105,6 @@ def plot_reliability(
     **options
         As in :func:`linkcal.metrics.reliability_curve`, if `data` is not a curve.
 
-    Returns
-    -------
-    ReliabilityArtists
-
     Examples
     --------
     >>> artists = plot_reliability(([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9]), n_bins=2)
@@ -147,18 +143,8 @@ def _dress(axes: Axes, curve: ReliabilityCurve) -> None:
     axes.set_ylabel("Observed share of links" if positive else "Share of correct predictions")
 
 
-def plot_counts(curve: ReliabilityCurve, ax: Axes) -> BarContainer:
-    """Draw the share of all links (by weight) in each bin, for the strip below a diagram.
-
-    Parameters
-    ----------
-    curve : ReliabilityCurve
-    ax : matplotlib Axes
-
-    Returns
-    -------
-    BarContainer
-    """
+def _plot_counts(curve: ReliabilityCurve, ax: Axes) -> BarContainer:
+    """Draw the share of all links (by weight) in each bin, for the strip below a diagram."""
     centre, width = _bars(curve)
     bars = ax.bar(centre, curve.weight / curve.weight.sum(), width * 0.92, color=STRIP)
     ax.set(xlim=(-0.02, 1.02))
@@ -231,7 +217,7 @@ def reliability_figure(
             continue
         curve = curves[name]
         artists = plot_reliability(curve, main, level=level)
-        plot_counts(curve, strip)
+        _plot_counts(curve, strip)
         _label_panel(main, strip, curve, floors[name], highest, first_column=column == 0)
     _label_figure(figure, columns, artists, title, level)
     if path is not None:
@@ -287,11 +273,9 @@ def _label_figure(
         figure.suptitle(title, fontsize=13, color=TEXT)
     handles: list[Any] = [artists.inside, artists.outside, artists.band, artists.diagonal]
     names = [
-        "bin inside the noise band",
-        "bin outside it",
-        f"where {100 * level:g} % of calibrated predictors fall",
-        "perfect calibration",
-    ]
+        "bin inside the noise band", "bin outside it",
+        f"where {100 * level:g} % of calibrated predictors fall", "perfect calibration",
+    ]  # fmt: skip
     note = "n: pairs; strips: share of all pairs; noise: ECE that calibrated\n"
     note += "predictors stay below in 95 of 100 test sets of this size"
     legend = figure.legend(

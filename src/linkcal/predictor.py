@@ -1,7 +1,5 @@
 """A link predictor with a calibrator: fit, predict, decide, save, load."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable
@@ -36,8 +34,8 @@ from linkcal.exceptions import InputError, LinkcalWarning, NotFittedError
 from linkcal.features import COLUMN_NAMES, FitOn, LinkScorer, LinkScores, link_segments
 from linkcal.features._scores import scored_state
 from linkcal.metrics import CalibrationAlarm, PopulationTest, calibration_alarm, same_population
-from linkcal.models import DecodeReturns, as_link_predictor, unwrap_link_predictor
-from linkcal.models.adapter import warn_of_missing_weights
+from linkcal.models import DecodeReturns, as_link_predictor
+from linkcal.models.adapter import unwrap_link_predictor, warn_of_missing_weights
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor", "SelectedLinks"]
 
@@ -193,23 +191,17 @@ class CalibratedLinkPredictor(nn.Module):
         evidence = _scoring.gather_evidence(split, fit_on, num_null=num_null)
         positives, negatives = evidence.calibration.num_positives, evidence.calibration.num_negatives
         warn_of_few_links(positives, negatives, stacklevel=2)
-        features, averaged = self.calibrator.link_features, self.symmetrise and not split.graph.ordered_pairs
-        links = _scoring.score_fit_links(
-            self.predictor, split, fit_on, features=features, symmetrise=averaged
-        )
+        kind, averaged = self.calibrator.link_features, self.symmetrise and not split.graph.ordered_pairs
+        links = _scoring.score_fit_links(self.predictor, split, fit_on, features=kind, symmetrise=averaged)
         # Nothing of the predictor changes until all that may be refused is done.
         self.calibrator_ = _scoring.fit_calibrator(self.calibrator, links)
         self.graph_, self.node_ids_, self.evidence_ = split.graph, None, evidence
         self.held_out_ = split.val.edge_label_index[:, split.val.edge_label == 1]
         self._fingerprint = Fingerprint(self.predictor, self.graph_)
         self.info_ = {
-            "fit_on": fit_on,
-            "calibration_positives": positives,
-            "calibration_negatives": negatives,
-            "negatives_per_positive": negatives / positives,
-            "negatives": split.negatives,
-            **stated,
-        }
+            "fit_on": fit_on, "calibration_positives": positives, "calibration_negatives": negatives,
+            "negatives_per_positive": negatives / positives, "negatives": split.negatives, **stated,
+        }  # fmt: skip
         return self
 
     def forward(self, edge_label_index: Tensor, *, base_rate: BaseRate | None = None) -> Tensor:
@@ -320,7 +312,7 @@ class CalibratedLinkPredictor(nn.Module):
         pairs = self._placed(edge_label_index)
         null = self._placed(self._evidence().null_pairs if null_pairs is None else null_pairs, "null_pairs")
         if not null.size(1):
-            raise InputError("null_pairs must hold at least one pair without a link, got none")
+            raise InputError("null_pairs must hold at least one pair, got none: fit with num_null above 0")
         known = self.known_edges(pairs)
         _, first, inverse = np.unique(self._keys(pairs[:, ~known]), return_index=True, return_inverse=True)
         scorer = self.scorer()
@@ -377,12 +369,9 @@ class CalibratedLinkPredictor(nn.Module):
             share = float(np.clip(y.sum() / max(y.size, 1), 1e-12, 1.0 - 1e-12))
             stated = base_rate is not None or "base_rate" in self.info_
             return decisions.certified_threshold(
-                _scoring.calibrated_logits(self.calibrator_, scores) + self._offset(share),
-                y,
-                base_rate=self._rate(base_rate) if stated else None,
-                confidence=confidence,
-                **wanted,
-            )
+                _scoring.calibrated_logits(self.calibrator_, scores) + self._offset(share), y,
+                base_rate=self._rate(base_rate) if stated else None, confidence=confidence, **wanted,
+            )  # fmt: skip
         rate, weight = self._rate(base_rate), None
         if links is None:
             scores = self._calibration_scores()
@@ -414,9 +403,7 @@ class CalibratedLinkPredictor(nn.Module):
         """Interval [L, 2] of links that a scorer scored; see :meth:`predict_interval`."""
         self._require_fitted()
         level, shift = check_fraction(level, "level"), self._offset(self._rate(base_rate))
-        reference, label = self._kept(
-            "_interval_evidence", (self.calibrator_, self.graph_), self._interval_evidence
-        )
+        reference, label = self._kept("_intervals", (self.calibrator_, self.graph_), self._interval_evidence)
         ends = np.empty((0, 2))
         if len(scores):  # scikit-learn's checks refuse no rows
             X = scores.to_matrix(self.calibrator_.link_features)
@@ -541,18 +528,6 @@ class CalibratedLinkPredictor(nn.Module):
         -----
         LinkcalWarning
             Without `refit`, if the NLL of the calibration links rose by more than two standard errors.
-
-        Examples
-        --------
-        >>> from linkcal import CalibratedLinkPredictor, Platt
-        >>> from linkcal.data import simulate_graph, split_links
-        >>> from linkcal.models import make_model
-        >>> split = split_links(simulate_graph(300, num_edges=900, num_features=20, seed=0), seed=0)
-        >>> clp = CalibratedLinkPredictor(make_model("gcn", 20), Platt()).fit(split)
-        >>> edges = torch.cat([clp.graph_.pairs, clp.held_out_, torch.tensor([[300], [7]])], dim=1)
-        >>> x = torch.cat([split.graph.x, split.graph.x[:1]])  # node 300 looks like node 0
-        >>> clp.update_graph(edges, x, refit=True).predict_proba(torch.tensor([[300], [8]])).shape
-        torch.Size([1])
         """
         self._require_unchanged()
         evidence, fit_on = self._evidence(), self.info_["fit_on"]
@@ -571,11 +546,11 @@ class CalibratedLinkPredictor(nn.Module):
         kept = torch.nonzero((links.edge_label == 1) | ~graph.has_pairs(links.edge_label_index)).flatten()
         links = LinkPairs(links.edge_label_index[:, kept], links.edge_label[kept])
         if not links.num_negatives:
-            raise InputError("edge_index must leave a calibration negative without an edge, got edges of all")
-        features, averaged = self.calibrator_.link_features, self.symmetrise and not graph.ordered_pairs
-        rest: dict[str, Any] = {"features": features, "symmetrise": averaged}
-        before = self._calibration_scores().take(kept)
-        after = LinkScorer(self.predictor, graph, **rest).score(links, target_link=scored_state(fit_on))
+            raise InputError("edge_index must leave a calibration negative, got all: fit on a new split")
+        before, kind = self._calibration_scores().take(kept), self.calibrator_.link_features
+        averaged = self.symmetrise and not graph.ordered_pairs
+        scorer = LinkScorer(self.predictor, graph, features=kind, symmetrise=averaged)
+        after = scorer.score(links, target_link=scored_state(fit_on))
         shift, harm = _scoring.graph_shift(self.calibrator_, before, after)
         refitted = _scoring.fit_calibrator(self.calibrator, FitLinks(after)) if refit else self.calibrator_
         gone = int((~graph.has_pairs(self.graph_.pairs)).sum())
@@ -589,11 +564,9 @@ class CalibratedLinkPredictor(nn.Module):
         # Nothing of the predictor changes until all that may be refused is done.
         record = {
             "edges": [self.graph_.num_pairs, graph.num_pairs],
-            "nodes": [self.graph_.num_nodes, graph.num_nodes],
-            **shift,
-            "negatives_now_edges": len(evidence.calibration) - len(kept),
-            "refit": refit,
-        }
+            "nodes": [self.graph_.num_nodes, graph.num_nodes], **shift,
+            "negatives_now_edges": len(evidence.calibration) - len(kept), "refit": refit,
+        }  # fmt: skip
         info = {**self.info_, "graph_update": record}
         if refit:
             positives, negatives = links.num_positives, links.num_negatives
@@ -709,7 +682,7 @@ class CalibratedLinkPredictor(nn.Module):
         repeats = len(links) - len(np.unique(self._keys(links.edge_label_index)))
         if repeats:
             way = "" if self.graph_.directed else ", in either direction"
-            raise InputError(f"links must hold each pair once{way}, got {repeats} repeats of {len(links)}")
+            raise InputError(f"links must hold each pair once{way}, got {repeats} repeats: keep one of each")
         return links
 
     def _check_new(self, links: LinkPairs) -> None:
@@ -719,7 +692,7 @@ class CalibratedLinkPredictor(nn.Module):
         used, new = (self._keys(part.edge_label_index) for part in (self.evidence_.calibration, links))
         known = int(np.isin(new, used).sum())
         if 2 * known > len(links):
-            raise InputError(f"links must be new to the calibrator, got {known} of {len(links)} of its fit")
+            raise InputError(f"links must be new, got {known} of {len(links)} of the fit: give other ones")
 
 
 def _labels(scores: LinkScores) -> FloatArray:

@@ -1,7 +1,5 @@
 """Every case runs on the small graph, its command lines parse, and the harness keeps what was measured."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Other people's implementations, imported only where a test asks for them."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

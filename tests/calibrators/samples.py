@@ -1,7 +1,5 @@
 """Calibration data and fast instances that several test files share."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import expit
 

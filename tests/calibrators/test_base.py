@@ -1,7 +1,5 @@
 """What holds for every calibrator: scikit-learn's contract, state, refresh, extremes, warnings."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys
@@ -45,6 +43,7 @@ from linkcal.exceptions import (
     InputError,
     NotFittedError,
 )
+from refusals import damaged, refuses, unfitted
 
 from .samples import FAST_NET, FEATURE_NAMES, NET_NAMES, SCORE_ONLY, SETTINGS, fast, groups, overconfident
 
@@ -197,10 +196,8 @@ def test_wrong_links_are_refused_in_one_line(name):
         with pytest.raises(InputError, match=message) as refused:
             fast(name).fit(A, labels, sample_weight=weights)
         assert len(str(refused.value)) < 200
-    with pytest.raises(InputError, match="X must be finite, got 3 NaN or infinite values"):
-        fitted.predict_proba(bad)
-    with pytest.raises(InputError, match="logit must be finite, got 3 NaN or infinite values"):
-        fitted.calibrate(bad[:, 0], X[:, 1:])
+    refuses("X must be finite, got 3 NaN or infinite values", fitted.predict_proba, bad)
+    refuses("logit must be finite, got 3 NaN or infinite values", fitted.calibrate, bad[:, 0], X[:, 1:])
 
 
 @every
@@ -208,17 +205,14 @@ def test_use_before_fit_is_refused(name):
     new = fast(name)
     calls = (new.predict, new.predict_proba, new.decision_function, new.calibrate)
     for call in (*(partial(call, [[0.0]]) for call in calls), new.get_state):
-        with pytest.raises(NotFittedError, match="must be fitted first"):
-            call()
+        unfitted("must be fitted first", call)
 
 
 @pytest.mark.parametrize("name", FEATURE_NAMES)
 def test_missing_or_wrong_features_are_refused(name):
     fitted = fast(name).fit(*overconfident())
-    with pytest.raises(InputError, match=r"must have shape \(2, 3\), got None"):
-        fitted.calibrate([0.0, 1.0])
-    with pytest.raises(InputError, match=r"must have shape \(2, 3\), got \(2, 4\)"):
-        fitted.calibrate([0.0, 1.0], np.zeros((2, 4)))
+    refuses(r"must have shape \(2, 3\), got None", fitted.calibrate, [0.0, 1.0])
+    refuses(r"must have shape \(2, 3\), got \(2, 4\)", fitted.calibrate, [0.0, 1.0], np.zeros((2, 4)))
     with pytest.raises(InputError, match="features must be finite, got 1 NaN or infinite value"):
         fitted.calibrate([0.0], [[0.0, np.inf, 0.0]])
 
@@ -234,10 +228,8 @@ def test_identity_is_the_sigmoid():
     [Histogram(strategy="equal"), InNOut(gamma="ratio"), InNOut(scaling="multiply")],
 )
 def test_unknown_names_and_options_are_refused(calibrator):
-    with pytest.raises(InputError, match="must be one of"):
-        calibrator.fit(*overconfident())
-    with pytest.raises(InputError, match="did you mean 'temperature'"):
-        make_calibrator("temprature")
+    refuses("must be one of", calibrator.fit, *overconfident())
+    refuses("did you mean 'temperature'", make_calibrator, "temprature")
     with pytest.raises(InputError, match=r"parameter of histogram must be one of .*did you mean 'n_bins'"):
         make_calibrator("histogram", n_bin=3)
 
@@ -290,10 +282,8 @@ def test_state_round_trip_is_exact(calibrator):
 def test_state_with_a_missing_or_an_unknown_key_is_refused(name):
     state = fast(name).fit(*overconfident()).get_state()
     for key in state:
-        with pytest.raises(ArtifactError, match=rf"missing: .*{key}"):
-            fast(name).set_state({k: v for k, v in state.items() if k != key})
-    with pytest.raises(ArtifactError, match=r"unknown: .*extra_"):
-        fast(name).set_state({**state, "extra_": 1})
+        damaged(rf"missing: .*{key}", fast(name).set_state, {k: v for k, v in state.items() if k != key})
+    damaged(r"unknown: .*extra_", fast(name).set_state, {**state, "extra_": 1})
 
 
 @every
@@ -317,8 +307,7 @@ def test_no_fitted_attribute_is_missing_from_the_state(name):
 )
 def test_state_with_a_wrong_value_is_refused(key, value, message):
     state = Temperature().fit(*overconfident()).get_state()
-    with pytest.raises(ArtifactError, match=message):
-        Temperature().set_state({**state, key: value})
+    damaged(message, Temperature().set_state, {**state, key: value})
 
 
 def test_state_with_wrong_arrays_is_refused_and_leaves_the_calibrator_alone():
@@ -338,13 +327,10 @@ def test_state_with_wrong_arrays_is_refused_and_leaves_the_calibrator_alone():
 )
 def test_a_refused_fit_leaves_nothing_to_predict_with(calibrator):
     X, y = overconfident(n=50)
-    with pytest.raises(InputError, match="must be"):
-        calibrator.fit(X, y)
+    refuses("must be", calibrator.fit, X, y)
     for call in (calibrator.predict_proba, calibrator.predict):
-        with pytest.raises(NotFittedError, match="must be fitted first, call fit"):
-            call(X)
-    with pytest.raises(NotFittedError, match="must be fitted first, call fit"):
-        calibrator.get_state()
+        unfitted("must be fitted first, call fit", call, X)
+    unfitted("must be fitted first, call fit", calibrator.get_state)
 
 
 @every
@@ -437,10 +423,8 @@ def test_bad_labels_are_refused_and_leave_the_offset_alone():
     X, y = overconfident(n=50)
     fitted = Platt().fit(X, y).refresh(X, 1 - y)
     offset = fitted.offset_
-    with pytest.raises(InputError, match="y must hold both classes to fit an offset, got only 1"):
-        fitted.refresh(X, np.ones(50, int))
-    with pytest.raises(InputError, match=r"only the labels of fit, \[0, 1\], got 2"):
-        fitted.refresh(X, np.full(50, 2))
+    refuses("y must hold both classes to fit an offset, got only 1", fitted.refresh, X, np.ones(50, int))
+    refuses(r"only the labels of fit, \[0, 1\], got 2", fitted.refresh, X, np.full(50, 2))
     assert fitted.offset_ == offset
     with pytest.raises(NotFittedError):
         Platt().refresh(X, y)
@@ -463,16 +447,8 @@ def test_probabilities_that_were_rounded_to_1_move_too(name, logit):
 def test_extreme_logits_find_the_optimum():
     """Logits far apart, where Newton steps alone would leave float64."""
     X = np.array([[-500.0], [-499.0], [500.0], [501.0]] * 5)
-    fitted = Platt().set_state(
-        {
-            "classes_": [0, 1],
-            "n_features_in_": 1,
-            "slope_": 1.0,
-            "intercept_": 0.0,
-            "n_iter_": 0,
-            "converged_": True,
-        }
-    )
+    state = {"classes_": [0, 1], "n_features_in_": 1, "n_iter_": 0, "converged_": True}
+    fitted = Platt().set_state(state | {"slope_": 1.0, "intercept_": 0.0})
     fitted.refresh(X, [0, 1, 0, 1] * 5)
     p = fitted.predict_proba(X)[:, 1]
     assert p.sum() == pytest.approx(10.0, abs=1e-6)
@@ -518,8 +494,7 @@ def test_weights_that_are_no_counts_are_refused_by_bbq():
 @pytest.mark.filterwarnings("ignore::linkcal.exceptions.LinkcalWarning")
 def test_a_word_is_no_switch():
     X, y = overconfident(n=50)
-    with pytest.raises(InputError, match="early_stopping must be True or False, got 'no'"):
-        EmbeddingMLP(early_stopping="no").fit(X, y)
+    refuses("early_stopping must be True or False, got 'no'", EmbeddingMLP(early_stopping="no").fit, X, y)
     # A grid made of an array holds NumPy's own.
     EmbeddingMLP(early_stopping=np.bool_(False), **FAST_NET).fit(X, y)
 
@@ -578,10 +553,8 @@ def test_warnings_point_at_the_line_that_called_fit(calibrator, links, category)
 
 @pytest.mark.parametrize("calibrator", [Temperature(), Platt(), Beta(), StructuralCalibrator()])
 def test_warnings_of_solvers_point_at_the_line_that_called_fit(calibrator, monkeypatch):
-    scaling, structural = (
-        sys.modules["linkcal.calibrators.scaling"],
-        sys.modules[StructuralCalibrator.__module__],
-    )
+    scaling = sys.modules["linkcal.calibrators.scaling"]
+    structural = sys.modules[StructuralCalibrator.__module__]
     root, fit, ridge = scaling.brentq, scaling.fit_logistic, structural.fit_ridge
     monkeypatch.setattr(scaling, "brentq", lambda *a, **k: root(*a, **{**k, "maxiter": 1}))
     monkeypatch.setattr(scaling, "fit_logistic", lambda *a, **k: fit(*a, **k)._replace(converged=False))

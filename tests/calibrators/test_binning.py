@@ -1,7 +1,5 @@
 """Histogram binning, BBQ, isotonic regression."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

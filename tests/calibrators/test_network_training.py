@@ -1,7 +1,5 @@
 """Loss, gradient and training of the compiled networks, against PyTorch's autograd and Adam."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -38,12 +36,8 @@ def _arrays(n=60, k=3, seed=0):
     """Logit, inputs, label, weight."""
     rng = np.random.default_rng(seed)
     weight = rng.random(n)
-    return (
-        rng.normal(size=n) * 2.0,
-        rng.normal(size=(n, k)),
-        (rng.random(n) < 0.5) * 1.0,
-        weight / weight.sum(),
-    )
+    share = weight / weight.sum()
+    return rng.normal(size=n) * 2.0, rng.normal(size=(n, k)), (rng.random(n) < 0.5) * 1.0, share
 
 
 def _torch_net(net):

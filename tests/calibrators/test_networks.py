@@ -1,7 +1,5 @@
 """In-n-Out and its ablation, alone and fitted together."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -20,7 +18,8 @@ from linkcal.calibrators import (
     calibrator_name,
     fit_together,
 )
-from linkcal.exceptions import ArtifactError, BaseRateWarning, ConvergenceWarning, InputError
+from linkcal.exceptions import BaseRateWarning, ConvergenceWarning, InputError
+from refusals import damaged, refuses
 
 from .samples import FAST_NET, fast, groups, overconfident
 
@@ -145,34 +144,28 @@ def test_validation_links_are_not_trained_on():
     ],
 )
 def test_wrong_settings_are_refused(option, message):
-    with pytest.raises(InputError, match=message):
-        InNOut(**{**FAST_NET, **option}).fit(*overconfident(n=20))
+    refuses(message, InNOut(**{**FAST_NET, **option}).fit, *overconfident(n=20))
 
 
 @nets
 def test_wrong_validation_links_are_refused(cls):
     X, y = overconfident(n=50)
-    with pytest.raises(InputError, match="X_val and y_val must be given together"):
-        cls(**FAST_NET).fit(X, y, X_val=X)
-    with pytest.raises(InputError, match="y_val must hold only the labels of fit"):
-        cls(**FAST_NET).fit(X, y, X_val=X, y_val=y + 1)
-    with pytest.raises(InputError, match="3 features, but"):
-        cls(**FAST_NET).fit(X, y, X_val=X[:, :3], y_val=y)
+    refuses("X_val and y_val must be given together", cls(**FAST_NET).fit, X, y, X_val=X)
+    refuses("y_val must hold only the labels of fit", cls(**FAST_NET).fit, X, y, X_val=X, y_val=y + 1)
+    refuses("3 features, but", cls(**FAST_NET).fit, X, y, X_val=X[:, :3], y_val=y)
 
 
 @nets
 def test_values_beyond_single_precision_are_refused(cls):
     X, y = overconfident(n=50)
     assert np.isfinite(cls(**FAST_NET).fit(X * 1e11, y).decision_function(X)).all()
-    with pytest.raises(InputError, match=r"X must be within \+-1e\+12 for a network"):
-        cls(**FAST_NET).fit(X * 1e200, y)
+    refuses(r"X of a network must be within \+-1e\+12, got", cls(**FAST_NET).fit, X * 1e200, y)
 
 
 def test_state_of_another_width_is_refused():
     X, y = overconfident(n=50)
     state = InNOut(**FAST_NET).fit(X, y).get_state()
-    with pytest.raises(ArtifactError, match="must fit together, got"):
-        InNOut().set_state({**state, "n_features_in_": 9})
+    damaged("must fit together, got", InNOut().set_state, {**state, "n_features_in_": 9})
 
 
 @pytest.mark.parametrize("n", [2, 5])

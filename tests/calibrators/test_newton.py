@@ -1,7 +1,5 @@
 """The Newton solver: against scikit-learn, first-order conditions, bounds, the path of penalties."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

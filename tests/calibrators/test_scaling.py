@@ -1,7 +1,5 @@
 """Temperature, Platt and beta calibration."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

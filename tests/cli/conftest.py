@@ -1,7 +1,5 @@
 """Files of a user (edges with names, features, pairs to score) and a folder fitted on them once."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path
@@ -82,6 +80,11 @@ def fitted(files) -> Path:
     ])  # fmt: skip
     assert code == 0
     return out
+
+
+@pytest.fixture(scope="module")
+def loaded(fitted) -> CalibratedLinkPredictor:
+    return CalibratedLinkPredictor.load(fitted / "artifact")
 
 
 @pytest.fixture(scope="session")

@@ -90,7 +90,5 @@ def test_missing_data_names_the_file_and_the_option(fails, tmp_path, monkeypatch
 
 def test_broken_pipe_is_quiet(tmp_path):
     command = f"{sys.executable} -m linkcal list | head -1"
-    answer = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=120, cwd=tmp_path
-    )
+    answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=99, cwd=tmp_path)
     assert "Traceback" not in answer.stderr

@@ -13,11 +13,6 @@ pytestmark = pytest.mark.filterwarnings("always::linkcal.exceptions.LinkcalWarni
 
 
 @pytest.fixture(scope="module")
-def loaded(fitted):
-    return CalibratedLinkPredictor.load(fitted / "artifact")
-
-
-@pytest.fixture(scope="module")
 def labelled(loaded, tmp_path_factory):
     """Pairs whose labels follow the probabilities, and the same with labels that do not."""
     rng, nodes = np.random.default_rng(0), loaded.graph_.num_nodes

@@ -43,9 +43,7 @@ def hostile(tmp_path_factory):
 def read_back(path, **options):
     ids = NodeIds.from_values(HOSTILE)
     chunks = list(read_pairs(path, ids, **options))
-    ends = [
-        [id_ for chunk in chunks for id_ in getattr(chunk, end).to_pylist()] for end in ("source", "target")
-    ]
+    ends = [[i for chunk in chunks for i in getattr(chunk, end).to_pylist()] for end in ("source", "target")]
     index = torch.cat([chunk.edge_label_index for chunk in chunks], dim=1)
     assert index.tolist() == [ids.encode(end).tolist() for end in ends]
     return list(zip(*ends, strict=True))
@@ -102,9 +100,7 @@ def test_any_ids_come_back(tmp_path, pairs, raw):
     chunks = list(read_pairs(out, ids, raw_ids=raw))
     found = [pair for c in chunks for pair in zip(c.source.to_pylist(), c.target.to_pylist(), strict=True)]
     assert found == pairs
-    cells = [
-        cell for row in csv.reader(io.StringIO(out.read_bytes().decode(), newline="")) for cell in row[:2]
-    ]
+    cells = [x for row in csv.reader(io.StringIO(out.read_bytes().decode(), newline="")) for x in row[:2]]
     assert raw or not any(FORMULA.match(cell) for cell in cells)
 
 

@@ -1,7 +1,5 @@
 """``linkcal calibrate`` and ``apply``, and ``select`` on a folder without a model."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -17,11 +17,6 @@ pytestmark = pytest.mark.filterwarnings("always::linkcal.exceptions.LinkcalWarni
 
 
 @pytest.fixture(scope="module")
-def loaded(fitted):
-    return CalibratedLinkPredictor.load(fitted / "artifact")
-
-
-@pytest.fixture(scope="module")
 def queries(files, loaded, tmp_path_factory):
     """300 pairs in a file, two known edges first; their names and node numbers."""
     rng = np.random.default_rng(0)
@@ -64,9 +59,7 @@ def test_output_file_has_a_side_file_and_chunks_change_nothing(cli, fitted, quer
     whole = cli("score", fitted, queries[0]).rows
     assert cli("score", fitted, queries[0], "--out", out, "--chunk-size", 7).out == ""
     lines = [line.split(",") for line in out.read_text().splitlines()[1:]]
-    assert [(*line[:2], line[4]) for line in lines] == [
-        (r["source"], r["target"], r["in_graph"]) for r in whole
-    ]
+    assert [(*x[:2], x[4]) for x in lines] == [(r["source"], r["target"], r["in_graph"]) for r in whole]
     for place, name in ((2, "logit"), (3, "probability")):
         values = [float(line[place]) for line in lines]
         np.testing.assert_allclose(values, column(whole, name), rtol=1e-5, atol=1e-6)
@@ -163,18 +156,12 @@ def test_unknown_nodes_are_counted_and_nothing_is_written(fails, fitted, write_p
     ghosts = [(f"ghost-{i}", "user-001") for i in range(8)]
     pairs = write_pairs("pairs.csv", [("user-001", "user-002"), *ghosts])
     fails(
-        "score",
-        fitted,
-        pairs,
-        "--out",
-        tmp_path / "s.csv",
+        "score", fitted, pairs, "--out", tmp_path / "s.csv",
         parts=("8 unknown ids", "'ghost-0' in line 3"),
-    )
+    )  # fmt: skip
     late = write_pairs("late.csv", [("user-001", "user-002")] * 20 + [("nobody", "user-001")])
     fails("score", fitted, late, "--chunk-size", 5, parts=("'nobody' in line 22",))
-    fails(
-        "score", fitted, late, "--chunk-size", 5, "--out", tmp_path / "s.csv", parts=("'nobody' in line 22",)
-    )
+    fails("score", fitted, late, "--chunk-size", 5, "--out", tmp_path / "s", parts=("'nobody' in line 22",))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["late.csv", "pairs.csv"]
 
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from linkcal.data import NodeIds, read_edges, read_features, read_pairs
 from linkcal.exceptions import InputError, LinkcalWarning
+from refusals import refuses
 
 SNAP = '# {}irected graph: net.txt\n# A "net"\n# Nodes: 4 Edges: 4\n# FromNodeId\tToNodeId\n'
 ROWS = "10\t2\n2\t10\n3\t2\n10\t45\n"
@@ -93,9 +94,8 @@ def test_what_a_file_says_of_its_edges_is_heard(tmp_path):
 def test_case_a2_string(tmp_path, options):
     rows = [("4932.YAL001C", "4932.YBR123C"), ("4932.YAL001C", "4932.YDR362C")]
     text = "".join(f"{u} {v} 900\n{v} {u} 900\n" for u, v in rows)
-    path = put(
-        tmp_path / "4932.links.txt.gz", gzip.compress(f"protein1 protein2 combined_score\n{text}".encode())
-    )
+    packed = gzip.compress(f"protein1 protein2 combined_score\n{text}".encode())
+    path = put(tmp_path / "4932.links.txt.gz", packed)
     named = read_edges(path, **options)
     assert names_of(named) == {frozenset(row) for row in rows}
     assert named.node_ids.decode(range(3)).to_pylist() == sorted({node for row in rows for node in row})
@@ -121,9 +121,8 @@ def test_konect(tmp_path):
 )
 @pytest.mark.filterwarnings("ignore:.*have a direction")
 def test_case_a14_matrix_market(tmp_path, name, text):
-    content = {"gz": gzip.compress, "ip": lambda raw: zipped(net_mtx=raw)}.get(name[-2:], bytes)(
-        text.encode()
-    )
+    packs = {"gz": gzip.compress, "ip": lambda raw: zipped(net_mtx=raw)}
+    content = packs.get(name[-2:], bytes)(text.encode())
     named = read_edges(put(tmp_path / name, content))
     other = scipy.io.mmread(io.BytesIO(text.encode()))
     edges = {frozenset(map(str, (u + 1, v + 1))) for u, v in zip(*other.coords, strict=True)}
@@ -162,9 +161,7 @@ def test_graphml(tmp_path):
     ],
 )  # fmt: skip
 def test_graphs_and_archives_that_cannot_be_right(tmp_path, name, content, message):
-    with pytest.raises(InputError, match=message) as caught:
-        read_edges(put(tmp_path / name, content))
-    assert "\n" not in str(caught.value)
+    refuses(message, read_edges, put(tmp_path / name, content))
 
 
 # --- text ---
@@ -177,9 +174,8 @@ def test_a_header_names_the_delimiter(tmp_path, name, delimiter):
     pack = {"GZ": gzip.compress, "bz2": bz2.compress, "zip": lambda raw: zipped(any_txt=raw)}
     path = put(tmp_path / name, pack.get(name.split(".")[-1], bytes)(text))
     assert names_of(read_edges(path)) == sets("a b", "b c")
-    assert names_of(read_edges(path, source="w", target="target", delimiter=delimiter)) == sets(
-        "1 b", "2 c", "3 b"
-    )
+    other = read_edges(path, source="w", target="target", delimiter=delimiter)
+    assert names_of(other) == sets("1 b", "2 c", "3 b")
     (chunk,) = read_pairs(path, NodeIds.from_values(["a", "b", "c"]))
     assert chunk.edge_label_index.tolist() == [[0, 1, 0], [1, 2, 1]]
 
@@ -234,11 +230,7 @@ def test_comments_and_quotes_that_are_clear(tmp_path, text, options, edges):
         ("source,target\na,b\n", {"delimiter": ";"}, "got 'source,target' in .* Pass --delimiter"),
         ("a,b\n", {"delimiter": "::"}, r"^delimiter \(--delimiter\) must be one character .* got '::'"),
         ("a,b\n", {"comment": "# "}, r"^comment \(--comment\) must be .* without blanks or quotes, got '# '"),
-        (
-            "source,target\na,b\n\nsource,target\nb,c\n",
-            {},
-            "what looks like a header in line 4 of .*; remove it",
-        ),
+        ("source,target\na,b\n\nsource,target\nb,c\n", {}, "like a header in line 4 of .*; remove it"),
         ("1,2\na,b\nFromNodeId,ToNodeId\n", {"header": False}, "what looks like a header in line 3"),
         ("source,target\na,b\n# c,d\n", {}, "what looks like a comment in line 3 of .*; pass --comment"),
         (
@@ -248,26 +240,16 @@ def test_comments_and_quotes_that_are_clear(tmp_path, text, options, edges):
         ),
         ('# x\nsource,target,t\na,b,"1\n2"\n', {}, "must end quoted values in their line .*--comment ''"),
         ('source target\n"a b" c\n', {}, "must not quote values where blanks delimit"),
-        (
-            "source,target\na,b\n\ufeffsource,target\nb,c\n",
-            {},
-            "byte order mark .joined files.. within line 3",
-        ),
+        ("source,target\na,b\n\ufeffsource,target\nb,c\n", {}, "mark .joined files.. within line 3"),
         ("source,target\na,b\nb,\0c\n" + "a,b\n" * 9, {}, "UTF-16 or binary data"),
         ("source,target\n" + "a,b\n" * 999 + "b,\0c\n", {}, "a NUL byte within line 1001"),
-        (
-            'source,target\n"a\\"b",c\n',
-            {},
-            r'must write a quote within a value twice \(""\), .* after line 1',
-        ),
+        ('source,target\n"a\\"b",c\n', {}, r'write a quote within a value twice \(""\), .* after line 1'),
         ('source,target\n"a\\",b",c\n', {}, r'must write a quote within a value twice \(""\)'),
         ("# only\n", {"header": False}, "must have at least one row, got the empty file"),
     ],
 )
 def test_text_that_is_refused_in_one_line_with_what_helps(tmp_path, text, options, message):
-    with pytest.raises(InputError, match=message) as caught:
-        read_edges(put(tmp_path / "e.csv", text), **options)
-    assert "\n" not in str(caught.value)
+    refuses(message, read_edges, put(tmp_path / "e.csv", text), **options)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
@@ -312,15 +294,13 @@ def test_unicode_forms(tmp_path):
     ids = NodeIds.from_values([nfc, "bob", "7"])
     for unknown, known in ((nfd, r"'caf\\xe9'"), ("7.0", "'7'"), ("BOB", "'bob'")):
         path = put(tmp_path / "p.csv", f"source,target\n{nfc},bob\n7,{unknown}\n")
-        with pytest.raises(InputError, match=rf"in line 3 \(the graph has {known}, which looks alike\)$"):
-            list(read_pairs(path, ids))
+        refuses(rf"in line 3 \(the graph has {known}, which looks alike\)$", list, read_pairs(path, ids))
 
 
 def test_signs_that_no_id_has_are_refused_in_tables_without_text(tmp_path):
     for sign in ("\0", "\ufeff"):
         pq.write_table(pa.table({"source": ["a" + sign], "target": ["b"]}), tmp_path / "e.parquet")
-        with pytest.raises(InputError, match="node ids must have no NUL or byte order mark, got 'a"):
-            read_edges(tmp_path / "e.parquet")
+        refuses("node ids must have no NUL or byte order mark, got 'a", read_edges, tmp_path / "e.parquet")
 
 
 # --- seeded fuzz: bytes of each format are changed ---

@@ -22,9 +22,8 @@ def candidates(graph, links, rng, half=250, exclude=None):
     """Candidates [2, M] of both ends of links [2, P], and the place of each one's link."""
     place, side = np.arange(2 * links.size(1)) // 2, np.arange(2 * links.size(1)) % 2
     known = [graph.pairs, links] if exclude is None else [graph.pairs, links, exclude]
-    closed = torch.unique(
-        pair_keys(torch.cat(known, dim=1), graph.num_nodes, directed=graph.directed)
-    ).numpy()
+    keys = pair_keys(torch.cat(known, dim=1), graph.num_nodes, directed=graph.directed)
+    closed = torch.unique(keys).numpy()
     tie = rng.permutation(graph.num_nodes)
     lists = list(candidate_keys(graph, links.numpy()[:, place], side, half, tie, closed))
     pairs = torch.from_numpy(np.stack(np.divmod(np.concatenate(lists), graph.num_nodes)))

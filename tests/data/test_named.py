@@ -10,6 +10,7 @@ import torch
 from linkcal.data import DATASETS, OFFICIAL_SPLITS, load_dataset, split_links, structural_node_features
 from linkcal.data.named import read_bitcoin
 from linkcal.exceptions import DataNotFoundError, InputError
+from refusals import refuses
 
 REAL = [name for name in DATASETS if name != "simulated" and name not in OFFICIAL_SPLITS]
 
@@ -41,16 +42,14 @@ def test_registry_is_complete():
 
 
 def test_unknown_name_names_the_nearest():
-    with pytest.raises(
-        InputError, match=r"dataset must be one of simulated, cora, .*got 'coro' \(did you mean 'cora'"
-    ):
-        load_dataset("coro")
+    refuses(
+        r"dataset must be one of simulated, cora, .*got 'coro' \(did you mean 'cora'", load_dataset, "coro"
+    )
 
 
 def test_simulation_arguments_belong_to_the_simulation():
     assert load_dataset("simulated", num_nodes=30, num_features=0).num_nodes == 30
-    with pytest.raises(InputError, match=r"options must be those of dataset 'cora', .*got num_nodes"):
-        load_dataset("cora", num_nodes=30)
+    refuses(r"options must be those of dataset 'cora', .*got num_nodes", load_dataset, "cora", num_nodes=30)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +78,7 @@ def test_without_network_the_missing_file_is_named(name, first, tmp_path, monkey
 def test_downloaded_pickle_is_checked_before_it_is_opened(tmp_path, monkeypatch):
     # This would end the process if it were unpickled.
     monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: io.BytesIO(b"cbuiltins\nexit\n(tR."))
-    with pytest.raises(InputError, match="must be the published one"):
-        load_dataset("cora", data_root=tmp_path)
+    refuses("must be the published one", load_dataset, "cora", data_root=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -170,9 +168,8 @@ def _write_gz(path, text):
 
 def test_ratings_become_an_undirected_graph(tmp_path):
     # Users 2, 5, 7 and 40 become 0 to 3; (5, 7) is rated in both directions and is one pair.
-    path = _write_gz(
-        tmp_path / "r.csv.gz", "7,5,10,1289241911\n5,7,-3,1289241942.7\n40,2,1,1289243140\n7,2,1,1\n"
-    )
+    rows = "7,5,10,1289241911\n5,7,-3,1289241942.7\n40,2,1,1289243140\n7,2,1,1\n"
+    path = _write_gz(tmp_path / "r.csv.gz", rows)
     graph = read_bitcoin(path, name="market")
     assert (graph.num_nodes, graph.name, graph.directed) == (4, "market", False)
     assert graph.pairs.tolist() == [[0, 0, 1], [2, 3, 2]]
@@ -184,15 +181,13 @@ def test_ratings_become_an_undirected_graph(tmp_path):
 @pytest.mark.parametrize("text", ["", "a,b,c,d\n", "1\n2\n", "1.5,2,3,4\n"])
 def test_other_content_is_refused(tmp_path, text):
     path = _write_gz(tmp_path / "r.csv.gz", text)
-    with pytest.raises(InputError, match="must be a table of lines SOURCE,TARGET,RATING,TIME, got"):
-        read_bitcoin(path, name="market")
+    refuses("must be a table of lines SOURCE,TARGET,RATING,TIME, got", read_bitcoin, path, name="market")
 
 
 def test_damaged_file_is_refused(tmp_path):
     path = tmp_path / "r.csv.gz"
     path.write_bytes(gzip.compress(b"1,2,3,4\n" * 1000)[:-20])
-    with pytest.raises(InputError, match="must be a table of lines SOURCE,TARGET,RATING,TIME, got"):
-        read_bitcoin(path, name="market")
+    refuses("must be a table of lines SOURCE,TARGET,RATING,TIME, got", read_bitcoin, path, name="market")
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,8 @@ def test_same_generator_same_pairs():
 # --- kinds ---
 
 # A hub with leaves, a triangle, a square, an isolated node: unequal degrees and unequal common neighbours.
-UNDIRECTED = Graph.from_edges(
-    torch.tensor([[0, 0, 0, 0, 1, 4, 5, 6, 4], [1, 2, 3, 4, 2, 5, 6, 7, 7]]), num_nodes=9
-)
+_EIGHT = [[0, 0, 0, 0, 1, 4, 5, 6, 4], [1, 2, 3, 4, 2, 5, 6, 7, 7]]
+UNDIRECTED = Graph.from_edges(torch.tensor(_EIGHT), num_nodes=9)
 DIRECTED = Graph.from_edges(
     torch.tensor([[0, 0, 0, 3, 1, 4, 5, 4], [1, 2, 3, 0, 2, 5, 0, 1]]), num_nodes=7, directed=True
 )
@@ -276,10 +275,9 @@ def test_shortage_names_kind_and_parts():
         r"^negatives = 'two-hop' \(train 3, val 1, test 1\): num must be at most the number of non-edges "
         r"with a common neighbour, 0, got 5$"
     )
+    options = {"val_fraction": 0.2, "test_fraction": 0.2, "negatives": "two-hop"}
     with pytest.raises(ShortageError, match=message):
-        split_links(
-            Graph.from_edges(edges, 10), val_fraction=0.2, test_fraction=0.2, negatives="two-hop", seed=0
-        )
+        split_links(Graph.from_edges(edges, 10), **options)
 
 
 def test_bad_arguments():

@@ -1,7 +1,5 @@
 """Laplacian eigenmaps: known spectra, components, determinism."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -6,7 +6,8 @@ from zipfile import ZipFile
 import pytest
 
 from linkcal.data._raw import DATA_ROOT_VARIABLE, RawFiles, find_data_root
-from linkcal.exceptions import DataNotFoundError, InputError
+from linkcal.exceptions import DataNotFoundError
+from refusals import refuses
 
 URL = "https://example.org/files"
 
@@ -122,8 +123,7 @@ def test_altered_pickle_is_refused(tmp_path):
     target.mkdir(parents=True)
     (target / "ind.cora.x").write_bytes(b"cos\nsystem\n")
     files = _files("ind.cora.x", folder="Cora/raw")
-    with pytest.raises(InputError, match=r"ind\.cora\.x must be the published one .SHA-256 23cfa55d91c6f624"):
-        files.ensure(tmp_path)
+    refuses(r"ind\.cora\.x must be the published one .SHA-256 23cfa55d91c6f624", files.ensure, tmp_path)
 
 
 def test_altered_content_of_compressed_file_is_refused(tmp_path):
@@ -132,10 +132,6 @@ def test_altered_content_of_compressed_file_is_refused(tmp_path):
     path = target / "soc-sign-bitcoinalpha.csv.gz"
     files = _files(path.name, folder="bitcoin_alpha/raw")
     path.write_bytes(gzip.compress(b"1,2,3,4\n"))
-    with pytest.raises(InputError, match=r"must be the published one .SHA-256 1b2a970f327d0ceb"):
-        files.ensure(tmp_path)
+    refuses(r"must be the published one .SHA-256 1b2a970f327d0ceb", files.ensure, tmp_path)
     path.write_bytes(b"plain text")
-    with pytest.raises(
-        InputError, match=r"must be gzip-compressed, got .*alpha\.csv\.gz: Not a gzipped file"
-    ):
-        files.ensure(tmp_path)
+    refuses(r"must be gzip-compressed, got .*alpha\.csv\.gz: Not a gzipped file", files.ensure, tmp_path)

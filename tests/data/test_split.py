@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from linkcal.data import Graph, LinkPairs, LinkSplit, split_links
 from linkcal.exceptions import InputError, ShortageError
+from refusals import refuses
 
 from .strategies import graphs, non_edges, pair_set
 
@@ -62,8 +63,7 @@ def test_split_is_leak_proof(graph, seed, per_positive):
     negatives = {part: round(per_positive * n) for part, n in positives.items()}
     options = {"val_fraction": 0.2, "test_fraction": 0.2, "negatives_per_positive": per_positive}
     if min(negatives.values()) == 0:
-        with pytest.raises(InputError, match="at least one negative"):
-            split_links(graph, **options)
+        refuses("at least one negative", split_links, graph, **options)
         return
     if sum(negatives.values()) > len(non_edges(graph)):
         with pytest.raises(ShortageError):
@@ -159,10 +159,7 @@ def test_complete_graph_says_that_it_has_no_negatives():
         ({"val_fraction": 0.5, "test_fraction": 0.5}, "must be < 1, got 0.5 . 0.5"),
         ({"seed": -1}, "seed must be a whole number >= 0, got -1"),
         ({"negatives_per_positive": 0}, "negatives_per_positive must be a finite number > 0, got 0"),
-        (
-            {"negatives_per_positive": float("nan")},
-            "negatives_per_positive must be a finite number > 0, got nan",
-        ),
+        ({"negatives_per_positive": float("nan")}, "negatives_per_positive must be a finite .* > 0, got nan"),
         (
             {"val_fraction": 0.2, "test_fraction": 0.2, "negatives_per_positive": 0.1},
             "at least one negative, got 0.1 with 1 test positives",
@@ -171,8 +168,7 @@ def test_complete_graph_says_that_it_has_no_negatives():
 )
 def test_bad_arguments(options, message):
     graph = Graph.from_edges([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]], 8)
-    with pytest.raises(InputError, match=message):
-        split_links(graph, **options)
+    refuses(message, split_links, graph, **options)
 
 
 def test_edgeless_graph():
@@ -184,10 +180,7 @@ def test_edgeless_graph():
 
 @pytest.mark.parametrize("graph", [Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2), nx.path_graph(9)])
 def test_graphs_of_other_libraries_are_named(graph):
-    with pytest.raises(
-        InputError, match=r"^graph must be a linkcal.data.Graph, got \w+ of .*Graph.from_edges"
-    ):
-        split_links(graph)
+    refuses(r"^graph must be a linkcal.data.Graph, got \w+ of .*Graph.from_edges", split_links, graph)
 
 
 # --- hand-made splits ---
@@ -215,10 +208,7 @@ def test_hand_made_split_that_does_not_leak(directed):
 
 
 def test_pairs_beyond_the_nodes_are_refused():
-    with pytest.raises(
-        InputError, match=r"test.edge_label_index must hold node indices < num_nodes = 6, got 6"
-    ):
-        _made(False, test=[(4, 6)])
+    refuses(r"test.edge_label_index must hold .* < num_nodes = 6, got 6", _made, False, test=[(4, 6)])
 
 
 # --- labelled pairs ---
@@ -245,8 +235,7 @@ def test_label_probability_without_rates():
 
 
 def test_one_label_per_pair():
-    with pytest.raises(InputError, match=r"edge_label must have shape \[3\], got \[2\]"):
-        replace(_pairs(), edge_label=torch.zeros(2))
+    refuses(r"edge_label must have shape \[3\], got \[2\]", replace, _pairs(), edge_label=torch.zeros(2))
 
 
 def test_split_counts_and_parts():
@@ -257,10 +246,7 @@ def test_split_counts_and_parts():
     assert counts["message_edges"] == counts["train_positives"] == 16
     assert counts["val_negatives"] == counts["test_positives"] == 2
     assert split.part("val") is split.val
-    with pytest.raises(
-        InputError, match=r"part must be one of train, val, test; got 'tets' .did you mean 'test'"
-    ):
-        split.part("tets")
+    refuses(r"part must be one of train, val, test; got 'tets' .did you mean 'test'", split.part, "tets")
     assert split.to("cpu").counts() == counts
 
 
@@ -268,8 +254,7 @@ def test_split_counts_and_parts():
 def test_labels_are_0_or_1(wrong):
     with pytest.raises(InputError, match=f"edge_label must hold only 0 and 1, got {wrong}"):
         LinkPairs(torch.tensor([[0, 1], [1, 2]]), torch.tensor([1.0, wrong]))
-    with pytest.raises(InputError, match=r"edge_label must be a tensor \[L\], got list"):
-        LinkPairs(torch.tensor([[0], [1]]), [1.0])
+    refuses(r"edge_label must be a tensor \[L\], got list", LinkPairs, torch.tensor([[0], [1]]), [1.0])
 
 
 def test_int32_pairs_are_converted():

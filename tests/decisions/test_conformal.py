@@ -1,7 +1,5 @@
 """Conformal selection: p-values by hand, Benjamini-Hochberg by its definition, and the realised rate."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -10,8 +8,8 @@ from hypothesis import strategies as st
 
 from linkcal.data import sample_negatives
 from linkcal.decisions import conformal_p_values, select_links
-from linkcal.exceptions import InputError
 from linkcal.features import score_links
+from refusals import refuses
 
 scores = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=15)
 
@@ -74,9 +72,6 @@ def test_realised_rate_on_the_simulated_graph(trained_gcn, small_graph, small_sp
 
 def test_no_pairs_and_bad_input():
     assert select_links([], [1.0]).shape == (0,)
-    with pytest.raises(InputError, match="null_score must hold at least one score of a negative, got none"):
-        conformal_p_values([1.0], [])
-    with pytest.raises(InputError, match="score must be finite, got 1 NaN or infinite value"):
-        select_links([np.nan], [1.0])
-    with pytest.raises(InputError, match=r"fdr must be in \(0, 1\), got 1\.5"):
-        select_links([1.0], [1.0], fdr=1.5)
+    refuses("null_score must hold at least one score of a negative, got none", conformal_p_values, [1.0], [])
+    refuses("score must be finite, got 1 NaN or infinite value", select_links, [np.nan], [1.0])
+    refuses(r"fdr must be in \(0, 1\), got 1\.5", select_links, [1.0], [1.0], fdr=1.5)

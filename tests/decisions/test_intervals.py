@@ -1,7 +1,5 @@
 """Intervals for probabilities: bounds by hand, and coverage of curves that are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -15,6 +13,7 @@ from linkcal.calibrators import Platt, StructuralCalibrator
 from linkcal.decisions import IntervalCalibrator, monotone_interval
 from linkcal.decisions._intervals import clopper_pearson, ranking_scores
 from linkcal.exceptions import InputError, NotFittedError
+from refusals import refuses
 
 
 def test_clopper_pearson_equals_scipy():
@@ -139,10 +138,8 @@ def test_scikit_learn_checks(estimator, check):
 
 
 def test_bad_input():
-    with pytest.raises(InputError, match="score must hold at least one calibration link, got none"):
-        monotone_interval([], [], [1.0])
-    with pytest.raises(InputError, match=r"level must be in \(0, 1\), got 1"):
-        monotone_interval([0.0], [1], [1.0], level=1)
+    refuses("score must hold at least one calibration link, got none", monotone_interval, [], [], [1.0])
+    refuses(r"level must be in \(0, 1\), got 1", monotone_interval, [0.0], [1], [1.0], level=1)
     with pytest.raises(InputError, match="calibrator must be a Calibrator, got str"):
         IntervalCalibrator("platt").fit([[0.0], [1.0]], [0, 1])
     for call in ("predict_interval", "predict_proba", "decision_function", "predict"):
@@ -164,6 +161,5 @@ def test_a_refused_fit_changes_nothing():
     X, y = overconfident()
     fitted = IntervalCalibrator(StructuralCalibrator()).fit(X, y)
     before = fitted.predict_interval(X[:5])
-    with pytest.raises(InputError, match="at least 2 links of each class"):
-        fitted.fit(X[:50], np.arange(50) == 0)
+    refuses("at least 2 links of each class", fitted.fit, X[:50], np.arange(50) == 0)
     np.testing.assert_array_equal(fitted.predict_interval(X[:5]), before)

@@ -1,7 +1,5 @@
 """Thresholds: the expected ones by hand, the tested ones by how often they fail where the truth is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +10,7 @@ from scipy.stats import beta, binomtest, norm
 from linkcal.decisions import certified_threshold, expected_threshold
 from linkcal.decisions._thresholds import weights_at_base_rate
 from linkcal.exceptions import InputError
+from refusals import refuses
 
 logits = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=12)
 
@@ -22,8 +21,7 @@ def test_expected_precision_is_the_smallest_threshold_that_reaches_it(z, wanted)
     reach = {t: expit(z[z >= t]).mean() for t in z}
     good = [t for t, value in reach.items() if value >= wanted]
     if not good:
-        with pytest.raises(InputError, match=f"precision must be at most .*, got {wanted:g}"):
-            expected_threshold(z, precision=wanted)
+        refuses(f"precision must be at most .*, got {wanted:g}", expected_threshold, z, precision=wanted)
         return
     found = expected_threshold(z, precision=wanted)
     assert found.logit == min(good)
@@ -166,10 +164,8 @@ def test_what_cannot_be_reached_is_said_in_one_line():
     with pytest.raises(InputError, match="y must hold both classes, got 2 links among 2 labels"):
         certified_threshold([0.0, 1.0], [1, 1], precision=0.5)
     for wanted in ({}, {"precision": 0.5, "recall": 0.5}):
-        with pytest.raises(InputError, match="precision or recall must be given, one of them"):
-            expected_threshold([0.0], **wanted)
-    with pytest.raises(InputError, match="decision must hold at least one pair, got none"):
-        expected_threshold([], precision=0.5)
+        refuses("precision or recall must be given, one of them", expected_threshold, [0.0], **wanted)
+    refuses("decision must hold at least one pair, got none", expected_threshold, [], precision=0.5)
 
 
 def test_a_recall_among_probabilities_that_round_to_zero():
@@ -180,5 +176,4 @@ def test_a_recall_among_probabilities_that_round_to_zero():
     assert found.recall == pytest.approx(1.5 / 1.75, abs=1e-12)
     weighted = expected_threshold(z, recall=0.8, sample_weight=[0, 1, 0, 1])
     assert (weighted.logit, weighted.recall) == (z[1], 1.0)
-    with pytest.raises(InputError, match="precision must be at most 0, the highest expected one"):
-        expected_threshold(z, precision=0.5)
+    refuses("precision must be at most 0, the highest expected one", expected_threshold, z, precision=0.5)

@@ -9,23 +9,21 @@ import torch
 from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
 from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import simulate_graph, split_links
-from linkcal.exceptions import InputError, UnsupportedModelError
+from linkcal.exceptions import InputError
 from linkcal.features import LinkScores, calibration_links, score_links
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
 from linkcal.toggle import ToggledEmbeddings
+from refusals import refuses, unsupported
 
 
 @pytest.fixture
 def scores() -> LinkScores:
     """Two links in the plane, the first an edge of the graph."""
     toggled = ToggledEmbeddings(
-        absent=torch.tensor([[1.0, 2.0], [0.0, 1.0]]),
-        present=torch.tensor([[4.0, 6.0], [1.0, 1.0]]),
-        logit_absent=torch.tensor([3.0, 1.0]),
-        logit_present=torch.tensor([10.0, 2.0]),
-        in_graph=torch.tensor([True, False]),
-        method="by hand",
-    )
+        absent=torch.tensor([[1.0, 2.0], [0.0, 1.0]]), present=torch.tensor([[4.0, 6.0], [1.0, 1.0]]),
+        logit_absent=torch.tensor([3.0, 1.0]), logit_present=torch.tensor([10.0, 2.0]),
+        in_graph=torch.tensor([True, False]), method="by hand",
+    )  # fmt: skip
     structure = torch.tensor([[1.0, *[0.0] * 5], [2.0, 3.0, 1.0, 1.4, 0.5, 0.2]]).double()
     attributes = torch.tensor([[0.5, 0.0], [0.25, -1.0]])
     return LinkScores(toggled, "absent", torch.tensor([1.0, 0.0]), structure, attributes)
@@ -63,13 +61,11 @@ def test_take_selects_links(scores):
 
 
 def test_no_labels_no_arrays(scores):
-    with pytest.raises(InputError, match=r"label must be given to make \(X, y\), got None"):
-        LinkScores(scores.toggled).to_arrays()
+    refuses(r"label must be given to make \(X, y\), got None", LinkScores(scores.toggled).to_arrays)
 
 
 def test_unknown_kind_names_nearest(scores):
-    with pytest.raises(InputError, match="did you mean 'difference'"):
-        scores.features("diference")
+    refuses("did you mean 'difference'", scores.features, "diference")
 
 
 def test_validation_links_are_scored_on_the_message_graph(trained_gcn, small_split):
@@ -153,5 +149,4 @@ def test_linkcal_models_in_half_precision(dtype):
     assert ranked.logit.dtype == torch.float64
     seal = make_model("seal", 6, sort_k=10).to(dtype)
     message = f"SEAL must be in float32 or float64 on the CPU, got {dtype}"
-    with pytest.raises(UnsupportedModelError, match=message):
-        score_links(seal, split.graph, split.val)
+    unsupported(message, score_links, seal, split.graph, split.val)

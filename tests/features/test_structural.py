@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from linkcal.data import simulate_graph, split_links
-from linkcal.exceptions import InputError
 from linkcal.features import (
     STRUCTURAL_COLUMNS,
     STRUCTURE_COLUMNS,
@@ -17,6 +16,7 @@ from linkcal.features import (
 )
 from linkcal.models import make_model
 from linkcal.toggle import ToggledEmbeddings
+from refusals import refuses
 
 
 def toggled(absent, present, dtype=torch.float64) -> ToggledEmbeddings:
@@ -88,8 +88,6 @@ def test_a_link_looks_the_same_with_and_without_its_edge_in_the_graph(split):
 
 def test_structural_features_need_the_structure():
     links = LinkScores(toggled([[1.0]], [[2.0]]))
-    with pytest.raises(InputError, match="structure must be given to make structural features, got None"):
-        links.features("structural")
+    refuses("structure must be given to make structural features, got None", links.features, "structural")
     links = LinkScores(toggled([[1.0]], [[2.0]]), structure=torch.zeros((1, 6)))
-    with pytest.raises(InputError, match="attributes must be given to make structural features, got None"):
-        links.features("structural")
+    refuses("attributes must be given to make structural features, got None", links.features, "structural")

@@ -1,7 +1,5 @@
 """The laboratory: the whole folder is left out where it is not installed."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from types import SimpleNamespace
 

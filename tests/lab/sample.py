@@ -1,7 +1,5 @@
 """Synthetic records of a small sweep: every number follows from a seed."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

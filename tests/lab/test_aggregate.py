@@ -1,7 +1,5 @@
 """Records to means: hand-worked, and nothing missing disappears."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tests.lab.sample import frame, record

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from linkcal.exceptions import InputError
 from linkcal.workflow import RunConfig
 from linkcal_lab.cells import SweepPlan, TrainingJob, parse_seeds
 from linkcal_lab.protocols import run_config
+from refusals import refuses
 
 
 def test_every_data_set_comes_before_the_second_seed():
@@ -47,13 +47,11 @@ def test_folder_names_tell_the_settings():
     ],
 )
 def test_a_bad_plan_is_refused(changes, message):
-    with pytest.raises(InputError, match=message):
-        SweepPlan(**{"datasets": ["cora"], "models": ["gcn"]} | changes)
+    refuses(message, SweepPlan, **{"datasets": ["cora"], "models": ["gcn"]} | changes)
 
 
 @pytest.mark.parametrize(
     "text", ["", "0", "x", "3-1", "1,1", "1,,2", "-1", "9223372036854775807", "0-999999999999", "99999"]
 )
 def test_bad_seeds_are_refused(text):
-    with pytest.raises(InputError, match="seeds must"):
-        parse_seeds(text)
+    refuses("seeds must", parse_seeds, text)

@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 
-from linkcal.exceptions import InputError
 from linkcal_lab.cells import SweepPlan
 from linkcal_lab.estimate import estimate_jobs
 from linkcal_lab.records import read_records
 from linkcal_lab.store import Store
 from linkcal_lab.sweep import SweepOptions, run_sweep
+from refusals import refuses
 
 TRAINING = "own/gcn~epochs=2/train-0/training"
 CELL = "own/gcn~epochs=2/train-0/val/cal-0"
@@ -67,9 +67,7 @@ def test_changed_records_of_a_cell_are_named(store, keys, value):
     path = store / CELL / "config.json"
     change(path, *keys, value=value)
     for read in (read_records, lambda folder: estimate_jobs(plan(), Store(folder))):
-        with pytest.raises(InputError, match=re.escape(str(path))) as caught:
-            read(store)
-        assert "\n" not in str(caught.value)
+        refuses(re.escape(str(path)), read, store)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +87,7 @@ def test_changed_records_of_a_cell_are_named(store, keys, value):
 def test_changed_times_are_named(store, place, keys, value):
     path = store / place / "config.json"
     change(path, *keys, value=value)
-    with pytest.raises(InputError, match=re.escape(str(path))):
-        estimate_jobs(plan(), Store(store))
+    refuses(re.escape(str(path)), estimate_jobs, plan(), Store(store))
 
 
 @pytest.mark.parametrize(
@@ -99,8 +96,7 @@ def test_changed_times_are_named(store, place, keys, value):
 )
 def test_a_cell_in_the_place_of_another_is_refused(store, keys, value):
     change(store / CELL / "config.json", *keys, value=value)
-    with pytest.raises(InputError, match=r"must be that of own/gcn/train-0/val/cal-0, got that of"):
-        read_records(store)
+    refuses(r"must be that of own/gcn/train-0/val/cal-0, got that of", read_records, store)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,14 @@
 """Figures of a small store: which there are, what is in them, and equal bytes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from linkcal.exceptions import InputError
 from linkcal_lab import figures as module
 from linkcal_lab.figures import cell_predictions, draw_figures, find_predictions
 from linkcal_lab.store import PREDICTIONS_FILE, Predictions, write_predictions
+from refusals import refuses
 
 NAMES = ("uncalibrated", "in-n-out", "in-n-out-plus")
 
@@ -80,8 +78,7 @@ def test_seeds_choose_the_cell(store, drawn):
     assert drawn(store)["cora-val"][0] == title.format(0, 0)
     assert drawn(store, train_seed=1)["cora-val"][0] == title.format(1, 0)
     assert drawn(store, calibration_seed=1)["cora-val"][0] == title.format(0, 1)
-    with pytest.raises(InputError, match="seeds must be those of a finished cell, got train 9"):
-        drawn(store, train_seed=9)
+    refuses("seeds must be those of a finished cell, got train 9", drawn, store, train_seed=9)
 
 
 def test_added_calibrators_belong_to_their_cell(store):
@@ -94,11 +91,9 @@ def test_added_calibrators_belong_to_their_cell(store):
 def test_damaged_and_foreign_files(store, tmp_path):
     foreign = write_cell(tmp_path, "other", ("platt",), n=7)
     first = next(iter(find_predictions(store).values()))
-    with pytest.raises(InputError, match="must hold the cell's 80 test links, got 7 others"):
-        cell_predictions([*first, foreign])
+    refuses("must hold the cell's 80 test links, got 7 others", cell_predictions, [*first, foreign])
     foreign.write_bytes(foreign.read_bytes()[:100])
-    with pytest.raises(InputError, match="predictions must be an npz file of plain arrays, got"):
-        cell_predictions([foreign])
+    refuses("predictions must be an npz file of plain arrays, got", cell_predictions, [foreign])
 
 
 def test_headings_tell_settings_that_all_models_share_and_seeds_that_differ(tmp_path, drawn):
@@ -118,8 +113,7 @@ def test_headings_tell_settings_that_all_models_share_and_seeds_that_differ(tmp_
 def test_no_store(tmp_path):
     (tmp_path / "empty").mkdir()
     for name, message in (("none", "store must be a sweep's folder"), ("empty", "must hold a finished cell")):
-        with pytest.raises(InputError, match=message):
-            next(draw_figures(tmp_path / name, tmp_path / "out"))
+        refuses(message, next, draw_figures(tmp_path / name, tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -140,6 +134,5 @@ def test_a_store_without_uncalibrated_predictors_has_figures_of_the_rest(tmp_pat
 def test_calibrators_that_no_cell_has_are_told_before_anything_is_drawn(
     store, tmp_path, calibrators, message
 ):
-    with pytest.raises(InputError, match=message):
-        list(draw_figures(store, tmp_path / "out", calibrators=calibrators))
+    refuses(message, list, draw_figures(store, tmp_path / "out", calibrators=calibrators))
     assert not (tmp_path / "out").exists()

@@ -1,7 +1,5 @@
 """Markdown, LaTeX and CSV of one table, to the character."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """Shapes of reliability curves: each class made on purpose."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import chi2_contingency, norm

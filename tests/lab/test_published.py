@@ -1,7 +1,5 @@
 """Published values: complete, under linkcal's names, and one place in the paper for each sheet."""
 
-from __future__ import annotations
-
 import pytest
 
 from linkcal.calibrators import CALIBRATORS

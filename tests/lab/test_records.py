@@ -1,7 +1,5 @@
 """Records of a sweep: from its store, from exported files, from several of them."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np
@@ -14,6 +12,7 @@ from linkcal_lab.cells import SweepPlan
 from linkcal_lab.records import export_records, read_records, write_record_file
 from linkcal_lab.store import Predictions, read_predictions, write_predictions
 from linkcal_lab.sweep import SweepOptions, run_sweep
+from refusals import refuses
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +49,7 @@ def test_an_export_may_hold_the_test_links_only(stores, tmp_path):
     assert 0 < number == len(expected) < len(records)
     assert read_records(tmp_path / "a.csv.xz").equals(expected)
     for parts, message in (((), "got none"), (("all",), "got 'all'"), (("val",), "hold values of val, got")):
-        with pytest.raises(InputError, match=message):
-            export_records(tmp_path / "a.csv.xz", tmp_path / "b.csv.xz", parts=parts)
+        refuses(message, export_records, tmp_path / "a.csv.xz", tmp_path / "b.csv.xz", parts=parts)
     with pytest.raises(InputError, match=r"out must end in \.csv\.gz or \.csv\.xz, got b\.csv"):
         export_records(stores / "both", tmp_path / "b.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv.xz"]
@@ -79,10 +77,8 @@ def test_missing_values_and_values_that_are_nan_are_told_apart(tmp_path):
 
 
 def test_records_of_nothing_are_an_error(tmp_path):
-    with pytest.raises(InputError, match="store must hold a finished cell, got none"):
-        read_records(tmp_path)
-    with pytest.raises(InputError, match="which is not there"):
-        read_records(tmp_path / "nowhere")
+    refuses("store must hold a finished cell, got none", read_records, tmp_path)
+    refuses("which is not there", read_records, tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -100,8 +96,7 @@ def test_a_wrong_file_is_an_error(tmp_path, text, message):
     keys = [name for name in frame(record()).columns if name not in ("metric", "value")]
     row = ",".join(str(value) for value in frame(record())[keys].iloc[0])
     (tmp_path / "wrong.csv").write_text(text.format(keys=",".join(keys), row=row))
-    with pytest.raises(InputError, match=message):
-        read_records(tmp_path / "wrong.csv")
+    refuses(message, read_records, tmp_path / "wrong.csv")
 
 
 @pytest.mark.parametrize("ending", [".csv.gz", ".csv.xz"])
@@ -109,8 +104,7 @@ def test_a_file_cut_off_is_an_error(stores, tmp_path, ending):
     path = tmp_path / f"half{ending}"
     export_records(stores / "both", path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(InputError, match=r"half.* must be a whole file of measured values, got"):
-        read_records(path)
+    refuses(r"half.* must be a whole file of measured values, got", read_records, path)
 
 
 # Files of predictions: read back bit for bit, and nothing half is read.
@@ -145,9 +139,7 @@ def test_what_is_read_is_what_was_written(predictions, tmp_path):
 def test_missing_arrays_and_wrong_shapes_are_named(predictions, tmp_path):
     path = tmp_path / "p.npz"
     np.savez(path, calibrator=np.array(("uncalibrated", "platt")))
-    with pytest.raises(InputError, match="predictions must have the array 'val_label', got 'calibrator'"):
-        read_predictions(path)
+    refuses("predictions must have the array 'val_label', got 'calibrator'", read_predictions, path)
     predictions.probability["test"] = predictions.probability["test"][:, :7]
     write_predictions(predictions, path)
-    with pytest.raises(InputError, match=r"arrays \(2, 50\) of calibrators and test links, got \(2, 7\)"):
-        read_predictions(path)
+    refuses(r"arrays \(2, 50\) of calibrators and test links, got \(2, 7\)", read_predictions, path)

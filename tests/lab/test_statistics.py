@@ -1,7 +1,5 @@
 """Paired and rank tests: by hand, against scipy, and public failure cases."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,19 +1,17 @@
 """Tables of a small sweep: entries by hand, missing cells, marks, tests, files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.lab.sample import CALIBRATORS, frame, record, sweep, tables_of
 
-from linkcal.exceptions import InputError
 from linkcal_lab.formats import MISSING, SUFFIXES, Table, render
 from linkcal_lab.patterns import CalibrationPattern
 from linkcal_lab.published import published_values
 from linkcal_lab.records import read_records
 from linkcal_lab.tables import build_tables, choose_tables, write_tables
+from refusals import refuses
 
 #: Records and the tables made from them.
 FOLDER = Path(__file__).parents[2] / "docs" / "reproduction"
@@ -239,10 +237,8 @@ def test_files(tmp_path):
     ]  # fmt: skip
     assert b"\r" not in paths[0].read_bytes()
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="out must be a folder, got the file"):
-        write_tables(chosen, tmp_path / "file")
-    with pytest.raises(InputError, match=r"table must be one of .*did you mean 'ece-val'"):
-        choose_tables(built, ["ece-vall"])
+    refuses("out must be a folder, got the file", write_tables, chosen, tmp_path / "file")
+    refuses(r"table must be one of .*did you mean 'ece-val'", choose_tables, built, ["ece-vall"])
 
 
 def test_hits_with_too_few_negatives_are_not_told_in_silence():
@@ -259,8 +255,7 @@ def test_hits_with_too_few_negatives_are_not_told_in_silence():
 def test_a_code_of_no_pattern_is_refused():
     for code in (7.0, 0.5, -1.0):
         rows = frame(record(calibrator="uncalibrated", metric="pattern", value=code))
-        with pytest.raises(InputError, match="pattern must be a whole number from 0 to 6, got"):
-            build_tables(rows)
+        refuses("pattern must be a whole number from 0 to 6, got", build_tables, rows)
 
 
 # The overview: every row counts once.

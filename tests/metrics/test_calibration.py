@@ -1,7 +1,5 @@
 """Reliability curves and calibration errors: hand-worked values, properties, other people's code."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 
@@ -14,6 +12,7 @@ from sklearn.calibration import calibration_curve
 
 from linkcal.exceptions import InputError
 from linkcal.metrics import debiased_calibration_error, expected_calibration_error, reliability_curve
+from refusals import refuses
 
 CASE_01_Y = [1] * 5 + [0] * 5 + [1] * 9 + [0]
 CASE_01_P = [0.3] * 10 + [0.7] * 10
@@ -185,8 +184,7 @@ def test_null_band_narrows_with_links_and_is_a_point_for_certainty():
     lower, upper = reliability_curve([0, 1], [0.0, 1.0]).null_band()
     np.testing.assert_array_equal(lower, [0.0, 1.0])
     np.testing.assert_array_equal(upper, [0.0, 1.0])
-    with pytest.raises(InputError, match=r"level must be in \(0, 1\), got 95"):
-        reliability_curve([0, 1], [0.0, 1.0]).null_band(95)
+    refuses(r"level must be in \(0, 1\), got 95", reliability_curve([0, 1], [0.0, 1.0]).null_band, 95)
 
 
 @pytest.mark.parametrize(("n", "seed"), [(50, 0), (5000, 2)])
@@ -233,8 +231,7 @@ def test_debiased_error_does_not_depend_on_the_scale_of_weights():
 def test_debiased_error_leaves_single_links_out_and_refuses_if_nothing_is_left():
     with_single = debiased_calibration_error([1, 1, 0, 1], [0.5, 0.5, 0.5, 0.99])
     assert with_single == pytest.approx(debiased_calibration_error([1, 1, 0], [0.5] * 3), abs=1e-15)
-    with pytest.raises(InputError, match="y_prob must put at least two links into one bin"):
-        debiased_calibration_error([1, 0], [0.1, 0.9])
+    refuses("y_prob must put at least two links into one bin", debiased_calibration_error, [1, 0], [0.1, 0.9])
 
 
 # --- bad options --------------------------------------------------------------------------------------------
@@ -254,8 +251,7 @@ def test_debiased_error_leaves_single_links_out_and_refuses_if_nothing_is_left()
     ],
 )
 def test_bad_options_are_named(function, options: dict[str, object], message: str):
-    with pytest.raises(InputError, match=message):
-        function([0, 1], [0.4, 0.5], **options)
+    refuses(message, function, [0, 1], [0.4, 0.5], **options)
 
 
 # --- other people's code ------------------------------------------------------------------------------------

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -11,8 +9,9 @@ from torch_geometric.nn import GAE, GCNConv
 from torch_geometric.nn import VGAE as PygVGAE
 
 from linkcal.exceptions import InputError, UnsupportedModelError
-from linkcal.models import GCN, AdaptedLinkPredictor, as_link_predictor, unwrap_link_predictor
-from linkcal.models.adapter import link_embedding_of
+from linkcal.models import GCN, AdaptedLinkPredictor, as_link_predictor
+from linkcal.models.adapter import link_embedding_of, unwrap_link_predictor
+from refusals import refuses, unsupported
 
 PAIRS = torch.tensor([[0, 0, 1], [1, 2, 2]])
 Z = torch.tensor([[1.0, 2.0], [3.0, 0.5], [-1.0, 4.0]])
@@ -62,8 +61,7 @@ def logits_of(model: nn.Module, z: Tensor, pairs: Tensor, declared: str | None =
 
 class TestDeclaration:
     def test_undeclared_is_an_error_not_a_guess(self):
-        with pytest.raises(InputError, match=r"decode_returns must be declared .* for Dot .*got None"):
-            as_link_predictor(Dot())
+        refuses(r"decode_returns must be declared .* for Dot .*got None", as_link_predictor, Dot())
 
     def test_argument_and_attribute(self):
         model = Returning(torch.full((3,), 0.75))
@@ -73,20 +71,17 @@ class TestDeclaration:
         assert logits_of(model, Z, PAIRS).tolist() == pytest.approx([math.log(3)] * 3)
 
     def test_misspelt(self):
-        with pytest.raises(InputError, match="did you mean 'logits'"):
-            as_link_predictor(Dot(), "logit")
+        refuses("did you mean 'logits'", as_link_predictor, Dot(), "logit")
         model = Dot()
         model.decode_returns = "probs"
-        with pytest.raises(InputError, match=r"model.decode_returns must be one of"):
-            as_link_predictor(model)
+        refuses(r"model.decode_returns must be one of", as_link_predictor, model)
 
     @pytest.mark.parametrize("cls", [GAE, PygVGAE])
     def test_pyg_autoencoders_are_known(self, cls):
         model = cls(TwoHeads())
         for declared in (None, "probabilities"):
             assert as_link_predictor(model, declared).module_returns == "probabilities"
-        with pytest.raises(InputError, match=r"sigmoid is on by default.* says 'probabilities'"):
-            as_link_predictor(model, "logits")
+        refuses(r"sigmoid is on by default.* says 'probabilities'", as_link_predictor, model, "logits")
 
     def test_pyg_autoencoder_with_a_decoder_of_its_own_must_declare(self):
         class Decoder(nn.Module):
@@ -94,8 +89,7 @@ class TestDeclaration:
                 return (z[edge_index[0]] + z[edge_index[1]]).sum(dim=-1)
 
         model = GAE(nn.Identity(), Decoder())
-        with pytest.raises(InputError, match="decode_returns must be declared"):
-            as_link_predictor(model)
+        refuses("decode_returns must be declared", as_link_predictor, model)
         assert logits_of(model, Z, PAIRS, "logits").tolist() == [6.5, 6.0, 6.5]
 
 
@@ -142,8 +136,7 @@ class TestLogitsOf:
     )
     def test_wrong_output(self, value, came):
         message = rf"Returning.decode must return a float tensor of shape \[3\], got {came}"
-        with pytest.raises(UnsupportedModelError, match=message):
-            logits_of(Returning(value), Z, PAIRS, "logits")
+        unsupported(message, logits_of, Returning(value), Z, PAIRS, "logits")
 
     def test_pyg_gae_gives_true_logits_where_the_sigmoid_saturates(self):
         z = torch.tensor([[10.0], [10.0], [-10.0]])
@@ -163,8 +156,7 @@ class TestLinkEmbedding:
             def link_embedding(self, z: Tensor, edge_label_index: Tensor) -> Tensor:
                 return torch.zeros(3)
 
-        with pytest.raises(UnsupportedModelError, match=r"shape \[3, d\], got torch.float32 \[3\]"):
-            link_embedding_of(Flat(), Z, PAIRS)
+        unsupported(r"shape \[3, d\], got torch.float32 \[3\]", link_embedding_of, Flat(), Z, PAIRS)
 
 
 class TestAsLinkPredictor:
@@ -199,10 +191,9 @@ class TestAsLinkPredictor:
 
     def test_encode_must_give_a_matrix(self):
         adapted = as_link_predictor(Dot(), "logits")
-        with pytest.raises(
-            UnsupportedModelError, match=r"Dot.encode must return .*\[N, d\], got torch.*\[3\]"
-        ):
-            adapted.encode(torch.zeros(3), NO_EDGES)
+        unsupported(
+            r"Dot.encode must return .*\[N, d\], got torch.*\[3\]", adapted.encode, torch.zeros(3), NO_EDGES
+        )
 
     def test_pyg_vgae_in_eval_mode_is_repeatable_and_has_its_kl(self):
         model = PygVGAE(TwoHeads())

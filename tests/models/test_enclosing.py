@@ -1,7 +1,5 @@
 """Extraction and labels of enclosing subgraphs: by hand, and against SciPy's shortest paths."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PEG: its layer by hand, where its positions come from, and what a graph must bring."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -14,6 +12,7 @@ from linkcal.features import score_links
 from linkcal.models import PEG, TrainingConfig, load_model, make_model, save_model, train_link_predictor
 from linkcal.toggle import toggle_edges
 from linkcal.workflow import RunConfig, run_experiment
+from refusals import refuses
 
 PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -66,22 +65,19 @@ def test_prepare_appends_the_positions_of_the_message_graph_once():
 
 def test_graph_without_features_keeps_positions_in_the_model():
     model = PEG(5, position_channels=2, num_nodes=4)
-    with pytest.raises(InputError, match=r"model must hold the nodes' positions, got none: prepare"):
-        model.encode(torch.arange(4), PATH)
+    refuses(r"model must hold the nodes' positions, got none: prepare", model.encode, torch.arange(4), PATH)
     assert model.prepare(graph()).x is None
     assert torch.equal(model.positions, laplacian_eigenmaps(PATH, 4, 2))
     model.reset_parameters()
     assert torch.isfinite(model.positions).all()
-    with pytest.raises(InputError, match="graph must have 4 nodes, got 5"):
-        model.prepare(Graph.from_edges(PATH, 5))
+    refuses("graph must have 4 nodes, got 5", model.prepare, Graph.from_edges(PATH, 5))
 
 
 @pytest.mark.parametrize("features", [None, 3])
 def test_other_graphs_are_refused(features):
     came = "no features" if features is None else "3 features"
     x = None if features is None else torch.rand(4, features)
-    with pytest.raises(InputError, match=f"graph must have 2 features, got {came}"):
-        PEG(2, position_channels=4).prepare(graph(x=x))
+    refuses(f"graph must have 2 features, got {came}", PEG(2, position_channels=4).prepare, graph(x=x))
 
 
 def test_isolated_nodes_and_components_get_finite_scores():
@@ -141,8 +137,7 @@ def test_a_graph_that_was_not_prepared_is_answered_by_what_to_call(name, num_fea
 
 def test_features_as_wide_as_prepared_ones_are_no_positions():
     model = PEG(2, position_channels=3)
-    with pytest.raises(InputError, match="got 5 features that do not follow from the edges"):
-        model.prepare(graph(x=torch.rand(4, 5)))
+    refuses("got 5 features that do not follow from the edges", model.prepare, graph(x=torch.rand(4, 5)))
 
 
 def test_splitting_a_prepared_graph_is_told_to_leak():

@@ -1,7 +1,5 @@
 """The default presets on Cora: what a stranger's first run must show."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SEAL: one score per query pair, the asked link hidden, whatever is asked with it."""
 
-from __future__ import annotations
-
 import copy
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,6 +15,7 @@ from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import MODELS, SEAL, seal
 from linkcal.models.seal import _sort_pool
 from linkcal.workflow import RunConfig, run_experiment
+from refusals import refuses
 
 # Case 23: triangle with a tail.
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 0, 2, 3], [1, 0, 2, 1, 0, 2, 3, 2]])
@@ -155,15 +154,13 @@ def test_sort_k_is_the_60th_percentile_of_training_subgraphs():
     ],
 )
 def test_bad_arguments(options, message):
-    with pytest.raises(InputError, match=message):
-        SEAL(4, **options)
+    refuses(message, SEAL, 4, **options)
 
 
 def test_no_pairs_and_wrong_features():
     nothing = torch.empty(2, 0, dtype=torch.int64)
     assert build()(torch.eye(4), EDGES, nothing).shape == (0,)
-    with pytest.raises(InputError, match=r"x must have shape \[N, 4\], got \[4, 3\]"):
-        build()(torch.rand(4, 3), EDGES, ASKED)
+    refuses(r"x must have shape \[N, 4\], got \[4, 3\]", build(), torch.rand(4, 3), EDGES, ASKED)
     with pytest.raises(InputError, match="target_link must be one of absent, present; got 'gone'"):
         build().embed_pairs(torch.eye(4), EDGES, ASKED, target_link="gone")
 
@@ -233,16 +230,11 @@ def test_feature_dropout_acts_in_training_only():
         (EDGES, [[0], [-1]], "edge_label_index must hold node indices >= 0, got -1"),
         (EDGES, [[2], [2]], r"edge_label_index must join two different nodes, got \(2, 2\)"),
         (EDGES, [0, 1], r"edge_label_index must have shape \[2, L\], got \[2\]"),
-        (
-            torch.tensor([[0, 9], [9, 0]]),
-            [[0], [1]],
-            "edge_index must hold node indices < num_nodes = 4, got 9",
-        ),
+        (torch.tensor([[0, 9], [9, 0]]), [[0], [1]], "edge_index must hold .* < num_nodes = 4, got 9"),
     ],
 )
 def test_nodes_that_are_not_there_never_reach_the_compiled_search(edges, pairs, message):
-    with pytest.raises(InputError, match=message):
-        build()(torch.eye(4), edges, torch.tensor(pairs))
+    refuses(message, build(), torch.eye(4), edges, torch.tensor(pairs))
 
 
 def test_one_edge_list_with_other_numbers_of_nodes():

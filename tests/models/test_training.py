@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +11,7 @@ from torch_geometric.nn import GCN as PygGCN
 from linkcal.data import Graph, LinkPairs, LinkSplit, split_links
 from linkcal.exceptions import InputError, TrainingDivergedError
 from linkcal.models import MODELS, TrainingConfig, make_model, train_link_predictor
+from refusals import refuses
 
 NAMES = list(MODELS)
 
@@ -89,12 +88,8 @@ def test_random_state_and_the_split_are_left_as_they_were(split):
     torch.manual_seed(1)
     np.random.seed(1)  # noqa: NPY002
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    tensors = [
-        split.graph.x,
-        split.graph.edge_index,
-        split.train.edge_label_index,
-        split.val.edge_label_index,
-    ]
+    pairs = [split.train.edge_label_index, split.val.edge_label_index]
+    tensors = [split.graph.x, split.graph.edge_index, *pairs]
     before = [t.clone() for t in tensors]
     train_link_predictor(small("vgae", dropout=0.5), split, TrainingConfig(epochs=3, batch_size=16))
     assert torch.equal(torch.get_rng_state(), torch_state)
@@ -198,9 +193,8 @@ def test_reports_and_measured_epochs(split):
 
 def test_first_loss_of_a_zero_model_is_log_two(split):
     losses = []
-    train_link_predictor(
-        Recorder(), split, TrainingConfig(epochs=1), progress=lambda r: losses.append(r.loss)
-    )
+    config = TrainingConfig(epochs=1)
+    train_link_predictor(Recorder(), split, config, progress=lambda r: losses.append(r.loss))
     assert losses[0] == pytest.approx(np.log(2.0), rel=1e-6)
 
 
@@ -215,8 +209,7 @@ def test_models_from_elsewhere(split):
 
     model = Probabilities(PygGCN(2, 8, 2, 4))
     assert train_link_predictor(model, split, config, decode_returns="probabilities").best_val_auc > 0.6
-    with pytest.raises(InputError, match="decode_returns must be declared"):
-        train_link_predictor(model, split, config)
+    refuses("decode_returns must be declared", train_link_predictor, model, split, config)
 
 
 @pytest.mark.parametrize(
@@ -270,8 +263,7 @@ def test_dense_graph_trains_with_the_non_edges_that_there_are():
     ],
 )
 def test_bad_settings(options, message):
-    with pytest.raises(InputError, match=message):
-        TrainingConfig(**options)
+    refuses(message, TrainingConfig, **options)
 
 
 def test_last_epoch_is_kept_where_asked(small_split):

@@ -186,9 +186,8 @@ def test_the_selected_calibrator_stands_first_with_intervals(tmp_path):
     plain = render(tmp_path).text
     assert "selected" not in plain
     assert "Below a value" not in plain
-    assert headline({**METRICS, "selected": "platt"})[0].endswith(
-        "AUC 88.20 %; uncalibrated the ECE is 15.20 %."
-    )
+    expected = "AUC 88.20 %; uncalibrated the ECE is 15.20 %."
+    assert headline({**METRICS, "selected": "platt"})[0].endswith(expected)
 
 
 @pytest.mark.parametrize(("kind", "moves"), [("uniform", True), ("two-hop", False)])

@@ -1,7 +1,5 @@
 """Graphs, models and the comparison that the toggle tests share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 
@@ -77,13 +75,10 @@ def path(length: int) -> torch.Tensor:
 @st.composite
 def toggle_cases(draw: st.DrawFn) -> Case:
     return build_case(
-        draw(st.integers(1, 40)),
-        draw(st.lists(st.sampled_from(PIECES), max_size=4)),
-        draw(st.integers(0, 2**32 - 1)),
-        undirected=draw(st.booleans()),
-        loops=draw(st.booleans()),
+        draw(st.integers(1, 40)), draw(st.lists(st.sampled_from(PIECES), max_size=4)),
+        draw(st.integers(0, 2**32 - 1)), undirected=draw(st.booleans()), loops=draw(st.booleans()),
         repeats=draw(st.booleans()),
-    )
+    )  # fmt: skip
 
 
 def seeded(build, seed: int) -> nn.Module:
@@ -120,16 +115,12 @@ def pyg_models(draw: st.DrawFn, in_channels: int) -> nn.Module:
     """PyG's GAE around its BasicGNN family, with the options that keep the layers in the algebra."""
     cls = draw(st.sampled_from([pyg.GCN, pyg.GraphSAGE, pyg.GIN]))
     options = {
-        "in_channels": in_channels,
-        "hidden_channels": draw(st.integers(2, 4)),
-        "num_layers": draw(st.integers(1, 3)),
-        "out_channels": draw(st.integers(1, 3)),
-        "dropout": 0.5,
-        "act": draw(st.sampled_from(["relu", "leaky_relu", "elu"])),
-        "act_first": draw(st.booleans()),
+        "in_channels": in_channels, "hidden_channels": draw(st.integers(2, 4)),
+        "num_layers": draw(st.integers(1, 3)), "out_channels": draw(st.integers(1, 3)), "dropout": 0.5,
+        "act": draw(st.sampled_from(["relu", "leaky_relu", "elu"])), "act_first": draw(st.booleans()),
         "norm": draw(st.sampled_from([None, "batch_norm", "layer_norm"])),
         "jk": draw(st.sampled_from([None, "last"])),
-    }
+    }  # fmt: skip
     if options["norm"] == "layer_norm":
         options["norm_kwargs"] = {"mode": "node"}
     if cls is pyg.GCN:

@@ -1,7 +1,5 @@
 """The public function: what it refuses, what it leaves alone, and what must not change its result."""
 
-from __future__ import annotations
-
 import copy
 
 import numba
@@ -14,6 +12,7 @@ from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import GCN, GIN, SAGE, VGAE
 from linkcal.toggle import ToggledEmbeddings, toggle_edges
 from linkcal.toggle._engine import embed_and_score
+from refusals import refuses, unsupported
 
 from .cases import assert_same, build_case, features, seeded
 
@@ -62,8 +61,7 @@ def test_refuses_an_edge_in_one_direction_only():
 )
 def test_refuses_wrong_shapes(field, value, message):
     given = {"x": X, "edge_index": CASE.edge_index, "pairs": CASE.pairs, field: value}
-    with pytest.raises(InputError, match=message):
-        toggle_edges(model_of(GCN), given["x"], given["edge_index"], given["pairs"])
+    refuses(message, toggle_edges, model_of(GCN), given["x"], given["edge_index"], given["pairs"])
 
 
 def test_refuses_unknown_method():
@@ -76,8 +74,7 @@ def test_refuses_unknown_method():
 def test_refuses_a_model_that_caches_its_graph():
     model = seeded(lambda: pyg.GAE(pyg.GCN(4, 5, 2, 3, cached=True)), 0)
     for method in ("auto", "naive"):
-        with pytest.raises(UnsupportedModelError, match=r"GCNConv\(cached=True\) at .*convs\.0"):
-            toggle(model, method=method)
+        unsupported(r"GCNConv\(cached=True\) at .*convs\.0", toggle, model, method=method)
 
 
 def test_refuses_a_model_that_draws_at_random():
@@ -102,8 +99,7 @@ def test_a_model_whose_output_is_not_finite_is_still_deterministic():
 @pytest.mark.parametrize("method", ["fast", "delta"])
 def test_fast_methods_say_why_a_model_is_not_theirs(method):
     model = seeded(lambda: pyg.GAE(pyg.GraphSAGE(4, 6, 2, 3, aggr="max")), 0)
-    with pytest.raises(UnsupportedModelError, match=f"got '{method}': the layer SAGEConv"):
-        toggle(model, method=method)
+    unsupported(f"got '{method}': the layer SAGEConv", toggle, model, method=method)
 
 
 # --- what is left alone -----------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Blocks of pairs, put together or one by one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

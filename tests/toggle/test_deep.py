@@ -1,7 +1,5 @@
 """The compiled kernel for encoders of any depth: when it is taken, exactness, and what must not matter."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
@@ -26,9 +24,8 @@ def model_of(name: str, depth: int, *, width: int = 4, seed: int = 0) -> torch.n
 
 def kernel_of(model, x):
     """The kernel of a chain, or the one for sums of chains."""
-    known = recognise(
-        model, x, build_case(5, ["path"], 0, undirected=True, loops=False, repeats=False).edge_index
-    )
+    case = build_case(5, ["path"], 0, undirected=True, loops=False, repeats=False)
+    known = recognise(model, x, case.edge_index)
     kernel = None if known.chain is None else compiled_toggle(known.chain.layers)
     return SummedToggle if kernel is None and SummedToggle.applies(known) else kernel
 

@@ -1,7 +1,5 @@
 """Delta propagation in blocks: the bound on what a pair lists, and results that do not depend on it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch_geometric import nn as pyg

@@ -1,7 +1,5 @@
 """Fast methods equal one forward pass per pair, on a family of graphs and models."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -53,9 +51,8 @@ def test_each_model_and_depth(name, depth, undirected):
     case = build_case(
         40, ["random", "star", "clique", "path", "twins"], 7, undirected=undirected, loops=True, repeats=True
     )
-    model = seeded(
-        lambda: MODELS[name](3, hidden_channels=4, out_channels=3, num_layers=depth), depth
-    ).double()
+    options = {"hidden_channels": 4, "out_channels": 3, "num_layers": depth}
+    model = seeded(lambda: MODELS[name](3, **options), depth).double()
     assert_equals_naive(model, features(40, 3, torch.float64), case, "fast", "delta")
 
 

@@ -1,7 +1,5 @@
 """Compressed rows against sets and dictionaries."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A path of three nodes, x = (1, 2, 6), two layers, all weights 1: every number worked out on paper."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The model on subgraphs: exact for deterministic message passing, refused where it cannot be."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,11 +7,12 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric import nn as pyg
 
-from linkcal.exceptions import UnsupportedModelError
 from linkcal.models import GCN
 from linkcal.toggle import toggle_edges
 from linkcal.toggle._khop import KHop
 from linkcal.toggle.api import toggle_engine
+from refusals import unsupported
+from users import DotProduct
 
 from .cases import (
     MODELS,
@@ -28,10 +27,8 @@ from .cases import (
 )
 
 
-class Stack(nn.Module):
+class Stack(DotProduct):
     """A user's encoder: any layers, a skip connection, dot-product decoder."""
-
-    decode_returns = "logits"
 
     def __init__(self, *convs: nn.Module) -> None:
         super().__init__()
@@ -42,9 +39,6 @@ class Stack(nn.Module):
             out = conv(x, edge_index)
             x = torch.tanh(out + x if out.shape == x.shape else out)
         return x
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
 def gat():
@@ -84,16 +78,9 @@ def both_directions():
 
 
 BUILDERS = [
-    gat,
-    sage_max,
-    graph_conv,
-    transformer,
-    gcn_with_skip,
-    jumping_knowledge,
-    jumping_lstm,
-    two_hops_in_one_layer,
-    both_directions,
-]
+    gat, sage_max, graph_conv, transformer, gcn_with_skip, jumping_knowledge, jumping_lstm,
+    two_hops_in_one_layer, both_directions,
+]  # fmt: skip
 
 
 @settings(max_examples=100)
@@ -146,15 +133,13 @@ def khop(model, **options):
 @pytest.mark.parametrize("norm", ["GraphNorm", "PairNorm", "InstanceNorm", "LayerNorm"])
 def test_refuses_norms_over_all_nodes(norm):
     model = seeded(lambda: pyg.GAE(pyg.GAT(3, 4, 2, 3, norm=norm)), 0)
-    with pytest.raises(UnsupportedModelError, match=rf"got {norm} at .*; use method='naive'"):
-        khop(model)
+    unsupported(rf"got {norm} at .*; use method='naive'", khop, model)
     auto = toggle_edges(model, X, CASE.edge_index, CASE.pairs)
     assert auto.method == "naive"
 
 
 def test_refuses_too_few_hops():
-    with pytest.raises(UnsupportedModelError, match="must depend on 1 hops alone"):
-        khop(seeded(gcn_with_skip, 0), num_hops=1)
+    unsupported("must depend on 1 hops alone", khop, seeded(gcn_with_skip, 0), num_hops=1)
 
 
 def test_more_hops_than_needed_change_nothing():
@@ -166,8 +151,7 @@ def test_refuses_random_models():
         def encode(self, x, edge_index):
             return super().encode(x, edge_index) + torch.rand(x.size(0), 1)
 
-    with pytest.raises(UnsupportedModelError, match="deterministic"):
-        khop(seeded(lambda: Noisy(pyg.GATConv(3, 3)), 0))
+    unsupported("deterministic", khop, seeded(lambda: Noisy(pyg.GATConv(3, 3)), 0))
 
 
 def test_refuses_an_encoder_tied_to_its_nodes():
@@ -179,8 +163,7 @@ def test_refuses_an_encoder_tied_to_its_nodes():
         def encode(self, x, edge_index):
             return super().encode(x + self.table, edge_index)
 
-    with pytest.raises(UnsupportedModelError, match="must run on subgraphs"):
-        khop(seeded(Tied, 0))
+    unsupported("must run on subgraphs", khop, seeded(Tied, 0))
     assert toggle_edges(seeded(Tied, 0), X, CASE.edge_index, CASE.pairs).method == "naive"
 
 
@@ -193,8 +176,7 @@ def test_an_encoder_that_refuses_subgraphs_goes_pair_by_pair(error):
             return super().encode(x, edge_index)
 
     model = seeded(lambda: Counting(pyg.SAGEConv(3, 3, aggr="max")), 0)
-    with pytest.raises(UnsupportedModelError, match=f"must run on subgraphs .* got {error.__name__}"):
-        khop(model)
+    unsupported(f"must run on subgraphs .* got {error.__name__}", khop, model)
     assert toggle_edges(model, X, CASE.edge_index, CASE.pairs).method == "naive"
 
 
@@ -204,8 +186,7 @@ def test_own_message_passing_needs_num_hops():
             out = torch.zeros_like(x)
             return x + out.index_add_(0, edge_index[1], x[edge_index[0]])
 
-    with pytest.raises(UnsupportedModelError, match="num_hops must be given"):
-        khop(Dense())
+    unsupported("num_hops must be given", khop, Dense())
     assert khop(Dense(), num_hops=1).method == "khop"
     assert_equals_naive(Dense(), X, CASE, "khop", num_hops=1)
 
@@ -213,10 +194,8 @@ def test_own_message_passing_needs_num_hops():
 # --- what pairs share -----------------------------------------------------------------
 
 
-class Hopping(nn.Module):
+class Hopping(DotProduct):
     """Any function of x and the arcs, dot-product decoder."""
-
-    decode_returns = "logits"
 
     def __init__(self, *steps):
         super().__init__()
@@ -227,9 +206,6 @@ class Hopping(nn.Module):
         for step in self.order:
             x = step(x, edge_index)
         return x
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
 def by_out_degree(x, edge_index):
@@ -328,10 +304,8 @@ def test_a_model_that_reads_arcs_backwards_does_not_share_on_directed_graphs(bac
     assert savings_of(model, features(21, 3, torch.float64), case) is not backwards
 
 
-class ByKind(nn.Module):
+class ByKind(DotProduct):
     """A layer per kind of arc, left out where there is no such arc; new kinds come first."""
-
-    decode_returns = "logits"
 
     def __init__(self):
         super().__init__()
@@ -348,9 +322,6 @@ class ByKind(nn.Module):
             h = torch.tanh(along(h, within) + (across(h, between) if between.size(1) else 0.0))
         return h
 
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
-
 
 def test_rounds_that_a_toggle_adds_are_not_mistaken_for_others():
     """The whole graph has no arc between the two kinds of nodes, so a layer more runs once there is one."""
@@ -360,5 +331,4 @@ def test_rounds_that_a_toggle_adds_are_not_mistaken_for_others():
     pairs = torch.tensor([[1, 2, 1], [4, 10, 3]])
     model = seeded(ByKind, 0).double()
     assert_equals_naive(model, x, Case(edges, 12, True, pairs, 0), "khop", num_hops=2)
-    with pytest.raises(UnsupportedModelError, match="pass messages 2 times, as on the whole graph, got 4"):
-        toggle_edges(model, x, edges, pairs)
+    unsupported("pass messages 2 times, as on the whole graph, got 4", toggle_edges, model, x, edges, pairs)

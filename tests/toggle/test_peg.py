@@ -1,7 +1,5 @@
 """PEG: toggling moves messages and degrees, never positions; equal to one forward pass per pair."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

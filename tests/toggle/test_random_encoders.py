@@ -3,8 +3,6 @@
 LINKCAL_ENCODERS is the number of models, LINKCAL_ENCODERS_SEED the first one's seed.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 
@@ -18,6 +16,7 @@ from torch_geometric.utils import add_self_loops, degree, dropout_edge, to_undir
 
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.toggle import toggle_edges
+from users import DotProduct
 
 from .cases import PIECES, assert_same, build_case, features, seeded
 from .test_recognise import ByOutDegree, OwnMessage
@@ -110,54 +109,42 @@ def by_heads(h, *_):
 
 
 GOOD = {
-    "relu": lambda h, *_: functional.relu(h),
-    "elu": lambda h, *_: functional.elu(h, inplace=False),
-    "leaky": lambda h, *_: functional.leaky_relu(h, 0.1),
-    "tanh": lambda h, *_: torch.tanh(h),
+    "relu": lambda h, *_: functional.relu(h), "elu": lambda h, *_: functional.elu(h, inplace=False),
+    "leaky": lambda h, *_: functional.leaky_relu(h, 0.1), "tanh": lambda h, *_: torch.tanh(h),
     "scaled": lambda h, *_: 0.5 * h - 0.1,
     "dropout": lambda h, *_: functional.dropout(h, 0.5, training=False),
     "normalised": lambda h, *_: functional.normalize(h, dim=-1),
     "softmax": lambda h, *_: h.log_softmax(dim=1),
-    "layer norm": lambda h, *_: functional.layer_norm(h, (4,)),
-    "residual": lambda h, x, _: h + x,
+    "layer norm": lambda h, *_: functional.layer_norm(h, (4,)), "residual": lambda h, x, _: h + x,
     "gated": lambda h, x, _: torch.where(h > 0, h, x.sigmoid()),
     "halves": lambda h, *_: torch.cat([h[:, 2:], h[..., :2] * h.mean(dim=1, keepdim=True)], dim=-1),
     "stacked": lambda h, x, _: torch.stack([h, x], dim=-1).max(dim=-1)[0],
     "input's mean": lambda h, x, _: h + x.mean(dim=0),
-    "input's order": lambda h, x, _: h * x.argsort(dim=0),
-    "in place": relu_in_place,
-    "by heads": by_heads,
-    "noise": seeded_noise,
-}
+    "input's order": lambda h, x, _: h * x.argsort(dim=0), "in place": relu_in_place,
+    "by heads": by_heads, "noise": seeded_noise,
+}  # fmt: skip
 BAD = {
     "mean": lambda h, *_: h - h.mean(dim=0),
     "virtual node": lambda h, *_: h + h.mean(dim=0, keepdim=True).tanh(),
     "total": lambda h, *_: h / h.norm(),
     "most": lambda h, *_: h / h.abs().max(dim=0).values.clamp(min=1.0),
     "sorted": lambda h, *_: h.sort(dim=0).values,
-    "ranked": lambda h, *_: h.argsort(dim=0).to(h) / h.size(0),
-    "rolled": lambda h, *_: h.roll(1, dims=0),
-    "flipped": lambda h, *_: h.flip(0),
-    "running": lambda h, *_: h.cumsum(dim=0) / 10,
+    "ranked": lambda h, *_: h.argsort(dim=0).to(h) / h.size(0), "rolled": lambda h, *_: h.roll(1, dims=0),
+    "flipped": lambda h, *_: h.flip(0), "running": lambda h, *_: h.cumsum(dim=0) / 10,
     "softmax of nodes": lambda h, *_: h.softmax(dim=0),
-    "columns": lambda h, *_: functional.normalize(h, dim=0),
-    "gram": lambda h, *_: h @ (h.T @ h).tanh(),
+    "columns": lambda h, *_: functional.normalize(h, dim=0), "gram": lambda h, *_: h @ (h.T @ h).tanh(),
     "reshaped": lambda h, *_: h.reshape(4, -1).t().reshape(-1, 4),
     "some rows": lambda h, *_: h[torch.arange(h.size(0)) // 2],
     "batch statistics": lambda h, *_: functional.batch_norm(h, None, None, training=True),
     "degree": lambda h, _, edges: h * degree(edges[1], h.size(0), h.dtype)[:, None],
-    "number of edges": lambda h, _, edges: h * (edges.size(1) / 10),
-    "caught": caught,
-    "branch": branch,
+    "number of edges": lambda h, _, edges: h * (edges.size(1) / 10), "caught": caught, "branch": branch,
     "array": lambda h, *_: h + torch.from_numpy(np.tanh(h.numpy()).mean(axis=0)),
     "where it is positive": lambda h, *_: h + (h > 0).sum(dim=0),
-}
+}  # fmt: skip
 
 
-class Random(nn.Module):
+class Random(DotProduct):
     """Convolutions and functions, one after the other, with a second way around some of them."""
-
-    decode_returns = "logits"
 
     def __init__(self, rng, harm):
         super().__init__()
@@ -204,9 +191,6 @@ class Random(nn.Module):
         if self.last is not None:
             return self.last(torch.cat(kept, dim=-1))
         return torch.stack(kept, dim=-1).amax(dim=-1) if self.way == "most" else h
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
 def outcome(seed: int) -> str:

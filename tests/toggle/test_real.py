@@ -1,7 +1,5 @@
 """Real graphs, 300 random pairs each: fast methods equal one forward pass per pair."""
 
-from __future__ import annotations
-
 import os
 from functools import lru_cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Subgraphs around pairs: arcs by hand, degrees on any graph, bounds of batches."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

@@ -1,7 +1,5 @@
 """Threads: one engine or one model shared by many gives the sequential numbers, bit for bit."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

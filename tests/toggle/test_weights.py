@@ -1,7 +1,5 @@
 """Weighted edges: every method that takes them equals one forward pass per pair."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +11,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 from linkcal.exceptions import InputError, UnsupportedModelError
 from linkcal.models import GIN
 from linkcal.toggle import toggle_edges
+from users import DotProduct
 
 from .cases import Case, assert_equals_naive, build_case, features, seeded, toggle_cases
 
@@ -60,9 +59,8 @@ def weights_of(case: Case, dtype: torch.dtype, seed: int) -> torch.Tensor:
 def test_equals_one_pass_per_pair(case, name, depth, insert_weight, dtype):
     model = model_of(name, depth, case.seed % 1000).to(dtype)
     options = {"edge_weight": weights_of(case, dtype, case.seed), "insert_weight": insert_weight}
-    assert_equals_naive(
-        model, features(case.num_nodes, 3, dtype, case.seed), case, "auto", "delta", **options
-    )
+    x = features(case.num_nodes, 3, dtype, case.seed)
+    assert_equals_naive(model, x, case, "auto", "delta", **options)
 
 
 @settings(max_examples=30)
@@ -98,18 +96,15 @@ def test_by_hand():
     nn.init.ones_(model.encoder.convs[0].lin.weight)
     x = torch.tensor([[2.0], [5.0], [7.0]], dtype=torch.float64)
     arcs, pairs = torch.tensor([[0, 1], [1, 0]]), torch.tensor([[0, 1], [1, 2]])
-    toggled = toggle_edges(
-        model, x, arcs, pairs, edge_weight=torch.tensor([3.0, 3.0]).double(), insert_weight=0.5
-    )
+    weights = {"edge_weight": torch.tensor([3.0, 3.0]).double(), "insert_weight": 0.5}
+    toggled = toggle_edges(model, x, arcs, pairs, **weights)
     # With (1, 2) of weight 0.5: z_1 = 3 * 2 + 0.5 * 7, z_2 = 0.5 * 5.
     assert toggled.present.flatten().tolist() == pytest.approx([15.0 * 6.0, 9.5 * 2.5])
     assert toggled.absent.flatten().tolist() == [0.0, 0.0]
 
 
-class Weighted(nn.Module):
+class Weighted(DotProduct):
     """A user's model that takes weights, and changes them."""
-
-    decode_returns = "logits"
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,9 +112,6 @@ class Weighted(nn.Module):
 
     def encode(self, x, edge_index, edge_weight=None):
         return self.conv(x, edge_index, None if edge_weight is None else edge_weight.sqrt()).tanh()
-
-    def decode(self, z, edge_label_index):
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=1)
 
 
 CASE = build_case(12, ["random", "star"], 4, undirected=True, loops=False, repeats=False)

@@ -8,6 +8,7 @@ import pytest
 from linkcal.exceptions import InputError
 from linkcal.workflow import PresetFile, RunConfig, preset_options, read_preset, write_preset
 from linkcal.workflow._steps import build_model
+from refusals import refuses
 
 
 def test_round_trip_through_json():
@@ -45,8 +46,7 @@ def test_round_trip_through_json():
     ],
 )
 def test_bad_values(changes, message):
-    with pytest.raises(InputError, match=message):
-        RunConfig(**({"dataset": "cora", "model": "gcn"} | changes))
+    refuses(message, RunConfig, **{"dataset": "cora", "model": "gcn"} | changes)
 
 
 VALUES = {"hidden_channels": 8, "lr": 0.1, "epochs": 600, "patience": None}
@@ -78,8 +78,7 @@ def test_a_run_takes_and_records_it(path, small_split):
 
 def test_names_are_passed_on(path):
     assert preset_options("paper", "gcn") == {"preset": "paper"}
-    with pytest.raises(InputError, match="preset 'mine' must be used with model 'vgae', got 'gcn'"):
-        preset_options(str(path), "gcn")
+    refuses("preset 'mine' must be used with model 'vgae', got 'gcn'", preset_options, str(path), "gcn")
 
 
 @pytest.mark.parametrize(
@@ -99,17 +98,12 @@ def test_names_are_passed_on(path):
 )  # fmt: skip
 def test_bad_files_are_refused_in_one_line(path, changes, message):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    with pytest.raises(InputError, match=message) as caught:
-        read_preset(path)
-    assert "\n" not in str(caught.value)
+    refuses(message, read_preset, path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "\xff"])
 def test_what_is_no_preset_is_refused(tmp_path, text):
-    with pytest.raises(InputError, match=r"must be readable JSON, got .*none.json: .*No such file"):
-        read_preset(tmp_path / "none.json")
+    refuses(r"must be readable JSON, got .*none.json: .*No such file", read_preset, tmp_path / "none.json")
     (tmp_path / "bad.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(
-        InputError, match=r"preset file .*must be .*bad.json: |preset file .*bad.json must be an object"
-    ):
+    with pytest.raises(InputError, match=r"preset file .*must be .*bad.json: |preset file .*bad.json must"):
         read_preset(tmp_path / "bad.json")

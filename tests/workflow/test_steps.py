@@ -52,9 +52,8 @@ def test_metrics_at_a_base_rate_weigh_the_negatives_and_rank_without_weights():
     logit = rng.normal(size=200) + label
     probability = expit(logit)
     truth = np.full(200, 0.3)
-    result = measure_links(
-        label, probability, logit, truth, rate=TargetRate(0.1, base_rate_offset(0.5, 0.1), "given")
-    )
+    rate = TargetRate(0.1, base_rate_offset(0.5, 0.1), "given")
+    result = measure_links(label, probability, logit, truth, rate=rate)
     weight = np.where(label == 1, 1.0, 60 * 0.9 / (0.1 * 140))
     assert np.average(label, weights=weight) == pytest.approx(0.1, rel=1e-12)
     assert result["brier"] == pytest.approx(brier_score(label, probability, sample_weight=weight), rel=1e-12)

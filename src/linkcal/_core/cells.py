@@ -1,7 +1,5 @@
 """Ids in a CSV file that somebody may open in a spreadsheet."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 
@@ -15,7 +13,7 @@ def to_cell(text: str) -> str:
     """An id with an apostrophe before what would be a formula, that is one that starts with `FORMULA`.
 
     So does one that starts with apostrophes before that, so that taking one away gives every id back
-    (``data.node_ids.from_cells``). Negative numbers stay as they are.
+    (as ``data.own_files`` does). Negative numbers stay as they are.
     """
     return f"'{text}" if _UNSAFE.match(text) and not _NUMBER.fullmatch(text) else text
 

@@ -1,7 +1,5 @@
 """Names and order of the feature columns that the graph side computes for calibrators."""
 
-from __future__ import annotations
-
 #: Columns by group: what the target link does to its own score and embeddings (needs toggling), degrees and
 #: paths of the endpoints (need only the edges), and their feature similarity.
 COLUMN_GROUPS: dict[str, tuple[str, ...]] = {

@@ -5,8 +5,6 @@ cache folder is named after a hash of all compiled sources; a constant that a ke
 one of them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Files that are written whole or not at all, and read without pickle: arrays, saved models and artifacts."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json
@@ -94,9 +92,7 @@ def read_arrays(
     # NumPy does not close a damaged file that it opened.
     with damage_named(path, name, "an npz file of plain arrays"), path.open("rb") as raw:
         loaded = np.load(raw, allow_pickle=False)
-        arrays = (
-            {"": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
-        )
+        arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {k: loaded[k] for k in loaded.files}
         for key, array in arrays.items():
             if not isinstance(array, np.ndarray):
                 raise ValueError(f"{key!r}, which is no array")

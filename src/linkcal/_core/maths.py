@@ -1,7 +1,5 @@
 """Numerically safe maps between logits and probabilities (float64 arrays). Clipping happens only here."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit

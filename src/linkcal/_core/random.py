@@ -4,8 +4,6 @@ A stream's seed depends only on the run's seed and the stream's name, so that ad
 does not move the split.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from zlib import crc32

@@ -1,7 +1,5 @@
 """Named columns of a user's table: a CSV or Parquet file, or a mapping of arrays such as a DataFrame."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import os
@@ -122,7 +120,4 @@ def _read(path: Path, name: str) -> dict[str, Any]:
         )
     columns = zip(*rows, strict=True) if rows else [()] * len(header)
     ids = header[:2] if has_cells(header) else ()
-    return {
-        key: list(map(from_cell, values) if key in ids else values)
-        for key, values in zip(header, columns, strict=True)
-    }
+    return {k: list(map(from_cell, v) if k in ids else v) for k, v in zip(header, columns, strict=True)}

@@ -1,7 +1,5 @@
 """Thread counts of the libraries in this process, put back as they were, also when threads overlap."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

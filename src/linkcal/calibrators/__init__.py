@@ -1,7 +1,5 @@
 """Calibrators: scikit-learn classifiers from a link's logit (and features) to its probability."""
 
-from __future__ import annotations
-
 from linkcal.calibrators.base import Calibrator
 from linkcal.calibrators.base_rate import base_rate_offset, shift_base_rate
 from linkcal.calibrators.binning import BBQ, Histogram, Isotonic

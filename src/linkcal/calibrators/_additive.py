@@ -20,9 +20,7 @@ _PAIR, _PAIRED_COLUMNS = 3.0, 12
 _LARGEST = 1e300
 
 
-def merged_links(
-    X: FloatArray, y: FloatArray, weight: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def merged_links(X: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[FloatArray, ...]:
     """Sorted links, equal ones merged and their weights added: order and copies then change nothing."""
     table = np.column_stack((y, X))
     order = np.lexsort(table.T[::-1])

@@ -1,7 +1,5 @@
 """What held-out folds decide: ridge penalty, slope, and how far a logit may go."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

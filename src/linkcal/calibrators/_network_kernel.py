@@ -6,8 +6,6 @@ two sweeps over the blocks: z = s / T, p = sigmoid(z) and the sums of the bins, 
 the signs of those sums. Sums run in a fixed order.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

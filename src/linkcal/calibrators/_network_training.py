@@ -119,7 +119,7 @@ class LinkArrays(NamedTuple):
         """Equal links merged and sorted, so that neither their order nor copies can change a fit."""
         largest = max(np.abs(self.logit).max(), np.abs(self.inputs).max(initial=0.0))
         if largest > _LARGEST_INPUT:
-            raise InputError(f"X must be within +-{_LARGEST_INPUT:g} for a network, got {largest:g}")
+            raise InputError(f"X of a network must be within +-{_LARGEST_INPUT:g}, got {largest:g}: scale X")
         rows = np.column_stack((self.label, self.logit, self.inputs))
         rows, position = np.unique(rows, axis=0, return_inverse=True)
         weight = bin_sums(position.ravel(), self.weight, len(rows))
@@ -239,10 +239,7 @@ def fit_nets(jobs: Sequence[NetJob]) -> list[Trained]:
     trained = iter(train([member for job in jobs for member in job.members]))
     choices = [job.choose(list(islice(trained, len(job.members)))) for job in jobs]
     anew = iter(train([chosen for chosen, _ in choices if isinstance(chosen, Member)]))
-    return [
-        (next(anew) if isinstance(chosen, Member) else chosen)._replace(converged=converged)
-        for chosen, converged in choices
-    ]
+    return [(next(anew) if isinstance(c, Member) else c)._replace(converged=done) for c, done in choices]
 
 
 class NetJob:
@@ -270,9 +267,7 @@ class NetJob:
         self.members: list[Member] = []
         for (inside, _), (outer, _) in zip(folds, self._held_out, strict=True):
             inner = self._blocks(inside)
-            self.members += [
-                self._member(inner, outer, weight, settings.max_iter, patience) for weight in self._grid
-            ]
+            self.members += [self._member(inner, outer, w, settings.max_iter, patience) for w in self._grid]
 
     def choose(self, trained: list[Trained]) -> tuple[Trained | Member, bool]:
         """The network of the smallest held-out ECE (after folds, yet to train) and whether it converged."""

@@ -1,7 +1,5 @@
 """The interface of a calibrator: checks, fit, refresh, prediction, and the state on its way to disk."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from abc import abstractmethod
@@ -143,15 +141,6 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         be present. ``offset_``, b, maximises the likelihood of ``sigmoid(z + b)``, z being the logit as it
         was fitted; ``offset_standard_error_``, ``1 / sqrt(sum_i w_i p_i (1 - p_i))``, holds for independent
         links if nothing else has changed. A second refresh replaces the first.
-
-        Examples
-        --------
-        >>> from linkcal.calibrators import Platt
-        >>> platt = Platt().fit([[0.0]] * 4, [1, 1, 0, 0])
-        >>> platt.refresh([[0.0]] * 100, [1] * 10 + [0] * 90).predict_proba([[0.0]])[:, 1].round(6)
-        array([0.1])
-        >>> round(platt.offset_standard_error_, 6)  # 1 / sqrt(100 * 0.1 * 0.9)
-        0.333333
         """
         X = self._check_predict(X)
         label = known_labels(y, len(X), self.classes_)
@@ -189,12 +178,6 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         -------
         Tensor, ndarray or list
             p in [0, 1] in the shape, container, device and (if floating) dtype of `logit`.
-
-        Examples
-        --------
-        >>> from linkcal.calibrators import Identity
-        >>> Identity().fit([[-1.0], [1.0]], [0, 1]).calibrate([0.0])
-        [0.5]
         """
         self._require_fitted()
         column = check_scores(logit, "logit")
@@ -205,10 +188,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
     def get_state(self) -> dict[str, Any]:
         """Fitted attributes as float64 arrays and JSON values; with ``get_params`` the whole calibrator."""
         self._require_fitted()
-        state: dict[str, Any] = {
-            "classes_": self.classes_.tolist(),
-            "n_features_in_": int(self.n_features_in_),
-        }
+        state = dict[str, Any](classes_=self.classes_.tolist(), n_features_in_=int(self.n_features_in_))
         for name, kind in {**self._state, **_REFRESHED, **_FRAMED}.items():
             if hasattr(self, name):
                 value = getattr(self, name)
@@ -240,9 +220,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
             try:
                 self._check_together()
             except (ValueError, IndexError, TypeError) as error:
-                raise ArtifactError(
-                    f"state of {type(self).__name__} must fit together, got {error}"
-                ) from error
+                raise ArtifactError(f"state of {self._shown_name} must fit together, got {error}") from error
         return self
 
     def __sklearn_tags__(self) -> Tags:

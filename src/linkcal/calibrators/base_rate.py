@@ -1,7 +1,5 @@
 """Probabilities at another base rate than the calibration links'."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -31,7 +29,7 @@ def fit_offset(z: FloatArray, y: FloatArray, weight: FloatArray) -> tuple[float,
     p = sigmoid(z + b)
     curvature = float(weight @ (p * (1.0 - p)))
     if curvature <= 0.0:
-        raise InputError("y must leave room for an offset, got labels that the logits separate")
+        raise InputError("y must leave room for an offset, got labels that the logits separate: give more")
     return float(b), float(1.0 / np.sqrt(curvature))
 
 

@@ -1,7 +1,5 @@
 """Calibrators by bins and steps: histogram, BBQ, isotonic regression."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -161,7 +159,11 @@ class BBQ(Calibrator):
 
         # Many sizes can give the same binning: it counts once.
         distinct: dict[bytes, tuple[int, FloatArray]] = {}
-        for size in _binning_sizes(n_links):
+        root = np.cbrt(n_links)
+        # The small shifts undo roots of cubes that fall a rounding beside the whole number.
+        fewest = max(1, int(np.floor(root / _RANGE_FACTOR + 1e-9)))
+        most = max(fewest, int(min(np.ceil(n_links / 5.0), np.ceil(root * _RANGE_FACTOR - 1e-9))))
+        for size in range(fewest, most + 1):
             cut = quantile_edges(values, total, size)
             distinct.setdefault(cut.tobytes(), (size, cut))
         edges = [cut for _, cut in distinct.values()]
@@ -193,14 +195,6 @@ def _fit_binning(
     alpha, beta = prior * middle, prior * (1.0 - middle)
     log_score = betaln(m + alpha, n - m + beta) - betaln(alpha, beta)
     return float(log_score.sum()), (m + alpha) / (n + prior)
-
-
-def _binning_sizes(n: float) -> range:
-    root = np.cbrt(n)
-    # The small shifts undo roots of cubes that fall a rounding beside the whole number.
-    fewest = max(1, int(np.floor(root / _RANGE_FACTOR + 1e-9)))
-    most = max(fewest, int(min(np.ceil(n / 5.0), np.ceil(root * _RANGE_FACTOR - 1e-9))))
-    return range(fewest, most + 1)
 
 
 @final

@@ -52,13 +52,9 @@ class NetCalibrator(Calibrator):
     #: One network, or one per sign of the logit.
     _heads: ClassVar[int]
     _state: ClassVar[dict[str, StateKind]] = {
-        "hidden_weights_": 3,
-        "output_weights_": 2,
-        "ece_weight_": float,
-        "n_iter_": int,
-        "converged_": bool,
-        "seed_": int,
-    }
+        "hidden_weights_": 3, "output_weights_": 2, "ece_weight_": float, "n_iter_": int,
+        "converged_": bool, "seed_": int,
+    }  # fmt: skip
 
     def __init__(
         self,

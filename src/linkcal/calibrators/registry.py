@@ -1,7 +1,5 @@
 """Calibrators by the names of the command line."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -45,7 +43,8 @@ def calibrator_name(calibrator: Calibrator) -> str:
     'platt'
     """
     if CALIBRATORS.get(calibrator.name) is not type(calibrator):
-        raise UnsupportedModelError(f"calibrator must be linkcal's own, got {type(calibrator).__name__}")
+        came = type(calibrator).__name__
+        raise UnsupportedModelError(f"calibrator must be linkcal's own to be saved, got {came}: pickle it")
     return calibrator.name
 
 
@@ -57,10 +56,6 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     name : str
     **params
         Hyper-parameters. InputError if one or the name is unknown; the message names the nearest one.
-
-    Returns
-    -------
-    Calibrator
 
     Examples
     --------

@@ -1,7 +1,5 @@
 """Calibrators with at most three parameters: identity, temperature, Platt, beta."""
 
-from __future__ import annotations
-
 from typing import ClassVar, final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """In-n-Out as a convex additive model of the target link's effect, structure and features."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -117,20 +115,16 @@ class StructuralCalibrator(Calibrator):
     """
 
     name = "in-n-out-plus"
-    description = (
-        "additive model of the logit, of what the target link does, and of the link's place in the graph"
-    )
+    description = "additive model of the logit, of what the target link does, and of its place in the graph"
     search: ClassVar[dict[str, list[Any]]] = {"n_knots": [2, 4, 8]}
     link_features: ClassVar[LinkFeatures] = "structural"
     _state: ClassVar[dict[str, StateKind]] = {
-        "terms_": list,
-        "columns_": list,
+        "terms_": list, "columns_": list,
         **dict.fromkeys(("scale_", "mean_", "deviation_", "knots_", "values_", "starts_"), 1),
         **dict.fromkeys(("products_", "pairs_"), 2),
         **dict.fromkeys(("intercept_", "penalty_", "slope_", "prior_", "lost_", "stray_"), float),
-        "n_iter_": int,
-        "converged_": bool,
-    }
+        "n_iter_": int, "converged_": bool,
+    }  # fmt: skip
     base_: Self | None
 
     def __init__(

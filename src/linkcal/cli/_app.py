@@ -1,7 +1,5 @@
 """The command `linkcal`. Results go to stdout or files, logs and progress to stderr."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from enum import StrEnum

@@ -79,11 +79,9 @@ def with_counter(chunks: Iterator[PairChunk], description: str) -> Iterator[Pair
 def step_progress() -> Iterator[Callable[[Step], None]]:
     """Progress bars for a run's stages, one after the other."""
     columns = (
-        TextColumn("{task.description:>22}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.description:>22}"), BarColumn(), MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
-    )
+    )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("", total=None)
 
@@ -126,16 +124,12 @@ def print_results(metrics: dict[str, Any], *, wide: bool = False) -> None:
     if "oracle" in metrics:
         oracle = {**metrics["oracle"], "true_error": 0.0}
         table.add_section()
-        texts = [
-            column.text(oracle[column.name]) + " " if column.name in oracle else "" for column in columns
-        ]
+        texts = [c.text(oracle[c.name]) + " " if c.name in oracle else "" for c in columns]
         table.add_row("  true probability", *texts)
     # As wide as its columns need wherever the output goes; a terminal narrower than that wraps cells.
     Console(width=None if Console().is_terminal else 190 if wide else 80).print(table)
-    for sentence in [
-        *headline(metrics),
-        *([metrics["model_value"]["sentence"]] if "model_value" in metrics else []),
-    ]:
+    beside = [metrics["model_value"]["sentence"]] if "model_value" in metrics else []
+    for sentence in [*headline(metrics), *beside]:
         Console(soft_wrap=True).print(sentence, highlight=False, markup=False)
 
 
@@ -205,6 +199,7 @@ _NEGATIVES = (
     "(pairs with a common neighbour), heart (one end of a link kept, among the hardest 500 of HeaRT)."
 )
 Negatives = Annotated[str, typer.Option(help=_NEGATIVES)]
+_CALIBRATORS = "Calibrators to fit and choose from, comma-separated; default: all."
 _DATA_ROOT = "Folder with raw data sets; default: $LINKCAL_DATA_ROOT, else the cache."
 Dataset = Annotated[str, typer.Option(help="Data set; see `linkcal list datasets`.")]
 DataRoot = Annotated[Path | None, typer.Option(help=_DATA_ROOT)]
@@ -225,22 +220,51 @@ def _table_format(
     }  # fmt: skip
 
 
-def with_table_format(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of ``_table_format`` in place of its parameter `table`."""
-    signature = inspect.signature(command, eval_str=True)
-    options = inspect.signature(_table_format, eval_str=True).parameters
-    parameters = list(signature.parameters.values())
-    place = list(signature.parameters).index("table")
-    parameters[place : place + 1] = options.values()
-    parameters = [each.replace(kind=each.KEYWORD_ONLY) for each in parameters]
+def training_options(
+    seed: Seed = 0,
+    fit_on: FitOnOption = "val",
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
+    preset: Preset = None,
+    negatives_per_positive: NegativesPerPositive = 1.0,
+    negatives: Negatives = "uniform",
+    base_rate: RunBaseRate = None,
+    calibrators: Annotated[str | None, typer.Option(help=_CALIBRATORS)] = None,
+) -> dict[str, Any]:
+    """The options of a training as arguments of a ``RunConfig``."""
+    chosen = {} if calibrators is None else {"calibrators": tuple(calibrators.split(","))}
+    return {
+        "seed": seed, "fit_on": fit_on, "epochs": epochs, "batch_size": batch_size, "preset": preset,
+        "negatives_per_positive": negatives_per_positive, "negatives": negatives,
+        "base_rate": as_base_rate(base_rate), **chosen,
+    }  # fmt: skip
 
-    @functools.wraps(command)
-    def run_command(**values: Any) -> None:
-        command(table=_table_format(**{name: values.pop(name) for name in options}), **values)
 
-    run_command.__annotations__ = {each.name: each.annotation for each in parameters}
-    run_command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return run_command
+def with_options(
+    name: str, declare: Callable[..., dict[str, Any]]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command with the options of `declare`, and what it returns, in place of the parameter `name`."""
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        options = inspect.signature(declare, eval_str=True).parameters
+        parameters = list(signature.parameters.values())
+        place = list(signature.parameters).index(name)
+        parameters[place : place + 1] = options.values()
+        parameters = [each.replace(kind=each.KEYWORD_ONLY) for each in parameters]
+
+        @functools.wraps(command)
+        def run_command(**values: Any) -> None:
+            command(**{name: declare(**{option: values.pop(option) for option in options})}, **values)
+
+        run_command.__annotations__ = {each.name: each.annotation for each in parameters}
+        run_command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return run_command
+
+    return decorated
+
+
+with_table_format = with_options("table", _table_format)
 
 
 def check_output_file(out: Path | None, pairs: Path | None = None) -> None:

@@ -8,25 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from linkcal.cli._console import (
-    BatchSize,
     DataRoot,
     Dataset,
     Device,
-    Epochs,
-    FitOnOption,
     Json,
     Model,
-    Negatives,
-    NegativesPerPositive,
     Out,
-    Preset,
-    RunBaseRate,
-    Seed,
     Wide,
-    as_base_rate,
     log,
     print_results,
     step_progress,
+    training_options,
+    with_options,
     with_table_format,
 )
 
@@ -42,8 +35,6 @@ _FEATURES = (
 )
 
 
-_CALIBRATORS = "Calibrators to fit and choose from, comma-separated; default: all."
-_Calibrators = Annotated[str | None, typer.Option(help=_CALIBRATORS)]
 _BIPARTITE = (
     "Whether the columns of EDGES name nodes of two types, such as users and items, with ids of their own: "
     "only pairs of both types are then drawn, scored and listed."
@@ -52,46 +43,36 @@ Directed = Annotated[bool, typer.Option("--directed", help="Treat (u, v) and (v,
 _WEIGHT = "Column of EDGES with edge weights above 0, for models that read them (gcn, vgae)."
 _TIME = "Column of EDGES with times (numbers or ISO dates): the last links are tested, and train nothing."
 _BY_TIME = "Test the last links of a data set with edge times (bitcoin-alpha, bitcoin-otc)."
-_TARGET_FEATURES = (
-    "Features of the target nodes with --bipartite; --features are then those of the source nodes."
-)
+_TARGET_FEATURES = "Features of the target nodes with --bipartite; --features are those of the source nodes."
 
 
+@with_options("training", training_options)
 def run(
     dataset: Dataset,
     model: Model = "vgae",
-    seed: Seed = 0,
-    fit_on: FitOnOption = "val",
+    *,
+    training: dict[str, Any],
     data_root: DataRoot = None,
     out: Out = None,
     device: Device = "auto",
-    epochs: Epochs = None,
-    batch_size: BatchSize = None,
-    preset: Preset = None,
-    negatives_per_positive: NegativesPerPositive = 1.0,
-    negatives: Negatives = "uniform",
-    base_rate: RunBaseRate = None,
     by_time: Annotated[bool, typer.Option("--by-time", help=_BY_TIME)] = False,
-    calibrators: _Calibrators = None,
     wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Train on a data set, fit every calibrator, and report calibration and ranking on held-out links."""
     from linkcal.workflow import load_graph
 
-    config = _config(
-        dataset, fit_on, preset, base_rate, calibrators,
-        model=model, seed=seed, epochs=epochs, batch_size=batch_size,
-        negatives_per_positive=negatives_per_positive, negatives=negatives, by_time=by_time,
-    )  # fmt: skip
+    preset = training["preset"]
+    config = _config(dataset, model, training, by_time=by_time)
     graph = load_graph(config, data_root=data_root)
-    kind = "" if negatives == "uniform" else f"-{negatives}"
+    kind = "" if config.negatives == "uniform" else f"-{config.negatives}"
     kind += "-by-time" * by_time
-    folder = out or Path("runs") / f"{dataset}-{model}-{fit_on}{kind}-seed{seed}"
+    folder = out or Path("runs") / f"{dataset}-{model}-{config.fit_on}{kind}-seed{config.seed}"
     source = {"dataset": dataset, "data_root": None if data_root is None else str(data_root.resolve())}
     run_on_graph(config, graph, folder, device, json, {**source, **preset_source(preset)}, wide=wide)
 
 
+@with_options("training", training_options)
 @with_table_format
 def fit(
     edges: Annotated[Path, typer.Argument(help=_EDGES, metavar="EDGES")],
@@ -105,16 +86,8 @@ def fit(
     time: Annotated[str | None, typer.Option(help=_TIME, metavar="COLUMN")] = None,
     *,
     table: dict[str, Any],
-    seed: Seed = 0,
-    fit_on: FitOnOption = "val",
+    training: dict[str, Any],
     device: Device = "auto",
-    epochs: Epochs = None,
-    batch_size: BatchSize = None,
-    preset: Preset = None,
-    negatives_per_positive: NegativesPerPositive = 1.0,
-    negatives: Negatives = "uniform",
-    base_rate: RunBaseRate = None,
-    calibrators: _Calibrators = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a finished run in the folder.")] = False,
     wide: Wide = False,
     json: Json = False,
@@ -123,53 +96,32 @@ def fit(
     from linkcal.data import DATASETS, read_edges
     from linkcal.workflow import check_output_folder, file_record
 
-    name = edges.name.split(".")[0]
-    config = _config(
-        # Not the name of a known data set, whose reduced preset settings are not meant for this graph.
-        f"{name}-file" if name in DATASETS else name, fit_on, preset, base_rate, calibrators,
-        model=model, seed=seed, epochs=epochs, batch_size=batch_size,
-        negatives_per_positive=negatives_per_positive, negatives=negatives,
-        by_time=time is not None,
-    )  # fmt: skip
+    name, preset = edges.name.split(".")[0], training["preset"]
+    # Not the name of a known data set, whose reduced preset settings are not meant for this graph.
+    dataset = f"{name}-file" if name in DATASETS else name
+    config = _config(dataset, model, training, by_time=time is not None)
     check_output_folder(out, new=not force)
     named = read_edges(
         edges, features=features, directed=directed, bipartite=bipartite, target_features=target_features,
         weight=weight, time=time, **table,
     )  # fmt: skip
     record = {
-        "edges": file_record(edges),
-        "features": None if features is None else file_record(features),
-        "columns": [table.pop("source"), table.pop("target")],
-        **table,
-        "directed": directed,
-        **({"bipartite": True} if bipartite else {}),
-        **({} if weight is None else {"weight": weight}),
+        "edges": file_record(edges), "features": None if features is None else file_record(features),
+        "columns": [table.pop("source"), table.pop("target")], **table, "directed": directed,
+        **({"bipartite": True} if bipartite else {}), **({} if weight is None else {"weight": weight}),
         **({} if time is None else {"time": time}),
         **({} if target_features is None else {"target_features": file_record(target_features)}),
         **preset_source(preset),
-    }
+    }  # fmt: skip
     run_on_graph(config, named.graph, out, device, json, record, wide=wide, node_ids=named.node_ids)
 
 
-def _config(
-    dataset: str,
-    fit_on: str,
-    preset: str | None,
-    base_rate: str | None,
-    calibrators: str | None,
-    **options: Any,
-) -> RunConfig:
+def _config(dataset: str, model: str, training: dict[str, Any], *, by_time: bool) -> RunConfig:
     from linkcal.workflow import RunConfig, preset_options
 
-    if calibrators is not None:
-        options["calibrators"] = tuple(calibrators.split(","))
-    return RunConfig(
-        dataset=dataset,
-        fit_on=fit_on,
-        base_rate=as_base_rate(base_rate),
-        **({} if preset is None else preset_options(preset, options["model"])),
-        **options,
-    )
+    preset = training["preset"]
+    named = {"preset": "default"} if preset is None else preset_options(preset, model)
+    return RunConfig(dataset=dataset, model=model, by_time=by_time, **{**training, **named})
 
 
 def preset_source(preset: str | None) -> dict[str, Any]:
@@ -212,9 +164,7 @@ def run_on_graph(
         log(f"{name:>9}: {path}")
 
 
-_MESSAGE_EDGES = (
-    "Message-passing edges, those that the model sees when it scores; formats as for `linkcal fit`."
-)
+_MESSAGE_EDGES = "Message-passing edges, which the model sees when it scores; formats as for `linkcal fit`."
 _PART = "Labelled {} pairs: .csv, .tsv, .parquet or .npz with the same columns of nodes."
 
 
@@ -256,8 +206,7 @@ def audit(
         places = each.places or ("",) * len(each.pairs)
         for u, v, place in zip(*(end.to_pylist() for end in ends), places, strict=True):
             typer.echo(f"    {u}, {v}{place and f' {place}'}")
-    typer.echo(
-        "No leak found." if found.ok else f"{sum(each.is_error for each in found.findings)} kinds of leaks."
-    )
-    if not found.ok:
+    leaks = sum(each.is_error for each in found.findings)
+    typer.echo(f"{leaks} kinds of leaks." if leaks else "No leak found.")
+    if leaks:
         raise typer.Exit(1)

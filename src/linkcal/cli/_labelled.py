@@ -50,9 +50,7 @@ def check(
     negatives, which they do not where they were chosen otherwise or have another share of links
     (`--base-rate`).
     """
-    predictor, pairs, labels = _read(
-        folder, new, calibrator, label or "label", optional=label is None, **table
-    )
+    predictor, pairs, labels = _read(folder, new, calibrator, label or "label", optional=not label, **table)
     if labels is None:
         log(f"no column 'label' in {new}: tested without labels")
     found = predictor.check(pairs, labels, base_rate=as_base_rate(base_rate), alpha=alpha)

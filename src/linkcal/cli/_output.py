@@ -1,7 +1,5 @@
 """Rows of pairs that a command writes: CSV that a spreadsheet may open, or Parquet."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -114,12 +114,9 @@ def _scored_rows(
     scores = scorer.score(chunk.edge_label_index)
     known = predictor.known_edges(chunk.edge_label_index).tolist()
     columns = [
-        chunk.source.to_pylist(),
-        chunk.target.to_pylist(),
-        scores.logit.tolist(),
-        predictor.probability_of(scores, base_rate=rate).tolist(),
-        known,
-    ]
+        chunk.source.to_pylist(), chunk.target.to_pylist(), scores.logit.tolist(),
+        predictor.probability_of(scores, base_rate=rate).tolist(), known,
+    ]  # fmt: skip
     if interval is not None:
         columns += predictor.interval_of(scores, level=interval, base_rate=rate).T.tolist()
     return zip(*columns, strict=True)
@@ -176,10 +173,7 @@ def _edge_trace(features: bool, positions: bool, model: str) -> str:
     if not computed:
         return ""
     what = " and ".join(computed)
-    return (
-        f" {what[0].upper()}{what[1:]} were computed from the edges and keep a trace of a known edge "
-        "that is scored."
-    )
+    return f" {what[0].upper()}{what[1:]} were computed from the edges and keep a trace of a known edge."
 
 
 @with_table_format
@@ -210,12 +204,8 @@ def select(
 
     check_output_file(out, pairs)
     if folder_format(folder) == "linkcal-scores":
-        if (
-            null
-            or calibrator
-            or any(table[name] for name in ("delimiter", "comment", "raw_ids"))
-            or not table["header"]
-        ):
+        of_text = any(table[name] for name in ("delimiter", "comment", "raw_ids")) or not table["header"]
+        if null or calibrator or of_text:
             raise InputError(
                 "--null, --calibrator, --delimiter, --no-header, --comment and --raw-ids must be left out "
                 "for a folder without a model"
@@ -295,13 +285,9 @@ def top(
     predictor, node_ids = load_folder(folder, calibrator)
     left_out = None if exclude is None else _joined(read_pairs(exclude, node_ids, **table))
     ranked = most_probable_pairs(
-        predictor,
-        k,
-        candidates=candidates,
-        chunk_size=chunk_size,
-        base_rate=as_base_rate(base_rate),
+        predictor, k, candidates=candidates, chunk_size=chunk_size, base_rate=as_base_rate(base_rate),
         exclude=left_out,
-    )
+    )  # fmt: skip
     ends = [column.to_pylist() for column in node_ids.decode_pairs(ranked.edge_label_index)]
     with csv_rows(out, "source", "target", "logit", "probability", raw_ids=table["raw_ids"]) as writer:
         writer.writerows(zip(*ends, ranked.logit.tolist(), ranked.probability.tolist(), strict=True))

@@ -1,7 +1,5 @@
 """Graphs and their labelled pairs: data sets, own files, simulation, exact negatives, leak-proof splits."""
 
-from __future__ import annotations
-
 from linkcal.data.audit import AuditFinding, SplitAudit, audit_pairs, audit_split
 from linkcal.data.graph import EdgeTruth, FeatureBuilder, Graph, pair_keys
 from linkcal.data.named import DATASETS, DatasetInfo, load_dataset

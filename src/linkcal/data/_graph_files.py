@@ -1,7 +1,5 @@
 """Edges of MatrixMarket and GraphML files, which hold a graph and no table."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import dataclass

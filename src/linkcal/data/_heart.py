@@ -1,7 +1,5 @@
 """HeaRT candidates: pairs that keep one end of a link, the hardest by three heuristics."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

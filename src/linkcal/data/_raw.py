@@ -4,8 +4,6 @@ Downloads are checked in a staging folder before they are moved, so a file is co
 else is written to the data root, so it may be read-only.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

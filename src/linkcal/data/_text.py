@@ -243,15 +243,11 @@ class TextFile:
                 f"{self.path}; name it with --delimiter (delimiter=...)"
             )
         delimiter = own if own is not None and own in wide else next(iter(wide))
-        return replace(
-            base, delimiter=delimiter, names=tuple(str(i + 1) for i in range(len(wide[delimiter])))
-        )
+        return replace(base, delimiter=delimiter, names=tuple(map(str, range(1, 1 + len(wide[delimiter])))))
 
-    def _hint(
-        self, lines: list[str], first: int, rows: dict[str, list[str]], columns: tuple[str, str]
-    ) -> str:
+    def _hint(self, lines: list[str], top: int, rows: dict[str, list[str]], columns: tuple[str, str]) -> str:
         """What most likely helps where no header holds the columns."""
-        for number, line in enumerate(lines[first + 1 :], first + 2):
+        for number, line in enumerate(lines[top + 1 :], top + 2):
             if any(node_columns(_split(line, each), columns) for each in rows):
                 return f"; line {number} has them: remove the lines before it, or mark them (--comment)"
         if any(_NUMBER.fullmatch(entry) for row in rows.values() for entry in row):

@@ -189,9 +189,7 @@ def reversed_links(graph: Graph, held_out: Tensor) -> Tensor:
     A graph that has the reverse of each of its links is most likely undirected, and split as a directed one.
     """
     links = torch.cat([graph.edge_index, held_out], dim=1)
-    there, back = (
-        torch.unique(pair_keys(each, graph.num_nodes, directed=True)) for each in (links, links.flip(0))
-    )
+    there, back = (torch.unique(pair_keys(e, graph.num_nodes, directed=True)) for e in (links, links.flip(0)))
     return graph.has_pairs(held_out.flip(0)) & torch.equal(there, back)
 
 

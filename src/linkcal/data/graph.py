@@ -185,20 +185,11 @@ class Graph:
         if edge_time is not None:
             edge_time = _extremes(simple, listed, edge_time, num_nodes, directed=directed)[0]
         return cls(
-            edge_index=simple,
-            num_nodes=num_nodes,
-            x=x,
-            directed=directed,
-            name=name,
-            truth=truth,
-            feature_builder=feature_builder,
-            node_type=node_type,
-            edge_weight=edge_weight,
-            edge_time=edge_time,
-            num_self_loops=int(loops.sum()),
-            num_duplicates=duplicates,
+            edge_index=simple, num_nodes=num_nodes, x=x, directed=directed, name=name, truth=truth,
+            feature_builder=feature_builder, node_type=node_type, edge_weight=edge_weight,
+            edge_time=edge_time, num_self_loops=int(loops.sum()), num_duplicates=duplicates,
             num_backward=int(backward.sum()) if forward_only else None,
-        )
+        )  # fmt: skip
 
     @property
     def pairs(self) -> Tensor:
@@ -299,13 +290,11 @@ class Graph:
     def counts(self) -> dict[str, int]:
         """Return counts for reports: nodes, pairs, non-edges, features, and what was cleaned away."""
         counts = {
-            "nodes": self.num_nodes,
-            "edges": self.num_pairs,
+            "nodes": self.num_nodes, "edges": self.num_pairs,
             "non_edges": self.num_possible_pairs - self.num_pairs,
             "features": 0 if self.x is None else self.x.size(1),
-            "self_loops_removed": self.num_self_loops,
-            "duplicates_removed": self.num_duplicates,
-        }
+            "self_loops_removed": self.num_self_loops, "duplicates_removed": self.num_duplicates,
+        }  # fmt: skip
         if self.node_type is not None:
             counts |= {"source_nodes": self.ends[0].numel(), "target_nodes": self.ends[1].numel()}
         return counts if self.num_backward is None else {**counts, "backward_removed": self.num_backward}

@@ -1,7 +1,5 @@
 """Data sets by name, from raw files that are checked against their checksums."""
 
-from __future__ import annotations
-
 import io
 import os
 from dataclasses import dataclass
@@ -141,12 +139,8 @@ def read_bitcoin(path: Path, *, name: str) -> Graph:
         kinds = {0: np.int64, 1: np.int64, 3: np.float64}
         table = pd.read_csv(path, header=None, usecols=[0, 1, 3], dtype=kinds)
     users, index = np.unique(table[[0, 1]].to_numpy().T, return_inverse=True)
-    rest: dict[str, Any] = {
-        "name": name,
-        "feature_builder": structural_node_features,
-        "edge_time": table[3].to_numpy(),
-    }
-    return Graph.from_edges(index.reshape(2, -1), len(users), **rest)
+    rest: dict[str, Any] = {"name": name, "feature_builder": structural_node_features}
+    return Graph.from_edges(index.reshape(2, -1), len(users), edge_time=table[3].to_numpy(), **rest)
 
 
 def _planetoid(name: str, folder: str) -> RawFiles:

@@ -1,7 +1,5 @@
 """Negatives, pairs without an edge: uniform, degree-matched, two-hop and HeaRT, exactly as stated."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -91,10 +89,8 @@ def sample_negatives(
     num, draw = _check_draw(num, generator), _DRAWS[kind]
     if kind == "heart":
         ends = graph.pairs if links is None else graph.check_pairs(links, "links")
-        others = (
-            graph.edge_index if exclude is None else check_edge_index(exclude, graph.num_nodes, "exclude")
-        )
-        exclude = torch.cat([ends, others.to(ends)], dim=1)
+        more = graph.edge_index if exclude is None else check_edge_index(exclude, graph.num_nodes, "exclude")
+        exclude = torch.cat([ends, more.to(ends)], dim=1)
         draw = partial(draw, links=ends.cpu().numpy(), half=check_positive_int(half, "half"))
     keys = pair_keys(_taken(graph, exclude), graph.num_nodes, directed=graph.directed)
     closed = torch.unique(keys).cpu().numpy()

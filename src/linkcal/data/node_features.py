@@ -1,7 +1,5 @@
 """Node features that follow from the edges alone: structure, and positions (Laplacian eigenmaps)."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 
@@ -27,13 +25,9 @@ _DENSE_NODES = 400
 _SEEDED = "rng" in inspect.signature(eigsh).parameters
 #: Names of the columns of :func:`structural_node_features`.
 STRUCTURAL_FEATURES = (
-    "log_degree",
-    *(f"log_{kind}_neighbour_degree" for kind in ("mean", "min", "max")),
-    "log_triangles",
-    "clustering",
-    "log_core_number",
-    "log_pagerank",
-)
+    "log_degree", *(f"log_{kind}_neighbour_degree" for kind in ("mean", "min", "max")), "log_triangles",
+    "clustering", "log_core_number", "log_pagerank",
+)  # fmt: skip
 
 
 def structural_node_features(edge_index: Tensor, num_nodes: int) -> Tensor:
@@ -64,14 +58,10 @@ def structural_node_features(edge_index: Tensor, num_nodes: int) -> Tensor:
     """
     num_nodes = check_positive_int(num_nodes, "num_nodes")
     edge_index = check_edge_index(edge_index, num_nodes)
-    starts, neighbours = neighbour_rows(edge_index, num_nodes)
+    starts, near = neighbour_rows(edge_index, num_nodes)
     degree = np.diff(starts)
-    columns = [
-        np.log1p(degree),
-        *np.log1p(_neighbour_degrees(neighbours, degree)),
-        *_networkx_columns(neighbours, degree),
-    ]
-    x = np.stack([_standardised(column) for column in columns], axis=1)
+    parts = [np.log1p(degree), *np.log1p(_neighbour_degrees(near, degree)), *_networkx_columns(near, degree)]
+    x = np.stack([_standardised(column) for column in parts], axis=1)
     return torch.from_numpy(x.astype(np.float32)).to(edge_index.device)
 
 

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from linkcal._core.cells import FORMULA
 from linkcal._core.files import one_line, refusing
 from linkcal._core.validation import check_positive_int
 from linkcal.exceptions import ArtifactError, InputError
@@ -222,11 +221,6 @@ def is_id_type(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_integer(kind)) or kind in (pa.string(), pa.large_string(), pa.string_view())
-
-
-def from_cells(ids: Any) -> Any:
-    """Ids of a CSV file that linkcal wrote, without the apostrophe of ``_core.cells.to_cell``."""
-    return pc.replace_substring_regex(ids, f"^'('*{FORMULA})", r"\1")
 
 
 def look_alikes(ids: Any) -> IntArray:

@@ -4,8 +4,6 @@ The split files are pickles: torch's ``weights_only`` loader, restricted to arra
 them can run.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -113,10 +111,6 @@ def _build(
     kept["train negatives"] = sampler.sample(number, numpy_stream(seed, "negatives"))
     train, val, test = (LinkPairs.of(kept[f"{p} positives"], kept[f"{p} negatives"]) for p in _KEYS)
     return LinkSplit(
-        Graph.from_edges(kept["train positives"], num_nodes, x=x, name=name),
-        train,
-        val,
-        test,
-        seed=seed,
+        Graph.from_edges(kept["train positives"], num_nodes, x=x, name=name), train, val, test, seed=seed,
         counts_full={**full.counts(), "features": 0 if x is None else x.size(1), **counts},
-    )
+    )  # fmt: skip

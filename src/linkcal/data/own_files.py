@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from linkcal._core.cells import has_cells
+from linkcal._core.cells import FORMULA, has_cells
 from linkcal._core.files import damage_named, listed, one_line, read_arrays
 from linkcal._core.validation import check_positive_int, count_not_finite
 from linkcal.data._graph_files import EdgeList, read_graphml, read_matrix
@@ -42,7 +43,6 @@ from linkcal.data.graph import Graph, bipartite_features
 from linkcal.data.node_ids import (
     BipartiteIds,
     NodeIds,
-    from_cells,
     is_id_type,
     is_missing,
     look_alikes,
@@ -170,10 +170,6 @@ def read_edges(
     time : str, optional
         Name of the column that says when each edge was there, numbers or ISO 8601 dates (of the zone UTC
         unless they name one; seconds since 1970 in ``Graph.edge_time``). Of a repeated edge the first counts.
-
-    Returns
-    -------
-    NamedGraph
 
     Warns
     -----
@@ -444,10 +440,7 @@ def read_split(
         node_type = None
     index = ids.lookup_pairs(*old.decode_pairs(graph.pairs.numpy()))
     graph = Graph.from_edges(index, len(ids), directed=graph.directed, name=graph.name, node_type=node_type)
-    found = {
-        name: LinkPairs(torch.from_numpy(ids.lookup_pairs(*ends)), values)
-        for name, (ends, values) in read.items()
-    }
+    found = {k: LinkPairs(torch.from_numpy(ids.lookup_pairs(*ends)), y) for k, (ends, y) in read.items()}
     return NamedGraph(graph, ids), found
 
 
@@ -759,7 +752,9 @@ class _File:
         with self.text.open() as stream:
             try:
                 for batch in pacsv.open_csv(stream, blocks, self.parse_options(), options):
-                    yield [from_cells(column) for column in batch.columns] if ours else list(batch.columns)
+                    # Without the apostrophe of `to_cell`.
+                    plain = partial(pc.replace_substring_regex, pattern=f"^'('*{FORMULA})", replacement=r"\1")
+                    yield list(map(plain, batch.columns) if ours else batch.columns)
             except pa.ArrowInvalid as error:
                 raise InputError(
                     f"{self.name} must be {self.valid}, got {self.path}: {one_line(error)}; the delimiter is "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -165,11 +165,9 @@ def _of_two_types(data: HeteroData, part: str) -> Data:
         values["edge_label_index"] = store.edge_label_index + shift
     return Data(
         x=bipartite_features(*features) if features else None,
-        edge_index=torch.cat([edges, edges.flip(0)], dim=1),
-        num_nodes=sum(count),
-        node_type=torch.arange(sum(count)).ge(count[0]).long(),
-        **values,
-    )
+        edge_index=torch.cat([edges, edges.flip(0)], dim=1), num_nodes=sum(count),
+        node_type=torch.arange(sum(count)).ge(count[0]).long(), **values,
+    )  # fmt: skip
 
 
 def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
@@ -189,10 +187,8 @@ def _message_graph(train: Data, *, directed: bool, name: str) -> Graph:
                 f"train must have edges of one type, got {edge_type.unique().numel()} in train.edge_type: "
                 "keep one, or delete it to treat all edges alike (del train.edge_type)"
             )
-    rest = {"node_type": node_type, "edge_weight": train.get("edge_weight")}
-    graph = Graph.from_edges(
-        train.edge_index, train.num_nodes, x=train.x, directed=directed, name=name, **rest
-    )
+    rest: Any = {"node_type": node_type, "edge_weight": train.get("edge_weight"), "x": train.x, "name": name}
+    graph = Graph.from_edges(train.edge_index, train.num_nodes, directed=directed, **rest)
     # from_edges adds missing reverses: the simple graph is then larger than what was stored.
     stored = train.edge_index.size(1) - graph.num_self_loops - graph.num_duplicates
     if not directed and graph.edge_index.size(1) != stored:

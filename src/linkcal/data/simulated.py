@@ -1,7 +1,5 @@
 """A random graph whose link probabilities are known exactly: a degree-corrected stochastic block model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -297,9 +297,7 @@ def split_links(
     )  # fmt: skip
 
 
-def _cut_by_time(
-    graph: Graph, time: Any, sizes: dict[str, int]
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _cut_by_time(graph: Graph, time: Any, sizes: dict[str, int]) -> tuple[dict[str, Tensor], ...]:
     """Links of each part in the order of their time, and these times; links of one time in one part."""
     pairs, of_column = graph.pairs, check_edge_time(time, graph.edge_index.size(1), "time")
     of_column = of_column.to(pairs.device)

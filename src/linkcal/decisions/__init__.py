@@ -1,7 +1,5 @@
 """What a fitted predictor does beyond a probability: select pairs, find thresholds, give intervals."""
 
-from __future__ import annotations
-
 from linkcal.decisions._intervals import IntervalCalibrator, monotone_interval
 from linkcal.decisions._thresholds import (
     LinkThreshold,

@@ -1,7 +1,5 @@
 """How well a probability is known: intervals from the calibration links, exact binomial bounds."""
 
-from __future__ import annotations
-
 from typing import Any, Self, final
 
 import numpy as np

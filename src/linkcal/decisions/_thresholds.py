@@ -1,7 +1,5 @@
 """Which pairs to call links: by a false discovery rate, expected precision or recall, or a tested one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

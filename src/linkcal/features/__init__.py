@@ -1,7 +1,5 @@
 """Scored links: what calibrators read of a graph and a model."""
 
-from __future__ import annotations
-
 from linkcal._core.columns import ATTRIBUTE_COLUMNS, COLUMN_GROUPS, STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS
 from linkcal.features._attributes import attribute_similarity
 from linkcal.features._scores import (

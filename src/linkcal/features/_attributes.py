@@ -1,7 +1,5 @@
 """Similarity of two nodes' features as the graph came with them, each pair's target link left out."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

@@ -82,12 +82,12 @@ class LinkScores:
         chosen = (None if part is None else part[index] for part in rest)
         return LinkScores(self.toggled.take(index), self.target_link, *chosen)
 
-    def to_matrix(self, kind: str = "none") -> NDArray[np.float64]:
+    def to_matrix(self, kind: str = "none") -> FloatArray:
         """X (L, 1 + k), float64: the logit in column 0, then the features of `kind`."""
         features = self.features(kind)
         return to_float64(torch.cat([self.logit[:, None].to(features), features], dim=1))
 
-    def to_arrays(self, kind: str = "none") -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def to_arrays(self, kind: str = "none") -> tuple[FloatArray, NDArray[np.int64]]:
         """X (L, 1 + k) as in :meth:`to_matrix` and labels y (L,), int64; InputError without labels."""
         if self.label is None:
             raise InputError("label must be given to make (X, y), got None")
@@ -114,10 +114,7 @@ FEATURE_KINDS: dict[str, Callable[[LinkScores], Tensor]] = {
 }
 
 #: Names of the columns of :meth:`LinkScores.features`, for the kinds whose columns have one each.
-COLUMN_NAMES: dict[str, tuple[str, ...]] = {
-    "structural": STRUCTURAL_COLUMNS,
-    "structure": STRUCTURE_COLUMNS,
-}
+COLUMN_NAMES: dict[str, tuple[str, ...]] = {"structural": STRUCTURAL_COLUMNS, "structure": STRUCTURE_COLUMNS}
 
 
 def score_links(
@@ -145,10 +142,6 @@ def score_links(
     **options
         ``symmetrise=True`` averages the logits and embeddings of (u, v) and (v, u). Others are passed to
         :func:`linkcal.toggle_edges` (`method`, `decode_returns`, ...).
-
-    Returns
-    -------
-    LinkScores
 
     Examples
     --------
@@ -206,13 +199,11 @@ class LinkScorer:
                 near = pair_place(self._graph, index), attribute_similarity(self._graph, index)
             toggled = toggle_in_blocks(self._engine, index)
             if self._symmetrise and self._graph.node_type is None:
-                toggled = _mean(toggled, toggle_in_blocks(self._engine, index.flip(0)))
+                turned = toggle_in_blocks(self._engine, index.flip(0))
+                names = [each.name for each in fields(turned) if each.name not in ("in_graph", "method")]
+                mean = {name: (getattr(toggled, name) + getattr(turned, name)) / 2 for name in names}
+                toggled = replace(toggled, **mean)
             return LinkScores(toggled, target_link, label, *near)
-
-
-def _mean(one: ToggledEmbeddings, other: ToggledEmbeddings) -> ToggledEmbeddings:
-    names = [field.name for field in fields(one) if field.name not in ("in_graph", "method")]
-    return replace(one, **{name: (getattr(one, name) + getattr(other, name)) / 2 for name in names})
 
 
 #: Links that a calibrator is fitted on, and the state of their target link; see :func:`calibration_links`.
@@ -246,10 +237,6 @@ def calibration_links(
         model sees the edge it scores (the protocol of arXiv 2403.04605).
     **options
         As in :func:`linkcal.features.score_links`.
-
-    Returns
-    -------
-    LinkScores
     """
     part = split.part(calibration_part(fit_on))
     return score_links(model, split.graph, part, target_link=scored_state(fit_on), **options)
@@ -307,10 +294,8 @@ def _parts(
     links: tuple[FloatArray, FloatArray, FloatArray], reference: tuple[FloatArray, FloatArray, FloatArray]
 ) -> dict[str, NDArray[np.str_]]:
     (degree, common, similarity), (degrees, _, similarities) = links, reference
-    parts = {
-        "degrees": _binned(degree, degrees, _DEGREES),
-        "common": np.select([common == 0, common == 1], ["0", "1"], "2 or more"),
-    }
+    parts = {"degrees": _binned(degree, degrees, _DEGREES)}
+    parts["common"] = np.select([common == 0, common == 1], ["0", "1"], "2 or more")
     if np.ptp(similarities) > 0.0:
         parts["similarity"] = _binned(similarity, similarities, _SIMILARITIES)
     return parts

@@ -1,7 +1,5 @@
 """A pair's place in the graph, target link excluded: degrees, common neighbours, paths; its columns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -147,9 +145,7 @@ def _walks(graph: Graph) -> tuple[Array, ...]:
     degree = np.diff(indptr).astype(np.float64)
     root = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
     row = np.repeat(np.arange(graph.num_nodes), np.diff(indptr))
-    summed = (
-        np.bincount(row, weights=part[neighbours], minlength=graph.num_nodes) for part in (root, degree)
-    )
+    summed = (np.bincount(row, weights=part[neighbours], minlength=len(degree)) for part in (root, degree))
     return degree, root, *summed
 
 
@@ -236,11 +232,9 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
     size = torch.linalg.vector_norm(absent, dim=1)
     distance = torch.linalg.vector_norm(present - absent, dim=1)
     toggle = [
-        toggled.logit_present - toggled.logit_absent,
-        torch.log(distance + _EPS),
-        torch.log(distance / (size + _EPS) + _EPS),
-        (_direction(absent) * _direction(present)).sum(dim=1),
-    ]
+        toggled.logit_present - toggled.logit_absent, torch.log(distance + _EPS),
+        torch.log(distance / (size + _EPS) + _EPS), (_direction(absent) * _direction(present)).sum(dim=1),
+    ]  # fmt: skip
     columns = torch.stack([column.to(toggled.logit_absent.dtype) for column in toggle], dim=1)
     return torch.cat([columns, structure_features(structure, attributes).to(columns)], dim=1)
 

@@ -6,8 +6,6 @@ Everywhere `y_true` (L,) holds 0 and 1; `y_prob` is (L,), (L, 1) or (L, 2) in [0
 wrong shape, range or content, a lack of links, and in ranking metrics a lack of one of the classes.
 """
 
-from __future__ import annotations
-
 from linkcal.metrics.calibration import (
     CalibrationFloor,
     ReliabilityCurve,
@@ -32,11 +30,10 @@ from linkcal.metrics.scores import (
 from linkcal.metrics.value import ModelValue, model_value
 
 __all__ = [
-    "EVALUATION_KEYS", "METRICS", "CalibrationAlarm", "CalibrationFloor",
-    "GroupCalibration", "MetricSpec", "ModelValue", "PopulationTest",
-    "ReliabilityCurve", "accuracy", "average_precision", "bootstrap_intervals", "brier_score",
-    "calibration_alarm", "calibration_floor", "debiased_calibration_error", "evaluate_links",
-    "expected_calibration_error", "group_calibration",
+    "EVALUATION_KEYS", "METRICS", "CalibrationAlarm", "CalibrationFloor", "GroupCalibration", "MetricSpec",
+    "ModelValue", "PopulationTest", "ReliabilityCurve", "accuracy", "average_precision",
+    "bootstrap_intervals", "brier_score", "calibration_alarm", "calibration_floor",
+    "debiased_calibration_error", "evaluate_links", "expected_calibration_error", "group_calibration",
     "hits_at_k", "mean_reciprocal_rank", "model_value", "negative_log_likelihood", "reliability_curve",
     "roc_auc", "same_population",
 ]  # fmt: skip

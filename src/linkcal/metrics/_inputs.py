@@ -3,8 +3,6 @@
 Sums depend on the order of their terms; sorted by value, they are the same in whatever order the links come.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Calibration errors, the reliability curve, and the noise floor: the error of a calibrated predictor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -169,10 +167,6 @@ def reliability_curve(
         never splitting identical probabilities or merging two groups of ``1 / n_bins`` of the weight or more.
     sample_weight : array-like (L,), >= 0, optional
 
-    Returns
-    -------
-    ReliabilityCurve
-
     Examples
     --------
     >>> curve = reliability_curve([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9], n_bins=2)
@@ -184,14 +178,11 @@ def reliability_curve(
     share = links.weight / links.weight.max()  # squares of very small or large weights overflow
     return ReliabilityCurve(
         mean_prob=links.sums(links.weight * links.confidence) / total,
-        frequency=links.sums(links.weight * links.happened) / total,
-        weight=total,
+        frequency=links.sums(links.weight * links.happened) / total, weight=total,
         count=np.bincount(links.bin_of).astype(np.int64),
-        n_effective=links.sums(share) ** 2 / links.sums(share**2),
-        lower=links.lower,
-        upper=links.upper,
+        n_effective=links.sums(share) ** 2 / links.sums(share**2), lower=links.lower, upper=links.upper,
         variant=variant,
-    )
+    )  # fmt: skip
 
 
 def expected_calibration_error(
@@ -280,7 +271,7 @@ def debiased_calibration_error(
     # Zero for a single link; rounding noise where all other links of the bin weigh next to nothing.
     enough = pairs > 1e-12 * total**2
     if not enough.any():
-        raise InputError("y_prob must put at least two links into one bin, got at most one link in each")
+        raise InputError("y_prob must put at least two links into one bin, got fewer: take a smaller n_bins")
     products = links.sums(residual) ** 2 - links.sums(residual**2)
     mass = total[enough]
     return float(mass @ (products[enough] / pairs[enough]) / mass.sum())

@@ -1,7 +1,5 @@
 """Whether probabilities still hold: for labels as they come in, and for pairs without labels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

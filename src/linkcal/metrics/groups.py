@@ -1,7 +1,5 @@
 """Calibration by group: the segments in which probabilities are too high or too low."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -89,10 +87,6 @@ def group_calibration(
     level, n_resamples, random_state
         Probability of the bound; label vectors drawn for it, and seed, as in :func:`calibration_floor`.
 
-    Returns
-    -------
-    GroupCalibration
-
     Examples
     --------
     >>> import numpy as np
@@ -124,15 +118,10 @@ def group_calibration(
     largest = of_resamples(prob, n_resamples, rng, lambda y: np.abs(z_of(y.astype(np.float64))).max(axis=1))
     beyond = int((largest >= np.abs(z).max()).sum())
     return GroupCalibration(
-        segment=segment,
-        count=np.asarray(member.sum(axis=1)).astype(np.int64),
-        observed=member @ label,
-        expected=expected,
-        z=z,
-        bound=float(np.quantile(largest, level, method="higher")),
-        p_value=(1 + beyond) / (1 + n_resamples),
-        level=float(level),
-    )
+        segment=segment, count=np.asarray(member.sum(axis=1)).astype(np.int64), observed=member @ label,
+        expected=expected, z=z, bound=float(np.quantile(largest, level, method="higher")),
+        p_value=(1 + beyond) / (1 + n_resamples), level=float(level),
+    )  # fmt: skip
 
 
 def segment_members(groups: Mapping[str, ArrayLike], num_links: int) -> tuple[tuple[str, ...], csr_array]:

@@ -1,7 +1,5 @@
 """Bootstrap intervals of metrics: how far chance moves a value that few links give."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

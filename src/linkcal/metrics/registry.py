@@ -1,7 +1,5 @@
 """One table of everything that result tables hold: name, label, unit, direction; and how to compute it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

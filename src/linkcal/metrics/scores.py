@@ -4,8 +4,6 @@ Do links score higher than negatives? Increasing maps of the score change no ran
 there: as a probability every logit above 37 is 1.0, and ties count against the predictor.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -24,11 +22,6 @@ def negative_log_likelihood(y_true: Any, y_prob: Any, *, sample_weight: Any = No
     ``-sum_i w_i [y_i log p_i + (1 - y_i) log(1 - p_i)] / sum_i w_i``, a strictly proper score, p clipped to
     ``[eps, 1 - eps]``, eps = 2.2e-16: p = 0 for a link, as binning and isotonic maps give, costs 36.04.
 
-    Parameters
-    ----------
-    y_true, y_prob, sample_weight
-        As in :func:`reliability_curve`.
-
     Returns
     -------
     float in [0, 36.05], smaller is better; 0.693 for the constant 0.5
@@ -45,11 +38,6 @@ def negative_log_likelihood(y_true: Any, y_prob: Any, *, sample_weight: Any = No
 def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
     """Brier score, ``sum_i w_i (p_i - y_i)^2 / sum_i w_i``: a strictly proper score that stays bounded.
 
-    Parameters
-    ----------
-    y_true, y_prob, sample_weight
-        As in :func:`reliability_curve`.
-
     Returns
     -------
     float in [0, 1], smaller is better; 0.25 for the constant 0.5
@@ -65,11 +53,6 @@ def brier_score(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float
 
 def accuracy(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
     """Share of links predicted right, where p > 0.5 predicts a link, as ``predict`` of every calibrator.
-
-    Parameters
-    ----------
-    y_true, y_prob, sample_weight
-        As in :func:`reliability_curve`.
 
     Returns
     -------
@@ -88,12 +71,6 @@ def accuracy(y_true: Any, y_prob: Any, *, sample_weight: Any = None) -> float:
 def roc_auc(y_true: Any, score: Any, *, sample_weight: Any = None) -> float:
     """Area under the ROC curve: probability that a link scores higher than a negative, ties counting half.
 
-    Parameters
-    ----------
-    y_true : array-like (L,), values 0 and 1, both present
-    score : array-like (L,), finite
-    sample_weight : array-like (L,), >= 0, optional
-
     Returns
     -------
     float in [0, 1], larger is better; 0.5 for a score without information
@@ -111,11 +88,6 @@ def average_precision(y_true: Any, score: Any, *, sample_weight: Any = None) -> 
     """Average precision, ``sum_n (R_n - R_{n-1}) P_n`` over distinct scores, without interpolation.
 
     It depends on the ratio of links to negatives; :func:`roc_auc` does not.
-
-    Parameters
-    ----------
-    y_true, score, sample_weight
-        As in :func:`roc_auc`.
 
     Returns
     -------
@@ -139,7 +111,7 @@ def hits_at_k(y_true: Any, score: Any, k: int, *, sample_weight: Any = None) -> 
     Parameters
     ----------
     y_true, score, sample_weight
-        As in :func:`roc_auc`.
+        As in :mod:`linkcal.metrics`.
     k : int
         K, at least 1.
 
@@ -177,7 +149,7 @@ def mean_reciprocal_rank(y_true: Any, score: Any, groups: Any = None, *, sample_
     Parameters
     ----------
     y_true, score, sample_weight
-        As in :func:`roc_auc`; a negative of weight 2 counts as two.
+        As in :mod:`linkcal.metrics`; a negative of weight 2 counts as two.
     groups : array-like (L,), optional
         A link is ranked among the negatives of its group: of its source node, or drawn for it. Each group
         with a link needs a negative. Default: one group.

@@ -1,7 +1,5 @@
 """What a model adds to what is known of links without it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

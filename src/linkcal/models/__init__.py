@@ -1,17 +1,10 @@
 """Link predictors: interface, GNNs, training, and the adapter for anyone's module."""
 
-from __future__ import annotations
-
-from linkcal.models.adapter import (
-    AdaptedLinkPredictor,
-    DecodeReturns,
-    as_link_predictor,
-    unwrap_link_predictor,
-)
+from linkcal.models.adapter import AdaptedLinkPredictor, DecodeReturns, as_link_predictor
 from linkcal.models.base import GraphModel, LinkPredictor, PairPredictor, TargetLinkState
 from linkcal.models.gnn import GCN, GIN, SAGE, VGAE
 from linkcal.models.io import load_model, save_model
-from linkcal.models.peg import PEG, PEGConv
+from linkcal.models.peg import PEG
 from linkcal.models.registry import (
     MODELS,
     NODE_EMBEDDING_CHANNELS,
@@ -26,7 +19,7 @@ from linkcal.models.training import EpochReport, TrainingConfig, TrainingResult,
 __all__ = [
     "GCN", "GIN", "MODELS", "NODE_EMBEDDING_CHANNELS", "PEG", "SAGE", "SEAL", "VGAE",
     "AdaptedLinkPredictor", "DecodeReturns", "EpochReport", "GraphModel", "LinkPredictor", "ModelSpec",
-    "PEGConv", "PairPredictor", "Preset", "TargetLinkState", "TrainingConfig", "TrainingResult",
+    "PairPredictor", "Preset", "TargetLinkState", "TrainingConfig", "TrainingResult",
     "as_link_predictor", "load_model", "make_model", "make_training_config", "save_model",
-    "train_link_predictor", "unwrap_link_predictor",
+    "train_link_predictor",
 ]  # fmt: skip

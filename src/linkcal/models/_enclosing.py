@@ -119,9 +119,7 @@ def _keep_some(u: int, v: int, first: int, stop: int, cap: int, local: Array, qu
 
 
 @compiled()
-def _collect(
-    u: int, v: int, hops: int, cap: int, indptr: Array, neighbors: Array, local: Array, queue: Array
-) -> int:
+def _collect(u: int, v: int, hops: int, cap: int, indptr: Any, neighbors: Any, local: Any, queue: Any) -> int:
     """Breadth-first search from both ends; writes the nodes to `queue`, their numbers to `local`."""
     queue[0], queue[1] = u, v
     local[u], local[v] = 0, 1

@@ -1,7 +1,5 @@
 """A model in evaluation mode that its owner, and other threads, never see change."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections import OrderedDict

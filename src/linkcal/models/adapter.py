@@ -142,10 +142,8 @@ def as_link_predictor(model: nn.Module, decode_returns: DecodeReturns | None = N
     returns = _declared_returns(model, decode_returns)
     if isinstance(model, PairPredictor) and returns != "logits":
         raise InputError(f"head of {name} must return logits, got decode_returns = {returns!r}")
-    is_ready = isinstance(model, AdaptedLinkPredictor) or (
-        isinstance(model, GraphModel) and returns == "logits"
-    )
-    return model if is_ready else AdaptedLinkPredictor(model, returns)
+    ready = isinstance(model, AdaptedLinkPredictor) or (isinstance(model, GraphModel) and returns == "logits")
+    return model if ready else AdaptedLinkPredictor(model, returns)
 
 
 def _declared_returns(model: nn.Module, argument: DecodeReturns | None) -> DecodeReturns:
@@ -232,7 +230,7 @@ def require_weights_read(model: nn.Module, graph: Graph) -> None:
     if torch.equal(z, of_ones):
         name = type(unwrap_link_predictor(model)).__name__
         raise UnsupportedModelError(
-            f"model.encode must read edge_weight, got the same embeddings of {name} with weights of 1"
+            f"model.encode must read edge_weight, got {name}'s, which ignores it: leave out the weights"
         )
 
 
@@ -261,21 +259,7 @@ def link_embedding_of(model: nn.Module, z: Tensor, edge_label_index: Tensor) -> 
 
 
 def unwrap_link_predictor(model: nn.Module) -> nn.Module:
-    """Return the adapted module, or `model` itself.
-
-    Parameters
-    ----------
-    model : nn.Module
-
-    Returns
-    -------
-    nn.Module
-
-    Examples
-    --------
-    >>> type(unwrap_link_predictor(as_link_predictor(GAE(nn.Identity())))).__name__
-    'GAE'
-    """
+    """Return the adapted module, or `model` itself."""
     return model.module if isinstance(model, AdaptedLinkPredictor) else model
 
 

@@ -1,7 +1,5 @@
 """The interface of linkcal's own models: embed nodes and join them, or embed each pair by itself."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -129,11 +127,6 @@ class LinkPredictor(GraphModel):
     ``z = encode(x, edge_index)`` [N, d], ``h = link_embedding(z, edge_label_index)`` [L, d] of the endpoints'
     rows, ``logit = head(h)`` [L]; ``decode`` is the last two.
 
-    Parameters
-    ----------
-    in_channels, num_nodes
-        As in :class:`GraphModel`.
-
     Examples
     --------
     >>> class Identity(LinkPredictor):
@@ -185,11 +178,6 @@ class PairPredictor(GraphModel):
 
     ``h = embed_pairs(x, edge_index, pairs, target_link=...)`` [L, d], ``logit = head(h)`` [L]. The target
     link is put into the state that `target_link` names, whether or not `edge_index` has it.
-
-    Parameters
-    ----------
-    in_channels, num_nodes
-        As in :class:`GraphModel`.
 
     Examples
     --------

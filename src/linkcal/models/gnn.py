@@ -1,7 +1,5 @@
 """Message-passing link predictors: GCN, GraphSAGE, GIN and VGAE."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from itertools import pairwise
 from typing import Any
@@ -68,11 +66,6 @@ class GCN(GNN):
     One layer (PyG's ``GCN``; Kipf and Welling, arXiv 1609.02907): ``z_u = sum over w in N(u) and u itself of
     W x_w / sqrt(d_u d_w) + b``, degrees counted with the self-loop.
 
-    Parameters
-    ----------
-    in_channels, hidden_channels, out_channels, num_layers, dropout, num_nodes
-        As in :class:`~linkcal.models.gnn.GNN`.
-
     Examples
     --------
     >>> edge_index = torch.tensor([[0, 1], [1, 0]])
@@ -113,11 +106,6 @@ class SAGE(LinearDecoder, GNN):
     arXiv 1706.02216): ``z_u = W1 mean over w in N(u) of x_w + b + W2 x_u``. Decoder: appendix of arXiv
     2403.04605.
 
-    Parameters
-    ----------
-    in_channels, hidden_channels, out_channels, num_layers, dropout, num_nodes
-        As in :class:`~linkcal.models.gnn.GNN`.
-
     Examples
     --------
     >>> SAGE(in_channels=3, out_channels=2).product_form()[0].shape
@@ -136,11 +124,6 @@ class GIN(GNN):
     ``GIN``; Xu et al., arXiv 1810.00826): ``z_u = MLP(x_u + sum over w in N(u) of x_w)``, one hidden layer.
     Without batch normalisation it collapses to AUC 0.5 on graphs with skewed degrees.
 
-    Parameters
-    ----------
-    in_channels, hidden_channels, out_channels, num_layers, dropout, num_nodes
-        As in :class:`~linkcal.models.gnn.GNN`.
-
     Examples
     --------
     >>> GIN(in_channels=3, num_layers=3).gnn.num_layers
@@ -157,11 +140,7 @@ class VGAE(GNN):
     ``z = mu`` in evaluation mode, so scores are repeatable; ``z = mu + sigma * noise`` in training mode,
     which adds ``KL(q(z) || N(0, I)) / N``, the mean over nodes of ``-1/2 sum_k (1 + 2 log sigma_k - mu_k^2 -
     sigma_k^2)`` again over N, to the loss (Kipf and Welling, arXiv 1611.07308). log sigma is at most 10.
-
-    Parameters
-    ----------
-    in_channels, hidden_channels, out_channels, num_layers, dropout, num_nodes
-        As in :class:`~linkcal.models.gnn.GNN`; the last layer has two heads, `conv_mu` and `conv_logstd`.
+    The last layer has two heads, `conv_mu` and `conv_logstd`.
 
     Examples
     --------

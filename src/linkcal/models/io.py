@@ -1,7 +1,5 @@
 """Saving and loading linkcal's own models: weights as safetensors, the rest as JSON, no pickle."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -56,12 +54,9 @@ def save_model(model: GraphModel, folder: str | os.PathLike[str]) -> None:
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     weights = safetensors.save(state)
     description = {
-        "format": _FORMAT,
-        "format_version": MODEL_FORMAT_VERSION,
-        "model": names[type(model)],
-        "config": model.config,
-        "weights_sha256": sha256(weights),
-    }
+        "format": _FORMAT, "format_version": MODEL_FORMAT_VERSION, "model": names[type(model)],
+        "config": model.config, "weights_sha256": sha256(weights),
+    }  # fmt: skip
     with written_whole(target / _WEIGHTS_FILE) as path:
         path.write_bytes(weights)
     with written_whole(target / _CONFIG_FILE) as path:

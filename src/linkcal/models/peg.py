@@ -1,7 +1,5 @@
 """PEG: a GCN whose messages are damped by the distance of the nodes' fixed positions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 
@@ -27,17 +25,6 @@ class PEGConv(MessagePassing):
 
     ``A^`` is GCN's normalised adjacency with self-loops, ``Xi_uv = phi(||Z_u - Z_v||)`` with an MLP ``phi``
     that ends in a sigmoid, and ``*`` the elementwise product; a self-loop has distance 0.
-
-    Parameters
-    ----------
-    in_channels, out_channels : int
-
-    Examples
-    --------
-    >>> conv = PEGConv(3, 2)
-    >>> loops = torch.tensor([[0, 1], [0, 1]])  # self-loops alone: distance 0, coefficient 1
-    >>> conv(torch.eye(2, 3), loops, torch.ones(2), torch.zeros(2)).shape
-    torch.Size([2, 2])
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -60,9 +47,8 @@ class PEGConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor, coefficient: Tensor, distance: Tensor) -> Tensor:
         """Output [N, out_channels] from arcs with self-loops, their GCN coefficients and distances."""
-        out: Tensor = self.propagate(
-            edge_index, x=self.lin(x), edge_weight=coefficient * self.arc_factor(distance)
-        )
+        weight = coefficient * self.arc_factor(distance)
+        out: Tensor = self.propagate(edge_index, x=self.lin(x), edge_weight=weight)
         return out + self.bias
 
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:  # noqa: D102

@@ -71,12 +71,10 @@ class ModelSpec:
     presets: dict[str, Preset]
 
 
-def _paper(
-    hidden: int, out: int, layers: int, lr: float, epochs: int, batch_size: int | None = None
-) -> Preset:
+def _paper(hidden: int, out: int, layers: int, lr: float, epochs: int, batch: int | None = None) -> Preset:
     """Row of the table of best hyper-parameters in the paper's appendix."""
     model = {"hidden_channels": hidden, "out_channels": out, "num_layers": layers}
-    return Preset(model, TrainingConfig(epochs=epochs, lr=lr, patience=None, batch_size=batch_size))
+    return Preset(model, TrainingConfig(epochs=epochs, lr=lr, patience=None, batch_size=batch))
 
 
 def _spec(cls: type[GraphModel], description: str, *, default: Preset, paper: Preset) -> ModelSpec:
@@ -138,7 +136,7 @@ MODELS: dict[str, ModelSpec] = {
             reduced=_SEAL_REDUCED,
         ),
         # The batch is not in the paper's table: SEAL's own code has 16 links and 16 negatives in a step.
-        paper=_paper(32, 32, 3, 0.0001, 50, batch_size=16),
+        paper=_paper(32, 32, 3, 0.0001, 50, batch=16),
     ),
 }
 
@@ -164,10 +162,6 @@ def make_model(
     **overrides
         Constructor arguments that replace the preset's (`dropout`, ...); an unknown one is an InputError.
 
-    Returns
-    -------
-    LinkPredictor or PairPredictor
-
     Examples
     --------
     >>> make_model("gcn", 8, hidden_channels=4).config["hidden_channels"]
@@ -189,10 +183,6 @@ def make_training_config(name: str, *, preset: str = "default", **overrides: Any
     ----------
     name, preset, **overrides
         As in :func:`make_model`, but fields of :class:`TrainingConfig` (`epochs`, `lr`, ...) are replaced.
-
-    Returns
-    -------
-    TrainingConfig
 
     Examples
     --------

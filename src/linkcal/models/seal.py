@@ -1,7 +1,5 @@
 """SEAL: links from the labelled subgraphs around them (DRNL labels, DGCNN)."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Training a link predictor: settings, the loop over epochs, and its outcome."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -140,10 +138,6 @@ def train_link_predictor(
     progress : callable, optional
         Called with an :class:`EpochReport` after each epoch.
 
-    Returns
-    -------
-    TrainingResult
-
     Raises
     ------
     InputError, UnsupportedModelError
@@ -178,14 +172,10 @@ def train_link_predictor(
     predictor.load_state_dict(training.best_state)
     predictor.eval()
     return TrainingResult(
-        best_epoch=training.best_epoch,
-        best_val_auc=training.best_auc,
-        val_auc=tuple(training.curve),
-        epochs_run=training.epoch,
-        stopped_early=training.epoch < config.epochs,
-        final_loss=training.loss,
+        best_epoch=training.best_epoch, best_val_auc=training.best_auc, val_auc=tuple(training.curve),
+        epochs_run=training.epoch, stopped_early=training.epoch < config.epochs, final_loss=training.loss,
         seconds=time.perf_counter() - started,
-    )
+    )  # fmt: skip
 
 
 class _Training:

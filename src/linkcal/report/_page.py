@@ -1,7 +1,5 @@
 """A run as one self-contained HTML page."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -86,13 +84,9 @@ _FIT_ON = {
 #: Metrics of the selected calibrator that stand first.
 _HEADLINE = ("ece", "nll", "auc")
 _FACTS = {
-    "dataset": "Data set",
-    "model": "Model",
-    "seed": "Seed",
-    "fit_on": "Fitted on",
-    "selected": "Selected calibrator",
-    "negatives": "Kind of negatives",
-}
+    "dataset": "Data set", "model": "Model", "seed": "Seed", "fit_on": "Fitted on",
+    "selected": "Selected calibrator", "negatives": "Kind of negatives",
+}  # fmt: skip
 
 
 def write_report(
@@ -138,12 +132,9 @@ def write_report(
     counts = metrics.get("counts") or {}
     has_test_counts = "test_positives" in counts and "test_negatives" in counts
     environment = Environment(
-        loader=PackageLoader("linkcal.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=PackageLoader("linkcal.report", "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     script = environment.get_template("report.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = environment.get_template("report.html.jinja").render(
@@ -155,20 +146,15 @@ def write_report(
         facts=[(label, metrics[key]) for key, label in _FACTS.items() if metrics.get(key) is not None],
         n_test=counts["test_positives"] + counts["test_negatives"] if has_test_counts else None,
         fit_on=_FIT_ON.get(str(metrics.get("fit_on")), metrics.get("fit_on")),
-        base_rate=_base_rate(metrics, counts),
-        selected=metrics.get("selected"),
-        groups=metrics.get("groups") or {},
-        only_scores=metrics.get("model") == "scores",
+        base_rate=_base_rate(metrics, counts), selected=metrics.get("selected"),
+        groups=metrics.get("groups") or {}, only_scores=metrics.get("model") == "scores",
         negatives=metrics.get("negatives") or "uniform",
         findings=[*headline(metrics), *_findings(results), *_of_groups(metrics)],
-        interval_level=metrics.get("interval_level"),
-        columns=columns,
-        rows=rows,
+        interval_level=metrics.get("interval_level"), columns=columns, rows=rows,
         has_missing=any(cell.text == "n/a" for cells in rows.values() for cell in cells),
         figure=None if figure_png is None else base64.b64encode(Path(figure_png).read_bytes()).decode(),
-        counts=counts,
-        config=json.dumps(config, indent=2, ensure_ascii=False),
-    )
+        counts=counts, config=json.dumps(config, indent=2, ensure_ascii=False),
+    )  # fmt: skip
     with written_whole(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return Path(path)
@@ -238,11 +224,9 @@ def _base_rate(metrics: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[st
     if "edges" in counts and "non_edges" in counts:
         of_all = f"{100 * counts['edges'] / (counts['edges'] + counts['non_edges']):.2g}"
     return {
-        "negatives": f"{ratio:g}",
-        "percent": f"{100 / (1 + ratio):.3g}",
-        "moved_from": None if wanted is None else f"{fitted:g}",
-        "all_pairs_percent": of_all,
-    }
+        "negatives": f"{ratio:g}", "percent": f"{100 / (1 + ratio):.3g}",
+        "moved_from": None if wanted is None else f"{fitted:g}", "all_pairs_percent": of_all,
+    }  # fmt: skip
 
 
 def headline(metrics: Mapping[str, Any]) -> list[str]:
@@ -261,9 +245,8 @@ def headline(metrics: Mapping[str, Any]) -> list[str]:
     before = results.get("uncalibrated", {}).get("ece")
     known = selected != "uncalibrated" and _is_known(before) and _is_known(row.get("ece"))
     rest = f"; uncalibrated the ECE is {COLUMNS['ece'].text(before)} %" if known else ""
-    return (
-        [f"{selected}, selected without the test pairs: {', '.join(shown)}{beside}{rest}."] if shown else []
-    )
+    sentence = f"{selected}, selected without the test pairs: {', '.join(shown)}{beside}{rest}."
+    return [sentence] if shown else []
 
 
 def _is_known(value: float | None) -> bool:

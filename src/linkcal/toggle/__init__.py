@@ -1,7 +1,5 @@
 """Exact link embeddings with and without the target link."""
 
-from __future__ import annotations
-
 from linkcal.toggle.api import METHODS, iter_toggled, toggle_edges
 from linkcal.toggle.result import ToggledEmbeddings
 

@@ -9,8 +9,6 @@ l thus recomputes the nodes within the smaller of the two, which a search lists 
 Directed graphs are searched along both directions: more nodes than can move, whose change is 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -279,21 +277,18 @@ class DeepToggle:
         indptr, senders = graph.indptr.numpy(), graph.senders.numpy().astype(np.int32)
         starts, neighbours = (indptr, senders) if graph.undirected else graph.both_directions()[:2]
         sends = int(caches[0].layer.kind == "gcn")
+        given = [cache.arc_weight for cache in caches]
+        weight = caches[0].pre.new_empty(depth, 0)
+        if some := [each for each in given if each is not None]:
+            weight = torch.stack([torch.ones_like(some[0]) if each is None else each for each in given])
         return DeepKernel(
-            indptr,
-            senders,
-            starts,
-            neighbours,
-            weight=_arc_weights(caches),
+            indptr, senders, starts, neighbours, weight=as_array(weight),
             degree=as_array(torch.stack([cache.degree for cache in caches])),
             loop=as_array(torch.stack([cache.loop for cache in caches])),
-            record=_record(caches, graph.num_nodes, widest),
-            numbers=np.array(numbers, dtype=np.int64),
-            radius=np.minimum(np.arange(depth)[::-1], np.arange(depth) + sends),
-            steps=steps,
-            matrices=matrices,
-            affine=affine,
-        )
+            record=_record(caches, graph.num_nodes, widest), numbers=np.array(numbers, dtype=np.int64),
+            radius=np.minimum(np.arange(depth)[::-1], np.arange(depth) + sends), steps=steps,
+            matrices=matrices, affine=affine,
+        )  # fmt: skip
 
     def endpoints(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
         """The last layer's output after the toggle at the first and at the second nodes, [L, d] each."""
@@ -309,14 +304,6 @@ class DeepToggle:
         with numba_threads(threads):
             toggle_deep(self.kernel, block, self.slots, out)
         return torch.from_numpy(out[0]), torch.from_numpy(out[1])
-
-
-def _arc_weights(caches: Sequence[LayerCache]) -> Array:
-    given = [cache.arc_weight for cache in caches]
-    some = next((weight for weight in given if weight is not None), None)
-    if some is None:
-        return as_array(caches[0].pre.new_empty(len(caches), 0))
-    return as_array(torch.stack([torch.ones_like(some) if weight is None else weight for weight in given]))
 
 
 def _record(caches: Sequence[LayerCache], num_nodes: int, widest: int) -> Array:

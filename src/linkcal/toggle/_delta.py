@@ -261,11 +261,9 @@ def _attend(
     return cache.layer(table, source, received, row, weight, number)
 
 
-def _overwritten(
-    cached: Tensor, node: Tensor, key: Tensor, changed: tuple[PairRows, Tensor | None]
-) -> Tensor:
+def _overwritten(old: Tensor, node: Tensor, key: Tensor, changed: tuple[PairRows, Tensor | None]) -> Tensor:
     """Cached values of nodes [R], and in their place those that changed."""
-    values, (rows, after) = cached[node], changed
+    values, (rows, after) = old[node], changed
     if after is not None:
         found, row = rows.find(key)
         values[found] = after[row[found]]
@@ -343,15 +341,13 @@ def _add_toggled_arcs(
     """Add each toggled arc's own term ``change * xi * b'_source m'_source`` at its target, in place."""
     found, row = rows.find(block.target_key)
     source = block.source[found]
-    value = (
-        sender_factor(cache.layer.kind, cache.degree[source], after.dtype)[:, None] * cache.message[source]
-    )
+    sent = sender_factor(cache.layer.kind, cache.degree[source], after.dtype)[:, None] * cache.message[source]
     known, sender = senders.find(block.source_key[found])
-    value[known] = after[sender[known]]
+    sent[known] = after[sender[known]]
     factor = cache.factor_between(source, block.target[found])
     if factor is not None:
-        value = value * factor[:, None]
-    aggregate.index_add_(0, row[found], value * block.change[found].to(value.dtype)[:, None])
+        sent = sent * factor[:, None]
+    aggregate.index_add_(0, row[found], sent * block.change[found].to(sent.dtype)[:, None])
 
 
 def _expand(indptr: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,5 @@
 """One model on one graph: the method chosen, verified, and prepared once for all blocks of pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, get_args
@@ -11,9 +9,9 @@ from torch import Tensor, nn
 
 from linkcal._core.threads import fork_safe_lock
 from linkcal.exceptions import UnsupportedModelError
-from linkcal.models import PairPredictor, unwrap_link_predictor
+from linkcal.models import PairPredictor
 from linkcal.models._view import evaluation_view
-from linkcal.models.adapter import link_embedding_of
+from linkcal.models.adapter import link_embedding_of, unwrap_link_predictor
 from linkcal.toggle._deep import SummedToggle, compiled_toggle
 from linkcal.toggle._delta import delta_endpoints, encoder_caches
 from linkcal.toggle._graph import ToggleGraph
@@ -176,7 +174,7 @@ class ToggleEngine:
         hops = rounds.passed if num_hops is None else num_hops
         if hops < 1:
             raise UnsupportedModelError(
-                "num_hops must be given for a model without PyG MessagePassing layers, got None"
+                "num_hops must be given where no PyG module passes messages, got None"
             )
         self.method = "khop"
         arcs = torch.stack([self.graph.senders, self.graph.receivers])
@@ -277,10 +275,8 @@ class PairwiseToggle:
         with self._lock, torch.no_grad():
             absent = model.embed_pairs(self.x, self.edge_index, pairs, target_link="absent")
             present = model.embed_pairs(self.x, self.edge_index, pairs, target_link="present")
-            logits = model.head(absent), model.head(present)
-        return ToggledEmbeddings(absent, present, *logits, self.graph.contains(pairs), "pairwise").map(
-            widened
-        )
+            both = model.head(absent), model.head(present)
+        return ToggledEmbeddings(absent, present, *both, self.graph.contains(pairs), "pairwise").map(widened)
 
 
 def embed_and_score(model: nn.Module, rows: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -331,9 +327,7 @@ def check_pairs(graph: ToggleGraph, around: tuple[float, ...] = (1.0,)) -> Tenso
         near = graph.senders[graph.indptr[node] : graph.indptr[node + 1]]
         apart = torch.ones(num_nodes, dtype=torch.bool, device=near.device)
         apart[near], apart[node] = False, False
-        candidates = [
-            torch.stack([part[:1], node.expand(1)[: len(part)]]) for part in (near, apart.nonzero()[:, 0])
-        ]
+        candidates = [torch.stack([p[:1], node.expand(1)[: len(p)]]) for p in (near, apart.nonzero()[:, 0])]
         corners = torch.combinations(near[:32]).T.reshape(2, -1)
         joined = graph.contains(corners)
         candidates += [corners[:, joined][:, :1], corners[:, ~joined][:, :1]]

@@ -45,16 +45,18 @@ class ToggleGraph:
         order = (~is_loop).nonzero()[:, 0][order]
         key, counts = key.unique_consecutive(return_counts=True)
         receivers = torch.div(key, num_nodes, rounding_mode="floor")
+        weight = None if edge_weight is None else edge_weight[order]
+        if weight is not None and counts.numel() < weight.numel():
+            rows = torch.repeat_interleave(counts)
+            weight = weight.new_zeros(counts.numel()).index_add_(0, rows, weight)
         graph = cls(
-            num_nodes=num_nodes,
-            indptr=_row_starts(receivers, num_nodes),
+            num_nodes=num_nodes, indptr=_row_starts(receivers, num_nodes),
             senders=key - receivers * num_nodes,
             multiplicity=None if counts.numel() == order.numel() else counts,
-            self_loops=torch.bincount(source[is_loop], minlength=num_nodes),
-            undirected=undirected,
-            weight=None if edge_weight is None else _merged(edge_weight[order], counts),
+            self_loops=torch.bincount(source[is_loop], minlength=num_nodes), undirected=undirected,
+            weight=weight,
             loop_weight=None if edge_weight is None else _loops(source, is_loop, edge_weight, num_nodes),
-        )
+        )  # fmt: skip
         if undirected:
             _require_both_directions(graph)
         return graph
@@ -98,13 +100,10 @@ class ToggleGraph:
         # The arcs are sorted by receiver, so a stable sort by sender sorts the reversed ones.
         senders, order = self.senders.sort(stable=True)
         return replace(
-            self,
-            indptr=_row_starts(senders, self.num_nodes),
-            senders=self.receivers[order],
-            multiplicity=None if self.multiplicity is None else self.multiplicity[order],
-            weight=None,
+            self, indptr=_row_starts(senders, self.num_nodes), senders=self.receivers[order],
+            multiplicity=None if self.multiplicity is None else self.multiplicity[order], weight=None,
             loop_weight=None,
-        )
+        )  # fmt: skip
 
     def both_directions(self) -> tuple[Array, Array, Array, Array]:
         """Rows that list in- and out-neighbours alike, for compiled code.
@@ -134,13 +133,6 @@ def _row_starts(sorted_rows: Tensor, num_nodes: int) -> Tensor:
     return torch.searchsorted(sorted_rows, torch.arange(num_nodes + 1, device=sorted_rows.device))
 
 
-def _merged(values: Tensor, counts: Tensor) -> Tensor:
-    """Sums of consecutive values, `counts` of them each."""
-    if counts.numel() == values.numel():
-        return values
-    return values.new_zeros(counts.numel()).index_add_(0, torch.repeat_interleave(counts), values)
-
-
 def _loops(source: Tensor, is_loop: Tensor, edge_weight: Tensor, num_nodes: int) -> Tensor:
     nodes, values = source[is_loop], edge_weight[is_loop]
     out = edge_weight.new_zeros(2, num_nodes)
@@ -163,9 +155,7 @@ def _require_both_directions(graph: ToggleGraph) -> None:
 
 
 @compiled()
-def search_around(
-    u: int, v: int, starts: Array, neighbours: Array, slot: Array, ball: Array, upto: Array
-) -> None:
+def search_around(u: int, v: int, starts: Any, neighbours: Any, slot: Any, ball: Any, upto: Any) -> None:
     """List the nodes around u and v by distance; ``upto[r]`` of them are within r steps.
 
     ``slot`` [N], all -1 before, holds their places in ``ball`` afterwards; the caller clears it.

@@ -16,8 +16,6 @@ Common neighbours are found by walking the shorter row against marks of the long
 steps in all (Chiba & Nishizeki, 1985). For mean and sum ``Delta`` is 0, and no neighbour is visited.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -299,11 +297,8 @@ class CompiledToggle:
 
     def __init__(self, caches: Sequence[LayerCache], graph: ToggleGraph, insert_weight: float = 1.0) -> None:
         self.graph, kind = graph, caches[0].layer.kind
-        self.weighted = (
-            not graph.undirected
-            or insert_weight != 1.0
-            or any(cache.arc_weight is not None for cache in caches)
-        )
+        given = any(cache.arc_weight is not None for cache in caches)
+        self.weighted = given or not graph.undirected or insert_weight != 1.0
         self.weights = PairWeights(caches, graph, insert_weight) if self.weighted else None
         self.kernel = self._kernel(caches)
         #: Changes of degree whose base sums are stored: an edge of weight 1 removed, one inserted, none.
@@ -350,27 +345,14 @@ class CompiledToggle:
         facts["send"] = sender_factor(kind, first.degree, seen.dtype).numpy()
         facts["loop_1"], facts["loop_2"] = first.loop.numpy(), last.loop.numpy()
         return Kernel(
-            KINDS[kind],
-            depth,
-            self.weighted,
-            facts=as_records(facts),
-            nodes=nodes,
-            arrive=arrive,
-            leave=leave,
-            send=np.ascontiguousarray(facts["send"]),
-            seen=as_array(seen),
+            KINDS[kind], depth, self.weighted, facts=as_records(facts), nodes=nodes, arrive=arrive,
+            leave=leave, send=np.ascontiguousarray(facts["send"]), seen=as_array(seen),
             seen_slope=number(head.slope if moving else 1.0),
             record=self._record(first, depth, head.scale, max(first.pre.size(1), seen.size(1))),
-            rooted=first.root is not None,
-            shift=as_array(head.shift),
-            slope=number(head.slope),
-            width=np.array([*widths, widest], dtype=np.int64),
-            steps=steps,
-            middle=middle,
-            matrices=matrices,
-            affine=affine,
-            root=depth == 2 and last.layer.root_weight is not None,
-        )
+            rooted=first.root is not None, shift=as_array(head.shift), slope=number(head.slope),
+            width=np.array([*widths, widest], dtype=np.int64), steps=steps, middle=middle,
+            matrices=matrices, affine=affine, root=depth == 2 and last.layer.root_weight is not None,
+        )  # fmt: skip
 
     def _record(self, first: LayerCache, depth: int, scale: Tensor, channels: int) -> Array:
         bases = 0 if depth == 1 else 3 if self.weighted else 2

@@ -102,12 +102,12 @@ class KHop:
                 reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
                 raise UnsupportedModelError(
                     "model.encode must run on subgraphs for method 'khop', "
-                    f"got {type(error).__name__}: {reason[0]}"
+                    f"got {type(error).__name__}: {reason[0]}; use method='naive'"
                 ) from error
             if z.size(0) != batch.nodes.numel():
                 raise UnsupportedModelError(
                     f"model.encode must return one row per node of x, {batch.nodes.numel()}, "
-                    f"got {z.size(0)}; method 'khop' runs it on subgraphs"
+                    f"got {z.size(0)} on a subgraph; use method='naive'"
                 )
             sources.append(z[batch.source])
             targets.append(z[batch.target])

@@ -17,8 +17,6 @@ with linear maps ``m`` (message) and ``r`` (root), a row-wise ``f`` (update), ed
 toggle of (u, v) changes ``q_uv`` and, through ``a`` and ``b``, the arcs that enter or leave u and v; no more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -213,7 +211,8 @@ def layer_cache(layer: Layer, graph: ToggleGraph, h: Tensor) -> LayerCache:
         arc_weight = factor if arc_weight is None else arc_weight * factor
         loop = self_loop * layer.arc_factor(distance.new_zeros(1))
     sent = message * sender_factor(layer.kind, degree, message.dtype)[:, None]
-    aggregate = sum_over_senders(graph, sent, arc_weight)
+    ones = sent.new_ones(graph.senders.numel()) if arc_weight is None else arc_weight
+    aggregate = _weighted_sums(graph.indptr, graph.senders, ones, sent)
     pre = (sent * loop[:, None]).add_(aggregate)
     pre *= receiver_factor(layer.kind, degree, message.dtype)[:, None]
     if root is not None:
@@ -229,12 +228,6 @@ def _self_loop_weight(layer: Layer, graph: ToggleGraph, dtype: torch.dtype) -> T
     # PyG's add_remaining_self_loops: a loop that is there keeps weight 1, however often it is repeated.
     kept = torch.ones_like(loops) if graph.loop_weight is None else graph.loop_weight[1].to(dtype)
     return torch.where(loops > 0, kept, torch.full_like(loops, layer.self_loop_fill))
-
-
-def sum_over_senders(graph: ToggleGraph, values: Tensor, weights: Tensor | None = None) -> Tensor:
-    """``sum_{j in N(i)} weight_ij values_j`` for every node, [N, k]; without `weights` [E] all are 1."""
-    factors = values.new_ones(graph.senders.numel()) if weights is None else weights
-    return _weighted_sums(graph.indptr, graph.senders, factors, values)
 
 
 def _weighted_sums(indptr: Tensor, senders: Tensor, weights: Tensor, values: Tensor) -> Tensor:

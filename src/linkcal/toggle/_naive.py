@@ -1,7 +1,5 @@
 """The reference: one forward pass of the whole graph for each toggled pair. Slow, obviously right."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ a hook, or a method replaced on the instance may compute anything. Compiled kern
 of which reads the one before, and sums of chains; delta propagation runs any graph.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable
@@ -32,8 +30,9 @@ from torch_geometric.nn import (
 )
 
 from linkcal.exceptions import InputError, UnsupportedModelError
-from linkcal.models import PEG, PEGConv
+from linkcal.models import PEG
 from linkcal.models._view import evaluation_view
+from linkcal.models.peg import PEGConv
 from linkcal.toggle._layers import Attention, Elementwise, Kind, Layer, Step
 from linkcal.toggle._trace import Node, PerNode, Program, Recorder, Trace, leaves
 
@@ -349,15 +348,12 @@ class _Sum:
             self.vector = values if self.vector is None else self.vector + values
         elif part not in stops and (terms := _linear_terms(part)) is not None:
             for inner, factor in terms:
-                self._add(inner, factor if matrix is None else _after(matrix, factor), stops)
+                whole = factor if matrix is None else matrix if factor is None else matrix @ factor
+                self._add(inner, whole, stops)
         elif part in self.nodes:
             self.nodes[part] = _matrix(self.nodes[part], part) + _matrix(matrix, part)
         else:
             self.nodes[part] = matrix
-
-
-def _after(outer: Tensor, inner: Matrix) -> Tensor:
-    return outer if inner is None else outer @ inner
 
 
 def _matrix(matrix: Matrix, node: Node) -> Tensor:
@@ -374,11 +370,7 @@ def _linear_terms(node: Node) -> list[tuple[Any, Matrix]] | None:
         parts = [part.values if isinstance(part, PerNode) else part.meta for part in args[0]]
         columns = torch.eye(shape[1], dtype=node.meta.dtype).split([part.size(1) for part in parts], dim=1)
         return list(zip(args[0], columns, strict=True))
-    if (
-        node.options
-        or len(args) != 2
-        or any(isinstance(part, Node) and part.meta.shape != shape for part in args)
-    ):
+    if node.options or len(args) != 2 or any(isinstance(p, Node) and p.meta.shape != shape for p in args):
         return None
     if node.name in ("add", "__radd__") and all(
         isinstance(part, Node)
@@ -467,9 +459,8 @@ def _summands(node: Node, stops: set[Node]) -> list[Chain] | None:
 def _read_steps(vector: Tensor | None, nodes: list[Node], meta: Tensor) -> tuple[Step, ...] | None:
     """An elementwise step, and whatever follows; None where compiled code has no form for it."""
     one = torch.ones(meta.size(1), dtype=meta.dtype)
-    steps: tuple[Step, ...] | None = (
-        Elementwise(one, torch.zeros_like(one) if vector is None else vector, 1.0),
-    )
+    shift = torch.zeros_like(one) if vector is None else vector
+    steps: tuple[Step, ...] | None = (Elementwise(one, shift, 1.0),)
     for node in nodes:
         steps = None if steps is None else _followed_by(steps, node)
     return steps

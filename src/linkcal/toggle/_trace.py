@@ -15,7 +15,6 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -50,18 +49,9 @@ _DROPOUT = {"dropout", "alpha_dropout"}
 #: What no toggle changes of rows, and but for sizes not of arcs either.
 _SIZES = {"size", "shape", "numel", "nelement", "stride", "__len__"}
 _FACTS = {
-    *_SIZES,
-    "dim",
-    "ndim",
-    "ndimension",
-    "dtype",
-    "device",
-    "layout",
-    "is_sparse",
-    "is_cuda",
-    "is_nested",
-}
-_FACTS |= {"is_floating_point", "is_complex", "requires_grad"}
+    *_SIZES, "dim", "ndim", "ndimension", "dtype", "device", "layout", "is_sparse", "is_cuda", "is_nested",
+    "is_floating_point", "is_complex", "requires_grad",
+}  # fmt: skip
 #: What turns values into numbers.
 _READING = {"item", "tolist", "numpy", "equal", "allclose", "__array__", "__bool__", "__float__", "__int__"}
 #: What reads several nodes or numbers, unless it is called as above.
@@ -213,11 +203,9 @@ class Trace:
         recorder._family.append(None)
         return recorder
 
-    def _node(
-        self, name: str, function: Any, args: Any, kwargs: Any, meta: Any, convolution: Any = None
-    ) -> Node:
+    def _node(self, name: str, function: Any, args: Any, kwargs: Any, meta: Any, conv: Any = None) -> Node:
         self._count += 1
-        return Node(self._count, name, function, args, kwargs, meta, convolution)
+        return Node(self._count, name, function, args, kwargs, meta, conv)
 
     def _kept(self, values: Tensor) -> Tensor:
         if type(values) not in (Tensor, nn.Parameter) or values.layout != torch.strided:
@@ -274,7 +262,8 @@ class Trace:
         if not _is_row_wise(name, args, kwargs, whole) or whole.ndim == 0 or whole.size(0) != self.num_nodes:
             raise _refusal(name)
         if name in _RESHAPING:
-            function, args, kwargs = partial(_reshaped, shape=tuple(whole.shape[1:])), args[:1], {}
+            shape, args, kwargs = tuple(whole.shape[1:]), args[:1], {}
+            function = lambda rows: rows.reshape(rows.size(0), *shape)  # noqa: E731
         joined = -1 if name in _WITH_PARAMETERS else whole.ndim - (name == "stack")
 
         def kept(part: Any) -> Any:
@@ -349,10 +338,6 @@ def _as_meta(part: Any) -> Any:
     if isinstance(part, Recorder):
         return part._meta
     return torch.empty_like(part, device="meta") if isinstance(part, Tensor) else part
-
-
-def _reshaped(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return rows.reshape(rows.size(0), *shape)
 
 
 def _mapped(function: Callable[[Any], Any], value: Any) -> Any:

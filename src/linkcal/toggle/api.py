@@ -1,7 +1,5 @@
 """The public functions: link embeddings of every pair without and with the target link."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From settings to a fitted folder: load, split, train, score, fit, measure, write."""
 
-from __future__ import annotations
-
 from linkcal._core.files import file_record, to_json
 from linkcal.report._page import ARTIFACT_FOLDER
 from linkcal.workflow._run import (

@@ -1,7 +1,5 @@
 """One run: every step, the choice of a calibrator, and the folder that is written."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
@@ -105,10 +103,6 @@ def run_experiment(
         The user's names of the nodes, kept in the artifact.
     progress : callable, optional
         Called with a :class:`Step` as the work goes on.
-
-    Returns
-    -------
-    RunOutcome
     """
     place, laps = check_device(device), [("", time.perf_counter())]
 
@@ -148,17 +142,12 @@ def run_experiment(
             measured = steps.measure_links(label, probability[name], logit[name], truth, rate=rate)
             results[name] = {**measured, "seconds_fit": seconds_fit[name]}
         weight = None if rate is None else rate.weight(label)
-        beside = _model_value(label, probability, weight) | intervals_record(
-            label, probability, logit, weight
-        )
+        more = _model_value(label, probability, weight) | intervals_record(label, probability, logit, weight)
         if rate is None:
-            beside["worst_segment"] = _add_groups(results, label, probability, test)
+            more["worst_segment"] = _add_groups(results, label, probability, test)
         info = _info(config, trained.split, selected, rate)
         metrics = {**info, "seed": config.seed, "counts": trained.split.counts(), "results": results}
-        metrics |= {
-            **beside,
-            "warnings": {name: [str(note) for note in each] for name, each in notes.items()},
-        }
+        metrics |= {**more, "warnings": {name: [str(note) for note in each] for name, each in notes.items()}}
         if truth is not None and rate is None:
             metrics["oracle"] = evaluate_links(label, truth)
     lap("evaluate")
@@ -218,10 +207,8 @@ def _info(config: RunConfig, split: LinkSplit, selected: str, rate: TargetRate |
     return {
         **{name: getattr(config, name) for name in ("dataset", "model", "fit_on")},
         "negatives_per_positive": steps.negatives_per_positive(config, split),
-        "negatives": split.negatives,
-        **for_rate,
-        "selected": selected,
-    }
+        "negatives": split.negatives, **for_rate, "selected": selected,
+    }  # fmt: skip
 
 
 _PACKAGES = (
@@ -273,14 +260,11 @@ def write_outputs(
     check_output_folder(folder)
     title = f"{outcome.config.model} on {outcome.config.dataset}"
     return write_results(
-        folder,
-        lambda path: save_artifact(outcome.artifact, path),
-        (outcome.test_label, outcome.test_probability, outcome.test_weight),
-        title=title,
-        heading=f"Calibrated link probabilities: {title}",
-        metrics=outcome.metrics,
+        folder, lambda path: save_artifact(outcome.artifact, path),
+        (outcome.test_label, outcome.test_probability, outcome.test_weight), title=title,
+        heading=f"Calibrated link probabilities: {title}", metrics=outcome.metrics,
         config={"input": source or {}, **_config_record(outcome)},
-    )
+    )  # fmt: skip
 
 
 def _config_record(outcome: RunOutcome) -> dict[str, Any]:
@@ -303,14 +287,11 @@ def _config_record(outcome: RunOutcome) -> dict[str, Any]:
 def environment() -> dict[str, Any]:
     """Versions, git commit, platform and thread counts of this process, as JSON values."""
     return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "versions": {name: version(name) for name in _PACKAGES},
-        "git_commit": _git_commit(),
-        "torch_threads": torch.get_num_threads(),
-        "numba_threads": numba.config.NUMBA_NUM_THREADS,
+        "python": platform.python_version(), "platform": platform.platform(),
+        "versions": {name: version(name) for name in _PACKAGES}, "git_commit": _git_commit(),
+        "torch_threads": torch.get_num_threads(), "numba_threads": numba.config.NUMBA_NUM_THREADS,
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }
+    }  # fmt: skip
 
 
 def _git_commit() -> str | None:

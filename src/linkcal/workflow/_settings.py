@@ -209,10 +209,6 @@ def read_preset(path: str | os.PathLike[str]) -> PresetFile:
     path : path
         JSON object with ``format`` ("linkcal preset 1"), ``name``, ``model``, ``hyperparameters`` (object)
         and, optionally, ``base`` and ``origin``.
-
-    Returns
-    -------
-    PresetFile
     """
     with damage_named(Path(path), "preset file", "readable JSON"):
         record = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -110,13 +110,10 @@ def build_model(
     preset = spec.presets[config.preset].on(config.dataset)
     arguments = {**preset.model, **{k: v for k, v in config.hyperparameters if k not in TRAINING}}
     model = models.make_model(
-        config.model,
-        models.NODE_EMBEDDING_CHANNELS if x is None else x.size(1),
-        num_nodes=split.graph.num_nodes if x is None else None,
-        preset=config.preset,
-        seed=config.seed,
+        config.model, models.NODE_EMBEDDING_CHANNELS if x is None else x.size(1),
+        num_nodes=split.graph.num_nodes if x is None else None, preset=config.preset, seed=config.seed,
         **{**spec.cls.options_for(split, **arguments), **arguments},
-    )
+    )  # fmt: skip
     given: dict[str, Any] = {k: v for k, v in config.hyperparameters if k in TRAINING}
     given |= {k: v for k in ("epochs", "batch_size") if (v := getattr(config, k)) is not None}
     training = replace(preset.training, **given)
