@@ -11,7 +11,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Most lines and most files; the tests may be as long as the library.
-LIMITS = {"src/linkcal": (23_000, 125), "src/linkcal_lab": (6_000, None), "benchmarks": (2_000, None)}
+LIMITS: dict[str, tuple[int | None, int | None]] = {
+    "src/linkcal": (23_000, 125),
+    "src/linkcal_lab": (6_000, None),
+    "benchmarks": (2_000, None),
+}
 LIMITS |= {"tests": (None, None)}
 
 
