@@ -30,7 +30,7 @@ ALLOWED = {
     "embeddings": _CORE,
     "artifact": _GRAPH_SIDE | {"calibrators", "_scoring", "_folder"},
     "_scoring": _GRAPH_SIDE | {"calibrators"},
-    "predictor": _PREDICTOR | {"metrics"},
+    "predictor": _PREDICTOR | {"metrics", "report"},
     "all_pairs": _PREDICTOR | {"predictor"},
     "workflow": _PREDICTOR | _ARRAY_SIDE | {"predictor"},
     "cli": _PREDICTOR

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sklearn.metrics import roc_auc_score
 from torch import nn
 from torch_geometric.nn import GCNConv
 
@@ -495,3 +496,51 @@ def test_few_calibration_links_are_warned_of_once_at_the_callers_line(trained_gc
     with warnings.catch_warnings():
         warnings.simplefilter("error", FewLinksWarning)
         CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)  # 300 of each
+
+
+# A table and a page for a model of one's own.
+
+
+def test_evaluation_has_the_numbers_of_the_probabilities(fitted, small_split, tmp_path):
+    test = small_split.test
+    y, p = test.edge_label.numpy(), fitted.predict_proba(test.edge_label_index).double().numpy()
+    found = fitted.evaluate(test)
+    name = fitted.calibrator_.name
+    assert list(found.results) == ["uncalibrated", name]
+    assert found.results[name]["brier"] == pytest.approx(np.mean((y - p) ** 2), rel=1e-6)
+    raw = fitted.score(test.edge_label_index).logit.double().numpy()
+    assert found.results["uncalibrated"]["auc"] == pytest.approx(roc_auc_score(y, raw), abs=1e-12)
+    assert found.results[name]["nll"] < found.results["uncalibrated"]["nll"]
+    text = repr(found)
+    assert f"{found.results[name]['nll']:.4f}" in text
+    assert f"<td>{found.results[name]['nll']:.4f}</td>" in found._repr_html_()
+    page = found.write_report(tmp_path / "page.html").read_text()
+    assert f"Calibrated link probabilities: GCN on {small_split.graph.name}" in page
+    assert 'id="threshold"' in page
+
+
+def test_evaluation_at_a_base_rate_weights_probabilities_alone(fitted, small_split):
+    test, rate = small_split.test, 0.01
+    pairs, y = test.edge_label_index, test.edge_label.numpy()
+    plain, rare = fitted.evaluate(test), fitted.evaluate(pairs, test.edge_label, base_rate=rate)
+    p = fitted.predict_proba(pairs, base_rate=rate).double().numpy()
+    weight = np.where(y == 1, rate / y.mean(), (1 - rate) / (1 - y.mean()))
+    name = fitted.calibrator_.name
+    assert rare.results[name]["brier"] == pytest.approx(np.average((y - p) ** 2, weights=weight), rel=1e-6)
+    for key in ("auc", "hits@20", "mrr"):
+        assert rare.results[name][key] == plain.results[name][key]
+    refuses("links must be new, got", fitted.evaluate, small_split.val)
+
+
+def test_objects_say_what_they_hold_in_one_line(fitted, small_split):
+    pairs = small_split.test.edge_label_index
+    graph, edges = small_split.graph, f"{small_split.graph.num_pairs:,}"
+    assert repr(graph).startswith(f"Graph(name={graph.name!r}, nodes=300, edges={edges}, features=24, ")
+    assert f"message_edges={edges}, train=" in repr(small_split)
+    assert f"<th>message edges</th><td>{edges}</td>" in small_split._repr_html_()
+    chosen = fitted.select(pairs)
+    shown = f"SelectedLinks(pairs={pairs.size(1):,}, selected={int(chosen.selected.sum())}, known=0, "
+    assert repr(chosen).startswith(shown)
+    assert "method='kernel')" in repr(fitted.score(pairs).toggled)
+    named = replace(graph, name="<b>")
+    assert "&lt;b&gt;" in named._repr_html_()

@@ -13,8 +13,9 @@ from sklearn.base import clone
 from torch import Tensor, nn
 
 from linkcal import _scoring, decisions
-from linkcal._core.maths import FloatArray
+from linkcal._core.maths import FloatArray, sigmoid
 from linkcal._core.random import numpy_stream
+from linkcal._core.shown import Shown
 from linkcal._core.validation import (
     check_binary_labels,
     check_choice,
@@ -33,15 +34,23 @@ from linkcal.decisions._thresholds import weights_at_base_rate
 from linkcal.exceptions import InputError, LinkcalWarning, NotFittedError
 from linkcal.features import COLUMN_NAMES, FitOn, LinkScorer, LinkScores, link_segments
 from linkcal.features._scores import scored_state
-from linkcal.metrics import CalibrationAlarm, PopulationTest, calibration_alarm, same_population
+from linkcal.metrics import (
+    CalibrationAlarm,
+    PopulationTest,
+    calibration_alarm,
+    same_population,
+)
+from linkcal.metrics.intervals import intervals_record
+from linkcal.metrics.registry import evaluate_at_base_rate
 from linkcal.models import DecodeReturns, as_link_predictor
 from linkcal.models.adapter import unwrap_link_predictor, warn_of_missing_weights
+from linkcal.report import Evaluation
 
 __all__ = ["BaseRate", "CalibratedLinkPredictor", "SelectedLinks"]
 
 
-@dataclass(frozen=True, eq=False)
-class SelectedLinks:
+@dataclass(frozen=True, eq=False, repr=False)
+class SelectedLinks(Shown):
     """Which of L pairs to call links.
 
     Parameters
@@ -60,6 +69,10 @@ class SelectedLinks:
     known: Tensor
     num_null: int
     num_tested: int
+
+    def _shown(self) -> dict[str, Any]:
+        counts = {"selected": int(self.selected.sum()), "known": int(self.known.sum())}
+        return {"pairs": self.selected.numel(), **counts, "num_null": self.num_null}
 
 
 class CalibratedLinkPredictor(nn.Module):
@@ -492,6 +505,43 @@ class CalibratedLinkPredictor(nn.Module):
         names = ("logit", *COLUMN_NAMES["structural"])
         kept = np.delete(X, left_out, axis=0)
         return same_population(kept, scores.to_matrix("structural"), names, alpha=alpha)
+
+    def evaluate(
+        self, links: LinkPairs | Tensor, labels: Any = None, *, base_rate: BaseRate | None = None
+    ) -> Evaluation:
+        """Metrics of labelled pairs, uncalibrated and calibrated, that the calibrator was not fitted on.
+
+        Parameters
+        ----------
+        links, labels : LinkPairs, or Tensor [2, L] and array-like [L] of 0 and 1
+            Such as ``split.test``.
+        base_rate : float in (0, 1) or "density", optional
+            Share of links to which probabilities are moved, and metrics of probabilities weighted.
+
+        Returns
+        -------
+        Evaluation
+            Prints as a table; ``write_report("report.html")`` writes the page.
+        """
+        self._require_fitted()
+        labelled = self._labelled(links, labels)
+        self._check_new(labelled)
+        scores, name = self.scorer().score(labelled.to(self._device)), self.calibrator_.name or "calibrated"
+        y, raw = _labels(scores), scores.logit.double().cpu().numpy()
+        weight = None if base_rate is None else weights_at_base_rate(y, self.resolve_base_rate(base_rate))
+        moved = raw + self._offset(self._rate(base_rate))
+        z = {"uncalibrated": moved, name: self.logit_of(scores, base_rate=base_rate).cpu().numpy()}
+        p = {each: sigmoid(value) for each, value in z.items()}
+        p[name] = self.probability_of(scores, base_rate=base_rate).double().cpu().numpy()
+        results = {each: evaluate_at_base_rate(y, p[each], z[each], weight) for each in p}
+        known = {key: self.info_[key] for key in ("fit_on", "negatives_per_positive", "negatives")}
+        if base_rate is not None:
+            origin = _scoring.base_rate_origin(base_rate)
+            known |= {"base_rate": self.resolve_base_rate(base_rate), "base_rate_origin": origin}
+        counts = {"test_positives": int(y.sum()), "test_negatives": int((1 - y).sum())}
+        about = {"dataset": self.graph_.name, "model": type(self.model).__name__, "selected": name}
+        metrics = {**about, **known, "counts": counts, "results": results}
+        return Evaluation(metrics | intervals_record(y, p, z, weight), (y, p, weight))
 
     def update_graph(
         self,

@@ -36,8 +36,9 @@ from linkcal.decisions import LinkThreshold, certified_threshold, conformal_p_va
 from linkcal.decisions._intervals import calibrated_interval, ranking_scores
 from linkcal.decisions._thresholds import weights_at_base_rate
 from linkcal.exceptions import BaseRateWarning, FewLinksWarning, InputError, LinkcalWarning, extra_needed
-from linkcal.metrics import METRICS, evaluate_links, group_calibration, model_value
+from linkcal.metrics import group_calibration, model_value
 from linkcal.metrics.intervals import intervals_record
+from linkcal.metrics.registry import evaluate_at_base_rate
 
 if TYPE_CHECKING:
     from linkcal.data import NamedGraph
@@ -519,10 +520,7 @@ def _metrics(found: CalibratedScores, **counts: int) -> dict[str, Any]:
     results, p, z = {}, {}, {}
     for name in found.calibrators:
         p[name], z[name] = found._calibrated(found.test.X, None, name)
-        results[name] = evaluate_links(y, p[name], z[name], sample_weight=weight)
-        for key in results[name] if weight is not None else ():
-            if key in METRICS and METRICS[key].input == "score":  # Hits@K counts negatives, not weights
-                results[name][key] = METRICS[key].function(y, z[name])
+        results[name] = evaluate_at_base_rate(y, p[name], z[name], weight)
     value = {}
     if p.keys() >= set(GRAPH_CALIBRATORS):
         gain = model_value(y, p[_WITH_SCORE], p[_WITHOUT_SCORE], sample_weight=weight)

@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from linkcal._core.compiled import compiled
+from linkcal._core.shown import Shown
 from linkcal._core.validation import check_edge_index, check_positive_int, count_not_finite
 from linkcal.exceptions import InputError, LinkcalWarning
 
@@ -74,8 +75,8 @@ def pair_keys(edge_label_index: Tensor, num_nodes: int, *, directed: bool) -> Te
     return row * num_nodes + col
 
 
-@dataclass(frozen=True, eq=False)
-class Graph:
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph(Shown):
     """A simple graph: no self-loops, no repeated edges, indices sorted by (row, column).
 
     Build one with :meth:`from_edges`, which cleans any edge list; the constructor trusts its caller.
@@ -286,6 +287,12 @@ class Graph:
     def _keys(self) -> Tensor:
         """Keys of the edges, increasing as the columns are sorted; both directions are stored."""
         return pair_keys(self.edge_index, self.num_nodes, directed=True)
+
+    def _shown(self) -> dict[str, Any]:
+        types = {"bipartite": True} if self.node_type is not None else {"directed": self.directed}
+        counts = self.counts()
+        sizes = {key: counts[key] for key in ("nodes", "edges", "features")}
+        return {"name": self.name, **sizes, **types, "weighted": self.edge_weight is not None}
 
     def counts(self) -> dict[str, int]:
         """Return counts for reports: nodes, pairs, non-edges, features, and what was cleaned away."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from linkcal._core.random import numpy_stream
+from linkcal._core.shown import Shown
 from linkcal._core.validation import (
     check_choice,
     check_edge_index,
@@ -28,8 +29,8 @@ from linkcal.exceptions import EdgeFeaturesWarning, InputError, LinkcalWarning, 
 _PARTS = ("test", "val", "train")
 
 
-@dataclass(frozen=True, eq=False)
-class LinkPairs:
+@dataclass(frozen=True, eq=False, repr=False)
+class LinkPairs(Shown):
     """Candidate links with labels; InputError if an argument has the wrong shape, range or content.
 
     Parameters
@@ -53,6 +54,9 @@ class LinkPairs:
     positive_rate: float | None = None
     negative_rate: float | None = None
     time: Tensor | None = None
+
+    def _shown(self) -> dict[str, Any]:
+        return {"links": self.num_positives, "negatives": self.num_negatives}
 
     def __post_init__(self) -> None:
         index = check_edge_index(self.edge_label_index, None, "edge_label_index")
@@ -111,8 +115,8 @@ class LinkPairs:
         return replace(self, edge_label_index=index, edge_label=label, time=time)
 
 
-@dataclass(frozen=True, eq=False)
-class LinkSplit:
+@dataclass(frozen=True, eq=False, repr=False)
+class LinkSplit(Shown):
     """Message-passing graph and labelled pairs of one run.
 
     InputError with the first error that :func:`audit_pairs` finds: a validation or test link or a negative is
@@ -158,6 +162,11 @@ class LinkSplit:
         """``train``, ``val`` or ``test`` by name."""
         part: LinkPairs = getattr(self, check_choice(name, "part", reversed(_PARTS)))
         return part
+
+    def _shown(self) -> dict[str, Any]:
+        sizes = {name: len(self.part(name)) for name in reversed(_PARTS)}
+        kind = {"negatives": self.negatives, "seed": self.seed}
+        return {"nodes": self.graph.num_nodes, "message_edges": self.graph.num_pairs, **sizes, **kind}
 
     def held_out_edges(self) -> Tensor:
         """Links of the validation and test parts, [2, H]: edges outside the message-passing graph."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from linkcal._core.maths import FloatArray
 from linkcal._core.validation import check_probabilities, check_scores
 from linkcal.exceptions import InputError
 from linkcal.metrics import scores
@@ -188,4 +189,16 @@ def evaluate_links(
             result[key] = spec.function(y_true, y_prob, sample_weight=sample_weight, **bins)
         elif not one_class:
             result[key] = spec.function(y_true, ranking, sample_weight=sample_weight)
+    return result
+
+
+def evaluate_at_base_rate(
+    label: FloatArray, prob: FloatArray, score: FloatArray, weight: FloatArray | None
+) -> dict[str, float]:
+    """:func:`evaluate_links` with weights that state a base rate: the ranking counts each link once."""
+    result = evaluate_links(label, prob, score, sample_weight=weight)
+    for name, spec in METRICS.items():
+        # Hits@K counts negatives, not weights.
+        if weight is not None and name in result and spec.input == "score":
+            result[name] = math.nan if label.min() == label.max() else spec.function(label, score)
     return result

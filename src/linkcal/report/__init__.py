@@ -1,5 +1,5 @@
 """A run as one self-contained HTML page."""
 
-from linkcal.report._page import write_report
+from linkcal.report._page import Evaluation, write_report
 
-__all__ = ["write_report"]
+__all__ = ["Evaluation", "write_report"]

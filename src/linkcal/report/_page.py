@@ -7,7 +7,10 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,6 +90,54 @@ _FACTS = {
     "dataset": "Data set", "model": "Model", "seed": "Seed", "fit_on": "Fitted on",
     "selected": "Selected calibrator", "negatives": "Kind of negatives",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """Metrics of a fitted predictor on labelled pairs; it prints as a table.
+
+    Parameters
+    ----------
+    metrics : dict
+        As in ``metrics.json``: ``results`` (calibrator -> metric -> fraction), ``intervals`` and more.
+    tested : tuple
+        Labels (L,), probabilities (L,) by calibrator, and weights (L,) or None.
+    """
+
+    metrics: dict[str, Any]
+    tested: tuple[Any, Mapping[str, Any], Any]
+
+    @property
+    def results(self) -> Results:
+        """Values by calibrator and metric, fractions."""
+        return self.metrics["results"]  # type: ignore[no-any-return]
+
+    def _table(self) -> list[list[str]]:
+        columns, rows = build_table(self.results)
+        units = [f"{each.label} ({each.unit})" if each.unit else each.label for each in columns]
+        return [["", *units], *([name, *(cell.text for cell in cells)] for name, cells in rows.items())]
+
+    def __repr__(self) -> str:
+        """The table, one row for each metric, and the sentence of the report."""
+        lines = list(zip(*self._table(), strict=True))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        texts = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in lines]
+        return "\n".join([*texts, *headline(self.metrics)])
+
+    def _repr_html_(self) -> str:
+        """The table for notebooks."""
+        rows = "".join(f"<tr><td>{'</td><td>'.join(map(escape, row))}</td></tr>" for row in self._table())
+        return f"<table>{rows}</table>"
+
+    def write_report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report page, with reliability diagrams; whole or not at all."""
+        label, probability, weight = self.tested
+        title = f"Calibrated link probabilities: {self.metrics['model']} on {self.metrics['dataset']}"
+        with TemporaryDirectory() as folder:
+            figure = Path(folder, "reliability.png")
+            reliability_figure(label, probability, figure, sample_weight=weight)
+            rest: dict[str, Any] = {"figure_png": figure, "tested": self.tested, "config": {}}
+            return write_report(path, title=title, metrics=self.metrics, **rest)
 
 
 def write_report(

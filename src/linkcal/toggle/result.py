@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from linkcal._core.shown import Shown
+
 __all__ = ["ToggledEmbeddings"]
 
 
-@dataclass(frozen=True, eq=False)
-class ToggledEmbeddings:
+@dataclass(frozen=True, eq=False, repr=False)
+class ToggledEmbeddings(Shown):
     """Exact link embeddings of L pairs on the graph without (A-) and with (A+) each pair's target link.
 
     Parameters
@@ -42,6 +44,10 @@ class ToggledEmbeddings:
     logit_present: Tensor
     in_graph: Tensor
     method: str
+
+    def _shown(self) -> dict[str, object]:
+        sizes = {"pairs": len(self), "width": self.absent.size(1), "in_graph": int(self.in_graph.sum())}
+        return {**sizes, "method": self.method}
 
     def __len__(self) -> int:
         return self.absent.size(0)

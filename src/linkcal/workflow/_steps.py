@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from linkcal._scoring import FitLinks, base_rate_origin, graph_density
 from linkcal.data import Graph, LinkSplit, split_links
 from linkcal.exceptions import EdgeFeaturesWarning, InputError, SymmetricDecoderWarning
 from linkcal.features import COLUMN_NAMES, LinkScores, calibration_part, score_links
-from linkcal.metrics import METRICS, evaluate_links
+from linkcal.metrics.registry import evaluate_at_base_rate
 from linkcal.workflow._settings import TRAINING, RunConfig
 
 
@@ -246,11 +245,7 @@ def measure_links(
     `probability` and `logit` hold, negatives are weighted.
     """
     weight = None if rate is None else rate.weight(label)
-    result = evaluate_links(label, probability, logit, sample_weight=weight)
-    for name, spec in METRICS.items():
-        # Ranking metrics are without weights: Hits@K counts negatives.
-        if rate is not None and name in result and spec.input == "score":
-            result[name] = math.nan if label.min() == label.max() else spec.function(label, logit)
+    result = evaluate_at_base_rate(label, probability, logit, weight)
     if truth is not None:
         if rate is not None:  # the truth is known at the test links' own base rate
             truth = calibrators.shift_base_rate(truth, from_rate=float(label.mean()), to_rate=rate.rate)
