@@ -60,6 +60,7 @@ _NODES, _TARGET_NODES = ("nodes.parquet", "target-nodes.parquet")
 _REQUIRED = {_GRAPH, *_folder.CALIBRATOR_FILES, "model.safetensors"}
 _GRAPH_KEYS = ("num_nodes", "directed", "name", "features_from_edges")
 _INFO_KEYS = ("fit_on", "selected", "negatives_per_positive")
+_OBJECTS = {"graph": (), "info": _INFO_KEYS, "fingerprint": ()}
 
 
 @dataclass(frozen=True)
@@ -167,9 +168,8 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     ArtifactError
         If a file is missing, truncated, altered or of another version, or the weights do not fit `model`.
     """
-    objects = {"graph": (), "info": _INFO_KEYS, "fingerprint": ()}
     files = _REQUIRED, {_MODEL, _NODES, _TARGET_NODES, _EVIDENCE}
-    source, head = _folder.read_manifest(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, objects, *files)
+    source, head = _folder.read_manifest(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, _OBJECTS, *files)
     names = head["files"]
     graph, held_out = read_graph(source, head["graph"])
     if model is None and _MODEL not in names:
@@ -192,6 +192,12 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
         held_out=held_out,
         evidence=_read_evidence(source / _EVIDENCE, graph.num_nodes) if _EVIDENCE in names else None,
     )
+
+
+def artifact_head(folder: str | os.PathLike[str]) -> tuple[Path, dict[str, Any]]:
+    """Absolute path and manifest of an artifact, whose other files are not read."""
+    source, head = _folder.read_head(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, _OBJECTS)
+    return source.resolve(), head
 
 
 def read_ids(source: Path, names: Container[str]) -> NodeIds | BipartiteIds | None:
