@@ -133,8 +133,8 @@ def _known(node_ids: NodeIds | BipartiteIds, ends: list[Any]) -> Tensor:
         row, end = unknown[0]
         value = ends[end][row]
         raise InputError(
-            f"pairs must name nodes of the graph ({len(node_ids)} nodes), got {len(unknown)} unknown ids, the "
-            f"first {one_line(repr(value.as_py()))} in row {row} of the table{node_ids.hint(end, value)}"
+            f"pairs must name nodes of the graph ({len(node_ids)} nodes), got {len(unknown)} unknown ids, "
+            f"the first {one_line(repr(value.as_py()))} in row {row} of the table{node_ids.hint(end, value)}"
         )
     return torch.from_numpy(pairs)
 
@@ -195,6 +195,4 @@ def scoring_function(
         check_fraction(interval, "interval")
     if source == target:
         raise InputError(f"target must be another column than source, got {source!r} for both")
-    return ScoringFunction(
-        str(place), head["sha256"], calibrator, base_rate, source, target, interval
-    )
+    return ScoringFunction(str(place), head["sha256"], calibrator, base_rate, source, target, interval)

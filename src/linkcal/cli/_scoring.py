@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ from linkcal.cli._console import (
     with_counter,
     with_table_format,
 )
+from linkcal.cli._files import score_file, score_files
 from linkcal.cli._output import csv_rows
 
 if TYPE_CHECKING:
@@ -99,10 +100,11 @@ def score(
     )
     options = {**table, "chunk_size": chunk_size}
     if many:
-        score_files(function, pairs, out, options, engine)
+        score_files(function, pairs, out, options, _provenance(function), engine)
         return
-    total = score_file(function, pairs, out, **options)
-    note = provenance(function)
+    watch = partial(with_counter, description="pairs scored")
+    total = score_file(function, pairs, out, watch=watch, **options)
+    note = _provenance(function)
     if out is None:
         log(note["statement"])
         return
@@ -111,7 +113,7 @@ def score(
     log(f"{total:,} pairs: {out}; how they were scored: {side}")
 
 
-def provenance(function: ScoringFunction) -> dict[str, Any]:
+def _provenance(function: ScoringFunction) -> dict[str, Any]:
     """What a reader must know to use the probabilities."""
     from linkcal._scoring import base_rate_origin
 

@@ -1,0 +1,148 @@
+"""Tables and folders of pairs: a function for many processes, and one file of results for each of pairs."""
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from tests.refusals import refuses
+
+from linkcal import CalibratedLinkPredictor, scoring_function
+
+COLUMNS = ["source", "target", "logit", "probability", "in_graph"]
+
+
+@pytest.fixture(scope="module")
+def table(loaded):
+    """300 pairs by name, the first two known edges, with a column of the caller's."""
+    pairs = torch.randint(120, (2, 400), generator=torch.Generator().manual_seed(0))
+    pairs = torch.cat([loaded.graph_.pairs[:, :2], pairs[:, pairs[0] != pairs[1]]], dim=1)[:, :300]
+    source, target = loaded.node_ids_.decode_pairs(pairs.numpy())
+    return pairs, pa.table({"source": source, "target": target, "day": pa.array(range(300))})
+
+
+@pytest.fixture
+def folder(table, tmp_path):
+    """Three files of 100 pairs, and what no reader of Parquet folders reads."""
+    (tmp_path / "in").mkdir()
+    for i in range(3):
+        pq.write_table(table[1].slice(100 * i, 100), tmp_path / "in" / f"part-{i}.parquet")
+    (tmp_path / "in" / "_SUCCESS").touch()
+    return tmp_path / "in"
+
+
+def results(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
+
+
+def test_tables_of_three_kinds(fitted, loaded, table):
+    pairs, arrow = table
+    frame = arrow.to_pandas().set_index(pd.RangeIndex(5, 305))
+    arrays = {name: arrow[name].to_numpy() for name in arrow.column_names}
+    function = scoring_function(fitted, base_rate=0.1, interval=0.9)
+    found = [function(each) for each in (arrow, frame, arrays)]
+    assert [type(each) for each in found] == [pa.Table, pd.DataFrame, dict]
+    assert found[1].index.equals(frame.index)
+    ends = loaded.predict_interval(pairs, level=0.9, base_rate=0.1)
+    expected = {
+        **arrays, "logit": loaded.score(pairs).logit, "in_graph": loaded.known_edges(pairs),
+        "probability": loaded.predict_proba(pairs, base_rate=0.1), "p_low": ends[:, 0], "p_high": ends[:, 1],
+    }  # fmt: skip
+    for each in found:
+        for name, values in expected.items():
+            np.testing.assert_array_equal(np.asarray(each[name]), np.asarray(values))
+    assert arrow.column_names == ["source", "target", "day"]
+
+
+def test_another_process_has_the_same_numbers(fitted, table, tmp_path):
+    function, pairs = scoring_function(fitted, calibrator="platt"), table[1]
+    (tmp_path / "job").write_bytes(pickle.dumps((function, pairs)))
+    assert len(pickle.dumps(function)) < 1000
+    code = (
+        "import pickle, sys; from pathlib import Path; path = Path(sys.argv[1]); f, x = "
+        "pickle.loads(path.read_bytes()); path.write_bytes(pickle.dumps(f(x)))"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    subprocess.run([sys.executable, "-c", code, tmp_path / "job"], env=environment, check=True)
+    assert pickle.loads((tmp_path / "job").read_bytes()).equals(function(pairs))
+
+
+def test_threads_load_the_folder_once(fitted, table, tmp_path, monkeypatch):
+    shutil.copytree(fitted, tmp_path / "copy")
+    calls, load = [], CalibratedLinkPredictor.load
+    monkeypatch.setattr(
+        CalibratedLinkPredictor, "load", lambda *args, **rest: calls.append(1) or load(*args, **rest)
+    )
+    function = scoring_function(tmp_path / "copy")
+    with ThreadPoolExecutor(4) as pool:
+        first, *others = pool.map(function, [table[1]] * 8)
+    assert calls == [1]
+    assert all(each.equals(first) for each in others)
+
+
+def test_refusals(fitted, loaded, tmp_path):
+    function = scoring_function(fitted)
+    known = loaded.node_ids_.decode([0, 1]).to_pylist()
+    message = r"\(120 nodes\), got 2 unknown ids, the first 'zz' in row 1 of the table"
+    refuses(message, function, {"source": [known[0], "zz"], "target": [known[1], None]})
+    refuses("two different nodes", function, {"source": known, "target": known})
+    refuses("must have the column 'target' once, got 'source'", function, {"source": known})
+    refuses("the column 'logit' yet", function, {"source": [], "target": [], "logit": []})
+    refuses("table must be a pyarrow.Table", function, [known])
+    refuses("did you mean 'platt'", scoring_function, fitted, calibrator="plat")
+    refuses("must be a number in", scoring_function, fitted, base_rate="dense")
+    shutil.copytree(fitted / "artifact", tmp_path / "copy")
+    stale = scoring_function(tmp_path / "copy")
+    loaded.save(tmp_path / "copy")
+    refuses("as when the function was made, got another fit", stale, {"source": known, "target": known[::-1]})
+
+
+@pytest.mark.filterwarnings("default")  # Ray's own, about its future settings and open files
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_a_folder_file_by_file(cli, fails, fitted, folder, tmp_path, engine):
+    out, threads = tmp_path / "out", torch.get_num_threads()
+    torch.set_num_threads(1)  # as many as two workers on two cores have
+    try:
+        if engine == "ray":
+            ray = pytest.importorskip("ray")
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        expected = {}
+        for path in folder.glob("*.parquet"):
+            assert cli("score", fitted, path, "--out", tmp_path / path.name).code == 0
+            expected[path.name] = (tmp_path / path.name).read_bytes()
+        good = (folder / "part-1.parquet").read_bytes()
+        (folder / "part-1.parquet").write_bytes(good[:200] + bytes(300) + good[500:])
+        command = ["score", fitted, folder, "--out", out, "--engine", engine]
+        fails(*command, parts=("1 of 3 that cannot", "part-1.parquet: pairs must be a valid parquet file"))
+        assert results(out) == {name: expected[name] for name in ("part-0.parquet", "part-2.parquet")}
+        kept = (out / "part-2.parquet").stat().st_ino
+        (out / "part-0.parquet").unlink()
+        (folder / "part-1.parquet").write_bytes(good)
+        assert "200 pairs of 2 files (1 were finished before)" in cli(*command).message
+    finally:
+        torch.set_num_threads(threads)
+        if engine == "ray":
+            ray.shutdown()
+    assert results(out) == expected
+    assert (out / "part-2.parquet").stat().st_ino == kept
+    assert pq.read_table(out).column_names == COLUMNS
+    assert sorted(each.name for each in out.iterdir()) == ["_meta.json", *sorted(expected)]
+    fails(*command, "--base-rate", 0.1, parts=("must hold results of the same folder and options",))
+
+
+def test_folders_refused(fails, fitted, folder, tmp_path):
+    fails("score", fitted, folder, parts=("out must be another folder", "got None"))
+    fails("score", fitted, folder, "--out", folder, parts=("out must be another folder",))
+    fails("score", fitted, folder, "--out", tmp_path, "--engine", "dask", parts=("local, ray",))
+    fails("score", fitted, folder / "part-0.parquet", "--engine", "ray", parts=("engine must be local",))
+    shutil.copytree(folder, tmp_path / "other")
+    fails("score", fitted, folder, "--out", tmp_path / "other", parts=("new, empty or hold _meta.json",))
+    assert len(results(tmp_path / "other")) == 3
