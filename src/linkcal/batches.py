@@ -25,7 +25,7 @@ from linkcal.exceptions import InputError
 from linkcal.features import LinkScorer
 from linkcal.predictor import BaseRate, CalibratedLinkPredictor
 
-__all__ = ["LoadedFolder", "ScoringFunction", "scoring_function"]
+__all__ = ["ScoringFunction", "scoring_function"]
 
 
 class LoadedFolder(NamedTuple):

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from tests.refusals import refuses
 
 from linkcal import CalibratedLinkPredictor, scoring_function
+from refusals import refuses
 
 COLUMNS = ["source", "target", "logit", "probability", "in_graph"]
 
