@@ -189,10 +189,11 @@ def scoring_function(
     place, head = artifact_head(folder)
     if calibrator is not None:
         check_choice(calibrator, "calibrator", read_calibrators(place))
+    rate: Any = base_rate
     if base_rate is not None:
-        base_rate = check_base_rate(base_rate, head["info"].get("negatives") or "uniform")
+        rate = check_base_rate(base_rate, head["info"].get("negatives") or "uniform")
     if interval is not None:
         check_fraction(interval, "interval")
     if source == target:
         raise InputError(f"target must be another column than source, got {source!r} for both")
-    return ScoringFunction(str(place), head["sha256"], calibrator, base_rate, source, target, interval)
+    return ScoringFunction(str(place), head["sha256"], calibrator, rate, source, target, interval)
