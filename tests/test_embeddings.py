@@ -76,7 +76,7 @@ def test_two_types_have_embeddings_of_their_own(folder, tmp_path):
             r"relation must be a .npy file of shape \(6,",
         ),
         (range(50), X, {"relation": "W.npy"}, "relation must be left out for the decoder dot"),
-        (range(50), X, {"decoder": "distmult", "relation": "W.npy"}, r"finite numbers of shape \(6,\)"),
+        (range(50), X, {"decoder": "distmult", "relation": "W.npy"}, r"numbers of shape \(6,\) below 1e\+75"),
         (
             range(50),
             X,
@@ -94,6 +94,8 @@ def test_two_types_have_embeddings_of_their_own(folder, tmp_path):
         (range(50), np.where(X > 2, np.nan, X), {}, "lists of numbers of one length in 'emb'"),
         (range(50), [*X[:49], X[0, :3]], {}, "lists of numbers of one length in 'emb'"),
         (range(50), ["a"] * 50, {}, "lists of numbers of one length in 'emb'"),
+        (range(50), 1e80 * X, {"decoder": "cosine"}, "numbers that are not below"),
+        (range(50), X[:, :0], {}, "or lists of other lengths or none"),
         (range(50), X, {"columns": ("nid", "h")}, "embeddings must have the column 'h', got"),
         ([], X[:0], {}, "embeddings must"),
     ],

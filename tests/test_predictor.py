@@ -529,6 +529,9 @@ def test_evaluation_at_a_base_rate_weights_probabilities_alone(fitted, small_spl
     assert rare.results[name]["brier"] == pytest.approx(np.average((y - p) ** 2, weights=weight), rel=1e-6)
     for key in ("auc", "hits@20", "mrr"):
         assert rare.results[name][key] == plain.results[name][key]
+    stated = CalibratedLinkPredictor(fitted.model, fitted.calibrator).fit(small_split, base_rate=rate)
+    assert stated.evaluate(test).results == rare.results
+    assert stated.evaluate(test).metrics["base_rate"] == rate
     refuses("links must be new, got", fitted.evaluate, small_split.val)
 
 

@@ -420,6 +420,25 @@ def test_a_graph_that_does_not_fit_is_refused(beside, options, message):
         calibrate_scores(beside / "scores.csv", **options)
 
 
+def test_ids_of_two_types_are_two_spaces(tmp_path):
+    """User 5 and item 5 are two nodes, and (5, 7) is no reverse of (7, 5)."""
+    grid = np.array([(u, v) for u in range(40) for v in range(30)])
+    rng = np.random.default_rng(0)
+    linked = rng.random(1200) < 0.2
+    pd.DataFrame(grid[linked], columns=ENDS).to_csv(tmp_path / "edges.csv", index=False)
+    graph = read_edges(tmp_path / "edges.csv", bipartite=True)
+    pairs = pd.DataFrame(grid[~linked], columns=ENDS)
+    pairs["label"] = rng.random(len(pairs)) < 0.5
+    pairs["logit"] = rng.normal(size=len(pairs)) + 3 * pairs["label"] - 1
+    found = calibrate_scores(pairs, graph=graph)
+    assert len(found.calibration.label) + len(found.test.label) == len(pairs)
+    assert found.apply({"source": [5], "target": [5], "logit": [1.5]})["probability"].size == 1
+    alone = calibrate_scores(pairs, bipartite=True)
+    assert np.array_equal(alone.test.label, found.test.label)
+    with pytest.raises(InputError, match=r"hold another node than 'target' .*; if the columns .* bipartite"):
+        calibrate_scores(pairs)
+
+
 def test_pairs_of_other_nodes_are_refused(beside):
     strange = table(200, source=[f"a{i}" for i in range(200)], target=[f"b{i}" for i in range(200)])
     with pytest.raises(InputError, match="pairs must name nodes of the edges or features, got 200 of 200"):

@@ -23,6 +23,7 @@ _Path = str | os.PathLike[str]
 
 #: Decoders, and how many axes of length d their relation has.
 DECODERS = {"dot": 0, "cosine": 0, "distmult": 1, "complex": 1, "bilinear": 2}
+_LARGEST = 1e75
 
 
 def decode_embeddings(
@@ -125,9 +126,11 @@ def _relation(path: _Path | None, decoder: str, shape: tuple[int, ...]) -> Float
     if (
         getattr(found, "shape", None) != shape
         or found.dtype.kind not in "fiu"
-        or not np.isfinite(found).all()
+        or not (np.abs(found) < _LARGEST).all()
     ):
-        raise InputError(f"relation must hold finite numbers of shape {shape}, got another array in {path}")
+        raise InputError(
+            f"relation must hold numbers of shape {shape} below {_LARGEST:g}, got others in {path}"
+        )
     return np.asarray(found, dtype=np.float64)
 
 
@@ -154,8 +157,11 @@ def _read(path: _Path, columns: Sequence[str]) -> tuple[dict[str, int], FloatArr
             length = compute.list_value_length(vectors).to_numpy(zero_copy_only=False)
             block = flat.reshape(len(nodes), -1) if len(nodes) else flat.reshape(0, 0)
             width = blocks[0].shape[1] if blocks else block.shape[1]
-            if len(nodes) and not (np.isfinite(block).all() and (length == width).all()):
-                raise ValueError(f"numbers that are not finite, or lists that have not {width} of them")
+            # Products of larger numbers leave float64; NaN is not below either.
+            if len(nodes) and not ((np.abs(block) < _LARGEST).all() and (length == width).all() and width):
+                raise ValueError(
+                    f"numbers that are not below {_LARGEST:g}, or lists of other lengths or none"
+                )
         if len(nodes):
             blocks.append(block)
         for node in nodes.to_pylist():

@@ -516,7 +516,8 @@ class CalibratedLinkPredictor(nn.Module):
         links, labels : LinkPairs, or Tensor [2, L] and array-like [L] of 0 and 1
             Such as ``split.test``.
         base_rate : float in (0, 1) or "density", optional
-            Share of links to which probabilities are moved, and metrics of probabilities weighted.
+            Share of links to which probabilities are moved, and metrics of probabilities weighted; default:
+            that of the fit, if it stated one.
 
         Returns
         -------
@@ -528,16 +529,18 @@ class CalibratedLinkPredictor(nn.Module):
         self._check_new(labelled)
         scores, name = self.scorer().score(labelled.to(self._device)), self.calibrator_.name or "calibrated"
         y, raw = _labels(scores), scores.logit.double().cpu().numpy()
-        weight = None if base_rate is None else weights_at_base_rate(y, self.resolve_base_rate(base_rate))
+        moved_to = self.info_.get("base_rate") if base_rate is None else self.resolve_base_rate(base_rate)
+        weight = None if moved_to is None else weights_at_base_rate(y, moved_to)
         moved = raw + self._offset(self._rate(base_rate))
         z = {"uncalibrated": moved, name: self.logit_of(scores, base_rate=base_rate).cpu().numpy()}
         p = {each: sigmoid(value) for each, value in z.items()}
         p[name] = self.probability_of(scores, base_rate=base_rate).double().cpu().numpy()
         results = {each: evaluate_at_base_rate(y, p[each], z[each], weight) for each in p}
         known = {key: self.info_[key] for key in ("fit_on", "negatives_per_positive", "negatives")}
-        if base_rate is not None:
-            origin = _scoring.base_rate_origin(base_rate)
-            known |= {"base_rate": self.resolve_base_rate(base_rate), "base_rate_origin": origin}
+        if moved_to is not None:
+            origin = self.info_.get("base_rate_origin", "given")
+            origin = origin if base_rate is None else _scoring.base_rate_origin(base_rate)
+            known |= {"base_rate": moved_to, "base_rate_origin": origin}
         counts = {"test_positives": int(y.sum()), "test_negatives": int((1 - y).sum())}
         about = {"dataset": self.graph_.name, "model": type(self.model).__name__, "selected": name}
         metrics = {**about, **known, "counts": counts, "results": results}

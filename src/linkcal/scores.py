@@ -252,7 +252,7 @@ class CalibratedScores:
         """Both ends, name and values of the score, and X (n, 1 + k)."""
         table, name = Columns(pairs, "pairs"), column or str(self.info["column"])
         table.require([self.info["source"], self.info["target"], name])
-        ends = _ends(table, self.info["source"], self.info["target"])
+        ends = _ends(table, self.info["source"], self.info["target"], bool(self.info.get("bipartite")))
         score, logit = _scores(table, name, self.info["score"])
         return ends, name, score, _matrix(logit, self.graph, ends)[0]
 
@@ -293,6 +293,7 @@ def calibrate_scores(
     split: str | None = None,
     groups: Sequence[str] = (),
     directed: bool = False,
+    bipartite: bool = False,
     base_rate: float | None = None,
     calibrators: Sequence[str] | None = None,
     seed: int = 0,
@@ -319,6 +320,9 @@ def calibrate_scores(
         Columns whose values divide the test pairs into groups, each checked for its own calibration.
     directed : bool
         Whether (u, v) and (v, u) are different pairs. Else both orders of a pair count once.
+    bipartite : bool
+        Whether the columns name nodes of two types, such as users and items: an id in both is two nodes.
+        True for a bipartite `graph`.
     base_rate : float in (0, 1), optional
         Share of links among the pairs to come, which metrics are weighted to; default: that of the
         calibration pairs.
@@ -365,8 +369,11 @@ def calibrate_scores(
 
     y, (_, s) = table.numbers(label), _scores(table, column, kind)
     table.refuse(~np.isin(y, (0.0, 1.0)), label, "hold a label, 0 or 1,")
-    ends = _ends(table, source, target)
-    kept = _distinct(ends, s, y, check_flag(directed, "directed"))
+    bipartite = check_flag(bipartite, "bipartite") or (
+        graph is not None and graph.graph.node_type is not None
+    )
+    ends = _ends(table, source, target, bipartite)
+    kept = _distinct(ends, s, y, check_flag(directed, "directed") or bipartite)
     test = _test_rows(table, split, y, kept, check_positive_int(seed, "seed", minimum=0))
     parts = {"calibration": kept & ~test, "test": kept & test}
     X, in_graph = _matrix(s, graph, ends)
@@ -389,7 +396,8 @@ def calibrate_scores(
     info = {
         "dataset": "scores" if table.path is None else table.path.name.split(".")[0],
         "score": kind, "column": column, "source": source, "target": target, "label": label, "split": split,
-        "directed": directed, "seed": seed, "selected": selected, "negatives_per_positive": negatives / links,
+        "directed": directed, "bipartite": bipartite, "seed": seed, "selected": selected,
+        "negatives_per_positive": negatives / links,
     }  # fmt: skip
     if base_rate is not None:
         info |= {"base_rate": base_rate, "base_rate_origin": "given"}
@@ -468,10 +476,12 @@ def _scores(table: Columns, column: str, kind: str) -> tuple[FloatArray, FloatAr
     return score, score
 
 
-def _ends(table: Columns, source: str, target: str) -> list[NDArray[Any]]:
-    """Node ids of each pair, two arrays of texts (n,)."""
+def _ends(table: Columns, source: str, target: str, bipartite: bool) -> list[NDArray[Any]]:
+    """Node ids of each pair, two arrays of texts (n,); different ones unless they are of two types."""
     ends = [table.texts(column, "hold a node id") for column in (source, target)]
-    table.refuse(ends[0] == ends[1], source, f"hold another node than {target!r}")
+    if not bipartite:
+        advice = "; if the columns name nodes of two types, declare them bipartite"
+        table.refuse(ends[0] == ends[1], source, f"hold another node than {target!r}", advice)
     return ends
 
 

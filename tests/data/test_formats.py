@@ -128,6 +128,8 @@ def test_case_a14_matrix_market(tmp_path, name, text):
     edges = {frozenset(map(str, (u + 1, v + 1))) for u, v in zip(*other.coords, strict=True)}
     assert names_of(named) == edges
     assert named.node_ids == NodeIds.from_values(range(1, other.shape[0] + 1))  # node 5 has no edge
+    more = "edges of a mtx file must be read without further columns, got 'w' of"
+    refuses(more, read_edges, tmp_path / name, weight="w")
 
 
 def test_graphml(tmp_path):

@@ -75,6 +75,15 @@ def blas_threads(count: int) -> Iterator[None]:
                 shared.blas_before.restore_original_limits()
 
 
+# Pairs that are worth a thread: to wake one costs as much as tens of pairs, and more on a busy machine.
+_PAIRS_PER_THREAD = 64
+
+
+def useful_threads(available: int, num_pairs: int) -> int:
+    """Threads for so many pairs, of those available; few pairs are left to the calling one."""
+    return min(available, 1 + num_pairs // _PAIRS_PER_THREAD)
+
+
 @contextmanager
 def numba_threads(count: int) -> Iterator[None]:
     """Run compiled parallel code with at most `count` threads for a block; one thread at a time may be in it.

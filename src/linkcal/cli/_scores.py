@@ -79,7 +79,7 @@ def calibrate(
     edges: Annotated[Path | None, typer.Option(help=_EDGES)] = None,
     features: Annotated[Path | None, typer.Option(help="Node features of --edges.")] = None,
     bipartite: Annotated[
-        bool | None, typer.Option(help="Whether the columns of --edges name two types.")
+        bool | None, typer.Option(help="Whether the columns name nodes of two types.")
     ] = None,
     seed: Seed = 0,
     out: Out = None,
@@ -104,11 +104,12 @@ def calibrate(
         graph = read_edges(
             edges, features=features, source=source, target=target, directed=directed, bipartite=bipartite
         )
-    elif features is not None or bipartite is not None:
-        raise InputError("--features and --bipartite must be left out without --edges, got one of them")
+    elif features is not None:
+        raise InputError("--features must be left out without --edges, got some")
     found = calibrate_scores(
         scores, logit=logit, probability=probability, label=label, source=source, target=target, split=split,
         groups=group or (), directed=directed, base_rate=base_rate, seed=seed, graph=graph,
+        bipartite=bool(bipartite),
     )  # fmt: skip
     folder = out or Path("runs") / f"{found.info['dataset']}-scores-seed{seed}"
     paths = found.write(folder, source=file_record(scores))

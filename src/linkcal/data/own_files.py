@@ -723,6 +723,11 @@ class _File:
     def _column(self, column: str, kinds: str, read_as: Any) -> Any:
         """A named column, a pyarrow array: of an npz file of NumPy `kinds`, of text `read_as`."""
         names = self.names()
+        if self.kind in ("mtx", "graphml"):
+            what = f"{column!r} of {self.path}: give the edges as a table of columns"
+            raise InputError(
+                f"{self.name} of a {self.kind} file must be read without further columns, got {what}"
+            )
         if names.count(column) != 1:
             where = f"{listed(names)} in {self.path}"
             raise InputError(f"{self.name} must have the column {column!r} once, got {where}")

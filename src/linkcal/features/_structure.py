@@ -10,7 +10,7 @@ from numba import prange
 from torch import Tensor
 
 from linkcal._core.compiled import compiled
-from linkcal._core.threads import numba_threads
+from linkcal._core.threads import numba_threads, useful_threads
 from linkcal._core.validation import check_edge_index, check_no_self_pairs
 from linkcal.data import Graph
 from linkcal.data.graph import neighbour_rows, row_starts
@@ -131,7 +131,7 @@ def pair_place(graph: Graph, edge_label_index: Tensor) -> Tensor:
     walked, other = np.where(cheaper, second, first), np.where(cheaper, first, second)
     order = np.argsort(walked, kind="stable")
     starts = np.r_[np.unique(walked[order], return_index=True)[1], order.size]
-    found, parts = np.zeros((first.size, 4)), torch.get_num_threads()
+    found, parts = np.zeros((first.size, 4)), useful_threads(torch.get_num_threads(), first.size)
     parts_of_pairs = walked[order], other[order], order, starts
     with numba_threads(parts):
         _walk(indptr, neighbours, degree, root, root_sum, *parts_of_pairs, parts, found)

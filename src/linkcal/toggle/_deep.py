@@ -18,7 +18,7 @@ from numba import prange
 from torch import Tensor
 
 from linkcal._core.compiled import compiled
-from linkcal._core.threads import numba_threads
+from linkcal._core.threads import numba_threads, useful_threads
 from linkcal.data.graph import place_in_row
 from linkcal.toggle._delta import arcs_per_node
 from linkcal.toggle._graph import ToggleGraph, search_around
@@ -292,7 +292,7 @@ class DeepToggle:
 
     def endpoints(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
         """The last layer's output after the toggle at the first and at the second nodes, [L, d] each."""
-        threads = self.slots.shape[0]
+        threads = useful_threads(self.slots.shape[0], pairs.size(1))
         # Pairs with a common first node read the same rows: one after the other, out of the cache.
         order = torch.argsort(pairs[0], stable=True)
         cost = _PAIR_COST + self.cost[pairs].sum(dim=0)[order]
@@ -302,7 +302,7 @@ class DeepToggle:
         block = tuple(as_array(part) for part in (pairs, order, cuts, weights))
         out = np.empty((2, pairs.size(1), int(self.kernel.numbers[-1, WIDTH_OUT])), self.kernel.record.dtype)
         with numba_threads(threads):
-            toggle_deep(self.kernel, block, self.slots, out)
+            toggle_deep(self.kernel, block, self.slots[:threads], out)
         return torch.from_numpy(out[0]), torch.from_numpy(out[1])
 
 

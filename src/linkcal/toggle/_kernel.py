@@ -25,7 +25,7 @@ from numba import prange
 from torch import Tensor
 
 from linkcal._core.compiled import as_records, compiled
-from linkcal._core.threads import numba_threads
+from linkcal._core.threads import numba_threads, useful_threads
 from linkcal.data.graph import place_in_row
 from linkcal.toggle._graph import ToggleGraph
 from linkcal.toggle._layers import (
@@ -388,22 +388,22 @@ class CompiledToggle:
                 base[change.numpy() == kept] = index
         if self.kernel.kind != GCN:
             base = np.zeros_like(base)  # nothing moves, so one base sum fits all changes
-        block = self._sorted(nodes, inserted, base, weights)
+        threads = useful_threads(self.marks.shape[0], pairs.size(1))
+        block = self._sorted(nodes, inserted, base, weights, threads)
         out = np.empty((2, pairs.size(1), int(self.kernel.width[OUT_WIDTH])), self.kernel.seen.dtype)
-        with numba_threads(self.marks.shape[0]):
+        with numba_threads(threads):
             if self.kernel.depth == 2:
                 self._need_bases(nodes, base)
-            toggle_pairs(self.kernel, block, self.marks, out)
+            toggle_pairs(self.kernel, block, self.marks[:threads], out)
         return torch.from_numpy(out[0]), torch.from_numpy(out[1])
 
-    def _sorted(self, nodes: Array, insert: Array, base: Array, weights: Array) -> Pairs:
+    def _sorted(self, nodes: Array, insert: Array, base: Array, weights: Array, threads: int) -> Pairs:
         """The pairs by their longer row, cut into parts of about equal cost."""
         lengths = self.lengths[nodes]
         second = lengths[1] > lengths[0]
         ends = np.where(second, nodes[::-1], nodes)
         order = np.argsort(ends[0])
         total = np.append(0, np.cumsum(_PAIR_COST + lengths.min(axis=0)[order].astype(np.int64)))
-        threads = self.marks.shape[0]
         cuts = np.searchsorted(total, total[-1] * np.arange(threads + 1) // threads)
         return Pairs(order, np.ascontiguousarray(ends[:, order]), second[order], cuts, insert, base, weights)
 
