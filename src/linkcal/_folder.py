@@ -78,10 +78,18 @@ def _of_run(source: Path) -> Path:
     return inner if not (source / MANIFEST).exists() and (inner / MANIFEST).exists() else source
 
 
-def read_head(
-    folder: str | os.PathLike[str], kind: str, version_: int, objects: Mapping[str, Collection[str]]
+def read_manifest(
+    folder: str | os.PathLike[str],
+    kind: str,
+    version_: int,
+    objects: Mapping[str, Collection[str]],
+    files: Collection[str],
+    optional: Collection[str] = (),
 ) -> tuple[Path, dict[str, Any]]:
-    """Artifact folder and its manifest, if that is as it was written and holds `objects` with their keys."""
+    """Artifact folder and its manifest, if that and all files are as they were written.
+
+    It must hold `objects` with their keys, and list the `files` and, maybe, the `optional` ones.
+    """
     source = _of_run(Path(folder))
     path = source / MANIFEST
     if not path.is_file():
@@ -97,23 +105,6 @@ def read_head(
     missing = missing or [f"{key}.{x}" for key in objects for x in objects[key] if x not in head[key]]
     if missing:
         raise ArtifactError(f"{path} must have {missing[0]}, got {sorted(head)}")
-    return source, head
-
-
-def read_manifest(
-    folder: str | os.PathLike[str],
-    kind: str,
-    version_: int,
-    objects: Mapping[str, Collection[str]],
-    files: Collection[str],
-    optional: Collection[str] = (),
-) -> tuple[Path, dict[str, Any]]:
-    """What :func:`read_head` reads, if all files are as they were written too.
-
-    The manifest must list the `files` and, maybe, the `optional` ones.
-    """
-    source, head = read_head(folder, kind, version_, objects)
-    path = source / MANIFEST
     names = set(head["files"])
     if not names.issuperset(files) or names.difference(files, optional):
         raise ArtifactError(f"{path} must list the artifact's files, got {sorted(names)}")

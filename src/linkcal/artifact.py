@@ -60,7 +60,6 @@ _NODES, _TARGET_NODES = ("nodes.parquet", "target-nodes.parquet")
 _REQUIRED = {_GRAPH, *_folder.CALIBRATOR_FILES, "model.safetensors"}
 _GRAPH_KEYS = ("num_nodes", "directed", "name", "features_from_edges")
 _INFO_KEYS = ("fit_on", "selected", "negatives_per_positive")
-_OBJECTS = {"graph": (), "info": _INFO_KEYS, "fingerprint": ()}
 
 
 @dataclass(frozen=True)
@@ -168,8 +167,7 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     ArtifactError
         If a file is missing, truncated, altered or of another version, or the weights do not fit `model`.
     """
-    files = _REQUIRED, {_MODEL, _NODES, _TARGET_NODES, _EVIDENCE}
-    source, head = _folder.read_manifest(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, _OBJECTS, *files)
+    source, head = artifact_head(folder)
     names = head["files"]
     graph, held_out = read_graph(source, head["graph"])
     if model is None and _MODEL not in names:
@@ -195,8 +193,10 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
 
 
 def artifact_head(folder: str | os.PathLike[str]) -> tuple[Path, dict[str, Any]]:
-    """Absolute path and manifest of an artifact, whose other files are not read."""
-    source, head = _folder.read_head(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, _OBJECTS)
+    """Absolute path and manifest of an artifact with all its files as they were written."""
+    files = _REQUIRED, {_MODEL, _NODES, _TARGET_NODES, _EVIDENCE}
+    objects = {"graph": (), "info": _INFO_KEYS, "fingerprint": ()}
+    source, head = _folder.read_manifest(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, objects, *files)
     return source.resolve(), head
 
 

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import joblib
 from threadpoolctl import threadpool_limits
 
-from linkcal._core.cluster import ENGINES, WORKER_DIED, ray_cluster
 from linkcal._core.validation import check_choice, check_device, check_positive_int
 from linkcal.data import OFFICIAL_SPLITS, Graph, LinkSplit
 from linkcal.data._raw import find_data_root
@@ -24,6 +23,10 @@ from linkcal.workflow import RunConfig, load_graph
 from linkcal_lab.cells import Cell, SweepPlan, TrainingJob
 from linkcal_lab.stages import Calibration, calibrate_and_store, load_training, torch_threads, train_and_store
 from linkcal_lab.store import BusyError, Store, is_disk_full
+
+# Where the jobs of a sweep run: worker processes of this machine, or a Ray cluster.
+
+ENGINES = ("local", "ray")
 
 #: Our name for joblib's Ray backend.
 _RAY = "linkcal-ray"
@@ -75,27 +78,54 @@ def run_jobs(
         parallel = joblib.Parallel(n_jobs=num_processes, return_as="generator_unordered", pre_dispatch="all")
         try:
             yield from parallel(joblib.delayed(function)(job) for job in jobs)
-        except BrokenProcessPool as error:
-            raise WorkerDiedError(WORKER_DIED) from error
+        except _deaths(engine) as error:
+            raise WorkerDiedError(
+                "a worker process must live until its job is done, got one that was killed, perhaps for want "
+                "of memory; what was finished stays: run again, with fewer jobs if it was memory"
+            ) from error
+
+
+def _deaths(engine: str) -> tuple[type[BaseException], ...]:
+    """Errors by which an engine tells that a process died, and not that a job failed."""
+    if engine != "ray":
+        return (BrokenProcessPool,)
+    from ray.exceptions import ActorDiedError, NodeDiedError, OutOfMemoryError, WorkerCrashedError
+
+    return (ActorDiedError, NodeDiedError, OutOfMemoryError, WorkerCrashedError)
 
 
 @contextmanager
 def _ray(num_processes: int) -> Iterator[None]:
     """Ray as joblib's backend, on the named cluster or on one of our own."""
-    with ray_cluster(num_processes):
+    try:
+        import ray
         from ray.util.joblib.ray_backend import RayBackend
+    except ImportError as error:
+        raise InputError(
+            "package ray must be installed for the engine ray (pip install 'linkcal[lab]'), got none"
+        ) from error
 
-        class StreamingRayBackend(RayBackend):
-            """What ``register_ray`` registers, with results as they come.
+    class StreamingRayBackend(RayBackend):
+        """What ``register_ray`` registers, with results as they come.
 
-            Joblib turns that off for pools of forked processes, from which this class descends; Ray's pool
-            hands every result to joblib's callback, which is all that it takes.
-            """
+        Joblib turns that off for pools of forked processes, from which this class descends; Ray's pool hands
+        every result to joblib's callback, which is all that it takes.
+        """
 
-            supports_return_generator = True
+        supports_return_generator = True
 
-        joblib.register_parallel_backend(_RAY, StreamingRayBackend)
+    joblib.register_parallel_backend(_RAY, StreamingRayBackend)
+    own = not ray.is_initialized()
+    if own:
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if not os.environ.get("RAY_ADDRESS"):
+            options |= {"num_cpus": num_processes, "include_dashboard": False}
+        ray.init(**options)
+    try:
         yield
+    finally:
+        if own:
+            ray.shutdown()
 
 
 # Options of a sweep, the report of a training, the counts at the end.

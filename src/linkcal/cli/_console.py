@@ -76,16 +76,6 @@ def with_counter(chunks: Iterator[PairChunk], description: str) -> Iterator[Pair
 
 
 @contextmanager
-def files_progress(total: int, done: int) -> Iterator[Callable[[int], None]]:
-    """A bar for files, of which some are done; call it after each with the number of pairs so far."""
-    text = TextColumn("{task.fields[pairs]:,} pairs")
-    columns = (TextColumn("files"), BarColumn(), MofNCompleteColumn(), text, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("", total=total, completed=done, pairs=0)
-        yield lambda pairs: bars.update(task, advance=1, pairs=pairs)
-
-
-@contextmanager
 def step_progress() -> Iterator[Callable[[Step], None]]:
     """Progress bars for a run's stages, one after the other."""
     columns = (

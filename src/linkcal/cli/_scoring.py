@@ -83,27 +83,23 @@ def score(
     and `p_high`: how precisely the calibration links determine each probability. For a folder of Parquet
     files `--out` is a folder with one file for each; files that are finished already are skipped.
     """
-    from linkcal._core.cluster import ENGINES
     from linkcal._core.files import write_json
     from linkcal._core.validation import check_choice
     from linkcal.batches import scoring_function
     from linkcal.exceptions import InputError
 
-    check_choice(engine, "engine", ENGINES)
-    many = pairs.is_dir()
-    if engine != "local" and not many:
-        raise InputError(f"engine must be local unless pairs is a folder of Parquet files, got {engine!r}")
+    many, table = pairs.is_dir(), {**table, "chunk_size": chunk_size}
+    if check_choice(engine, "engine", ("local", "ray")) == "ray" and not many:
+        raise InputError(f"engine must be local unless PAIRS is a folder, got {engine!r}")
     if not many:
         check_output_file(out, pairs)
     function = scoring_function(
         folder, calibrator=calibrator, base_rate=as_base_rate(base_rate), interval=interval
     )
-    options = {**table, "chunk_size": chunk_size}
     if many:
-        score_files(function, pairs, out, options, _provenance(function), engine)
+        score_files(function, pairs, out, engine, _provenance(function), **table)
         return
-    watch = partial(with_counter, description="pairs scored")
-    total = score_file(function, pairs, out, watch=watch, **options)
+    total = score_file(function, pairs, out, partial(with_counter, description="pairs scored"), **table)
     note = _provenance(function)
     if out is None:
         log(note["statement"])
@@ -117,7 +113,7 @@ def _provenance(function: ScoringFunction) -> dict[str, Any]:
     """What a reader must know to use the probabilities."""
     from linkcal._scoring import base_rate_origin
 
-    predictor, wanted, interval = function.load().predictor, function.base_rate, function.interval
+    predictor, wanted, interval = function.load()[0], function.base_rate, function.interval
     graph, info = predictor.graph_, predictor.info_
     origin = "labels of the refresh" if "refresh" in info else "calibration links"
     if "base_rate" in info:
