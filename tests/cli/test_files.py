@@ -17,12 +17,10 @@ import torch
 from linkcal import CalibratedLinkPredictor, scoring_function
 from refusals import refuses
 
-COLUMNS = ["source", "target", "logit", "probability", "in_graph"]
-
 
 @pytest.fixture(scope="module")
 def table(loaded):
-    """300 pairs by name, the first two known edges, with a column of the caller's."""
+    """300 pairs by number and by name, the first two known edges, with a column of the caller's."""
     pairs = torch.randint(120, (2, 400), generator=torch.Generator().manual_seed(0))
     pairs = torch.cat([loaded.graph_.pairs[:, :2], pairs[:, pairs[0] != pairs[1]]], dim=1)[:, :300]
     source, target = loaded.node_ids_.decode_pairs(pairs.numpy())
@@ -31,16 +29,15 @@ def table(loaded):
 
 @pytest.fixture
 def folder(table, tmp_path):
-    """Three files of 100 pairs, and what no reader of Parquet folders reads."""
     (tmp_path / "in").mkdir()
     for i in range(3):
         pq.write_table(table[1].slice(100 * i, 100), tmp_path / "in" / f"part-{i}.parquet")
-    (tmp_path / "in" / "_SUCCESS").touch()
+    (tmp_path / "in" / "_SUCCESS.parquet").touch()  # a name that readers of such folders skip
     return tmp_path / "in"
 
 
 def results(folder):
-    return {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
+    return {path.name: path.read_bytes() for path in folder.glob("part*.parquet")}
 
 
 def test_tables_of_three_kinds(fitted, loaded, table):
@@ -59,38 +56,31 @@ def test_tables_of_three_kinds(fitted, loaded, table):
     for each in found:
         for name, values in expected.items():
             np.testing.assert_array_equal(np.asarray(each[name]), np.asarray(values))
-    assert arrow.column_names == ["source", "target", "day"]
 
 
 def test_another_process_has_the_same_numbers(fitted, table, tmp_path):
-    function, pairs = scoring_function(fitted, calibrator="platt"), table[1]
-    (tmp_path / "job").write_bytes(pickle.dumps((function, pairs)))
+    function, job = scoring_function(fitted, calibrator="platt"), tmp_path / "job"
     assert len(pickle.dumps(function)) < 1000
-    code = (
-        "import pickle, sys; from pathlib import Path; path = Path(sys.argv[1]); f, x = "
-        "pickle.loads(path.read_bytes()); path.write_bytes(pickle.dumps(f(x)))"
-    )
+    job.write_bytes(pickle.dumps((function, table[1])))
+    code = "import pickle as p, sys; f, x = p.load(open(sys.argv[1], 'rb')); p.dump(f(x), sys.stdout.buffer)"
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
-    subprocess.run([sys.executable, "-c", code, tmp_path / "job"], env=environment, check=True)
-    assert pickle.loads((tmp_path / "job").read_bytes()).equals(function(pairs))
+    done = subprocess.run([sys.executable, "-c", code, job], env=environment, check=True, capture_output=True)
+    assert pickle.loads(done.stdout).equals(function(table[1]))
 
 
 def test_threads_load_the_folder_once(fitted, table, tmp_path, monkeypatch):
     shutil.copytree(fitted, tmp_path / "copy")
     calls, load = [], CalibratedLinkPredictor.load
-    monkeypatch.setattr(
-        CalibratedLinkPredictor, "load", lambda *args, **rest: calls.append(1) or load(*args, **rest)
-    )
-    function = scoring_function(tmp_path / "copy")
+    counted = lambda *args, **rest: calls.append(1) or load(*args, **rest)  # noqa: E731
+    monkeypatch.setattr(CalibratedLinkPredictor, "load", counted)
     with ThreadPoolExecutor(4) as pool:
-        first, *others = pool.map(function, [table[1]] * 8)
+        first, *others = pool.map(scoring_function(tmp_path / "copy"), [table[1]] * 8)
     assert calls == [1]
     assert all(each.equals(first) for each in others)
 
 
-def test_refusals(fitted, loaded, tmp_path):
-    function = scoring_function(fitted)
-    known = loaded.node_ids_.decode([0, 1]).to_pylist()
+def test_refusals(fails, fitted, loaded, folder, tmp_path):
+    function, known = scoring_function(fitted), loaded.node_ids_.decode([0, 1]).to_pylist()
     message = r"\(120 nodes\), got 2 unknown ids, the first 'zz' in row 1 of the table"
     refuses(message, function, {"source": [known[0], "zz"], "target": [known[1], None]})
     refuses("two different nodes", function, {"source": known, "target": known})
@@ -98,49 +88,37 @@ def test_refusals(fitted, loaded, tmp_path):
     refuses("must have 0 columns 'logit'", function, {"source": [], "target": [], "logit": []})
     refuses("table must be a pyarrow.Table", function, [known])
     refuses("did you mean 'platt'", scoring_function, fitted, calibrator="plat")
-    refuses("must be a number in", scoring_function, fitted, base_rate="dense")
     shutil.copytree(fitted / "artifact", tmp_path / "copy")
     stale = scoring_function(tmp_path / "copy")
     loaded.save(tmp_path / "copy")
     refuses("as when the function was made, got another fit", stale, {"source": known, "target": known[::-1]})
+    for out in ([], ["--out", folder]):
+        fails("score", fitted, folder, *out, parts=("out must be another folder",))
+    fails("score", fitted, folder, "--out", tmp_path, "--engine", "dask", parts=("local, ray",))
+    fails("score", fitted, folder / "part-0.parquet", "--engine", "ray", parts=("engine must be local",))
+    fails("score", fitted, folder, "--out", shutil.copytree(folder, tmp_path / "b"), parts=("new, empty or",))
 
 
 @pytest.mark.filterwarnings("default")  # Ray's own, about its future settings and open files
 @pytest.mark.parametrize("engine", ["local", "ray"])
 def test_a_folder_file_by_file(cli, fails, fitted, folder, tmp_path, engine, monkeypatch):
-    out, threads = tmp_path / "out", torch.get_num_threads()
-    torch.set_num_threads(1)  # as many as two workers on two cores have
-    try:
-        if engine == "ray":
-            pytest.importorskip("ray")
-            monkeypatch.setattr(os, "cpu_count", lambda: 2)
-        expected = {}
-        for path in folder.glob("*.parquet"):
-            assert cli("score", fitted, path, "--out", tmp_path / path.name).code == 0
-            expected[path.name] = (tmp_path / path.name).read_bytes()
-        good = (folder / "part-1.parquet").read_bytes()
-        (folder / "part-1.parquet").write_bytes(good[:200] + bytes(300) + good[500:])
-        command = ["score", fitted, folder, "--out", out, "--engine", engine]
-        fails(*command, parts=("1 of 3 that cannot", "part-1.parquet: pairs must be a valid parquet file"))
-        assert results(out) == {name: expected[name] for name in ("part-0.parquet", "part-2.parquet")}
-        kept = (out / "part-2.parquet").stat().st_ino
-        (out / "part-0.parquet").unlink()
-        (folder / "part-1.parquet").write_bytes(good)
-        assert "200 pairs of 2 files (1 were finished before)" in cli(*command).message
-    finally:
-        torch.set_num_threads(threads)
+    pytest.importorskip("ray")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # two workers of one thread
+    out, expected = tmp_path / "out", {}
+    for path in folder.glob("part*"):
+        assert cli("score", fitted, path, "--out", tmp_path / path.name).code == 0
+        expected[path.name] = (tmp_path / path.name).read_bytes()
+    good, bad = (folder / "part-1.parquet").read_bytes(), folder / "part-1.parquet"
+    bad.write_bytes(good[:200] + bytes(300) + good[500:])
+    command = ["score", fitted, folder, "--out", out, "--engine", engine]
+    fails(*command, parts=("1 of 3 that cannot", "part-1.parquet: pairs must be a valid parquet file"))
+    assert results(out) == {name: expected[name] for name in ("part-0.parquet", "part-2.parquet")}
+    kept = (out / "part-2.parquet").stat().st_ino
+    (out / "part-0.parquet").unlink()
+    bad.write_bytes(good)
+    assert "200 pairs of 2 files (1 were finished before)" in cli(*command).message
     assert results(out) == expected
     assert (out / "part-2.parquet").stat().st_ino == kept
-    assert pq.read_table(out).column_names == COLUMNS
     assert sorted(each.name for each in out.iterdir()) == ["_meta.json", *sorted(expected)]
     fails(*command, "--base-rate", 0.1, parts=("must hold results of the same fit and options",))
-
-
-def test_folders_refused(fails, fitted, folder, tmp_path):
-    fails("score", fitted, folder, parts=("out must be another folder", "got None"))
-    fails("score", fitted, folder, "--out", folder, parts=("out must be another folder",))
-    fails("score", fitted, folder, "--out", tmp_path, "--engine", "dask", parts=("local, ray",))
-    fails("score", fitted, folder / "part-0.parquet", "--engine", "ray", parts=("engine must be local",))
-    shutil.copytree(folder, tmp_path / "other")
-    fails("score", fitted, folder, "--out", tmp_path / "other", parts=("new, empty or hold _meta.json",))
-    assert len(results(tmp_path / "other")) == 3
