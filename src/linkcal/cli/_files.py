@@ -79,7 +79,7 @@ def _attempt(function: ScoringFunction, table: dict[str, Any], job: tuple[Path, 
         return f"{job[0].name}: {error}"
 
 
-def _by_ray(attempt: Callable[..., Any], jobs: list[tuple[Path, Path]]) -> Iterator[Any]:
+def _by_ray(attempt: partial[int | str], jobs: list[tuple[Path, Path]]) -> Iterator[Any]:
     """One task a job. Workers have as many threads as this process: sums are cut over them."""
     import ray
     import torch
