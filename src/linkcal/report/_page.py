@@ -192,7 +192,7 @@ def write_report(
         script=script,
         script_hash=f"sha256-{digest}",
         in_words=None if tested is None else _in_words(str(metrics.get("selected")), *tested),
-        curve=None if tested is None else threshold_curve(str(metrics.get("selected")), *tested),
+        curve=None if tested is None else _threshold_curve(str(metrics.get("selected")), *tested),
         title=title,
         facts=[(label, metrics[key]) for key, label in _FACTS.items() if metrics.get(key) is not None],
         n_test=counts["test_positives"] + counts["test_negatives"] if has_test_counts else None,
@@ -241,7 +241,7 @@ def _in_words(selected: str, label: Any, probability: Mapping[str, Any], weight:
     )
 
 
-def threshold_curve(
+def _threshold_curve(
     selected: str, label: Any, probability: Mapping[str, Any], weight: Any
 ) -> dict[str, Any] | None:
     """Shares of links and negatives from each threshold on, and histograms of both; None with one class."""
