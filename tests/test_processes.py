@@ -86,7 +86,9 @@ LONG = {
         "linkcal_lab", "sweep", "--datasets", "simulated", "--models", "gcn", "--train-seeds", "1",
         "--epochs", "1000000", "--store", "out",
     ),
-    "search": ("linkcal_lab", "search", "--dataset", "simulated", "--epochs", "1000000", "--storage", "out.json"),
+    "search": (
+        "linkcal_lab", "search", "--dataset", "simulated", "--epochs", "1000000", "--storage", "out.json",
+    ),
     "run": ("linkcal", *RUN, "--epochs", "1000000", "--out", "out"),
 }  # fmt: skip
 
