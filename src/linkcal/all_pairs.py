@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 from torch import Tensor
 
-from linkcal._core.validation import check_finite, check_positive_int, to_float64
+from linkcal._core.validation import check_finite, check_positive_int, check_type, to_float64
 from linkcal._scoring import BaseRate, known_pair_keys
 from linkcal.calibrators import StructuralCalibrator, base_rate_offset
 from linkcal.data import Graph, pair_keys
@@ -140,6 +140,7 @@ def most_probable_pairs(
     >>> ranked.sources
     ('score', 'resource allocation', 'paths of length three')
     """
+    check_type(predictor, CalibratedLinkPredictor, "predictor")
     k = check_positive_int(k, "k")
     chunk_size = check_positive_int(chunk_size, "chunk_size")
     number = max(_CANDIDATES, 2 * k) if candidates is None else check_positive_int(candidates, "candidates")
