@@ -227,6 +227,10 @@ def check_binary_labels(y: Any, n: int | None = None, name: str = "y_true") -> F
     return array
 
 
+#: The sum of a hundred million stays finite.
+_LARGEST_WEIGHT = 1e300
+
+
 def check_sample_weight(weight: Any, n: int, name: str = "sample_weight") -> FloatArray:
     """Return non-negative weights of shape (n,), not all zero; None becomes ones."""
     if weight is None:
@@ -236,6 +240,8 @@ def check_sample_weight(weight: Any, n: int, name: str = "sample_weight") -> Flo
         raise InputError(f"{name} must have one weight per link, {n}, got {array.shape[0]}")
     if (array < 0.0).any():
         raise InputError(f"{name} must be >= 0, got {float(array.min())!r}")
+    if (array > _LARGEST_WEIGHT).any():
+        raise InputError(f"{name} must be at most {_LARGEST_WEIGHT:g}, got {float(array.max())!r}")
     if n and not array.any():
         raise InputError(f"{name} must not be zero everywhere, got {n} zeros")
     return array
