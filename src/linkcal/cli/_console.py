@@ -340,6 +340,8 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int
 
     0, 1 for a user error (one line) or a leak, 2 for wrong usage, 3 for an alarm, 130 after Ctrl-C.
     """
+    if arguments is None and threading.current_thread() is threading.main_thread():
+        end_after_interrupt(name)
     kept: list[str] = []
     with warnings.catch_warnings():
         warnings.showwarning = _warnings_kept(kept)

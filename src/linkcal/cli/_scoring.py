@@ -94,13 +94,16 @@ def score(
         for chunk in with_counter(chunks, "pairs scored"):
             writer.writerows(_scored_rows(predictor, scorer, chunk, rate, interval))
             total += len(chunk)
-    note = _provenance(predictor, base_rate, rate, interval)
+        note = _provenance(predictor, base_rate, rate, interval)
+        if out is not None:
+            side = out.with_name(out.name + ".meta.json")
+            side.unlink(missing_ok=True)  # whatever comes between, no table has the side file of another
     if out is None:
         log(note["statement"])
         return
-    side = out.with_name(out.name + ".meta.json")
+    note = {"pairs": total, "table_sha256": writer.sha256, **note}
     with written_whole(side) as temporary:
-        temporary.write_text(json.dumps({"pairs": total, **note}, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(note, indent=2) + "\n", encoding="utf-8")
     log(f"{total:,} pairs: {out}; how they were scored: {side}")
 
 

@@ -360,8 +360,8 @@ def write_results(
 ) -> dict[str, Path]:
     """Write a run's files; `save` writes the artifact, `tested` has labels, probabilities and weights.
 
-    All are written whole or not at all, ``metrics.json`` last: a folder that has it is a finished run. An
-    earlier run in the folder stays until the new one takes its place in one step; other files stay.
+    All are written whole or not at all, ``metrics.json`` last: a folder that has it is a finished run. A new
+    folder appears, and an earlier run is replaced, in one step; other files stay.
     """
     out, (label, probability, weight) = Path(folder), tested
     names = {"artifact": ARTIFACT_FOLDER, "figure": "reliability.png", "config": "config.json"}
@@ -377,12 +377,12 @@ def write_results(
         write_report(paths["report"], title=heading, metrics=metrics, config=config, **rest)
         write_json(metrics, paths["metrics"])
 
-    if holds_run(out):
+    if holds_run(out) or not out.exists():
         with folder_written_whole(out) as staging:
             write(staging)
-            _keep_others(out, staging, set(names.values()))
-    else:
-        out.mkdir(parents=True, exist_ok=True)
+            if out.exists():
+                _keep_others(out, staging, set(names.values()))
+    else:  # a mount point or the current folder cannot be swapped
         write(out)
     return {what: out / name for what, name in names.items()}
 
