@@ -275,8 +275,8 @@ def _base_rate(metrics: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[st
     if "edges" in counts and "non_edges" in counts:
         of_all = f"{100 * counts['edges'] / (counts['edges'] + counts['non_edges']):.2g}"
     return {
-        "negatives": f"{ratio:g}", "percent": f"{100 / (1 + ratio):.3g}",
-        "moved_from": None if wanted is None else f"{fitted:g}", "all_pairs_percent": of_all,
+        "negatives": f"{round(ratio, 2):g}", "percent": f"{100 / (1 + ratio):.3g}",
+        "moved_from": None if wanted is None else f"{round(fitted, 2):g}", "all_pairs_percent": of_all,
     }  # fmt: skip
 
 
