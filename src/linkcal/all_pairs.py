@@ -256,7 +256,8 @@ def top_paths(
     between = csr_matrix((weight(paths[walked]), ends), shape=(n, n))
     # Over a target link lead the paths that come from, or go to, the other end.
     over = np.asarray(between.sum(axis=1)).ravel()
-    against = np.sort(_keys(*graph.edge_index.flip(0).cpu().numpy(), graph)) if length == 3 else known[:0]
+    tail, head = graph.edge_index.cpu().numpy()
+    against = np.sort(_keys(head, tail, graph)) if length == 3 else known[:0]
     reached = adjacency @ np.bincount(ends[0], weights=degree[ends[1]], minlength=n)
     # Entries that rows of the product have at most, and rows that stay within the chunk together.
     cost = np.cumsum(np.minimum(reached[rows], n))

@@ -33,9 +33,9 @@ def csv_rows(out: Path | None, *header: str, raw_ids: bool = False) -> Iterator[
 
     with tempfile.SpooledTemporaryFile(_SPOOL_BYTES) as spool:
         if out is not None and out.suffix.lower() in (".parquet", ".pq"):
-            rows: _ParquetRows | _CsvRows = _ParquetRows(spool, header)
+            rows: _ParquetRows | _CsvRows = (table := _ParquetRows(spool, header))
             yield rows
-            rows.close()
+            table.close()
         else:
             text = io.TextIOWrapper(spool, "utf-8", newline="")
             rows = _CsvRows(text, header, raw_ids)

@@ -327,18 +327,19 @@ class SummedToggle:
     """An encoder's toggles by kernels for chains: of the values that its output reads, as sums of chains."""
 
     def __init__(self, encoder: Encoder, graph: ToggleGraph, insert_weight: float = 1.0) -> None:
-        self.output, self.toggles, self.before = encoder.output, [], []
+        self.output, self.toggles = encoder.output, []
+        self.before: list[Tensor] = []
         assert encoder.sums is not None
         for chains in encoder.sums:
-            kernels, total = [], 0.0
+            kernels, before = [], []
             for chain in chains:
                 kernel = compiled_toggle(chain.layers)
                 assert kernel is not None
                 h, caches = forward_with_cache(chain.layers, graph, chain.features)
                 kernels.append(kernel(caches, graph, insert_weight))
-                total = total + h
+                before.append(h)
             self.toggles.append(kernels)
-            self.before.append(total)
+            self.before.append(torch.stack(before).sum(dim=0))
 
     @staticmethod
     def applies(encoder: Encoder) -> bool:
