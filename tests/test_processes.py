@@ -77,31 +77,29 @@ READY = (
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); import {0}.cli; "
     "print('ready', flush=True); sys.exit({0}.cli.main())"
 )
-RUN = ("run", "--dataset", "simulated", "--model", "gcn", "--calibrators", "platt")
 LONG = {
-    "fit": ("linkcal", "fit", "edges.csv", "--epochs", "1000000", "--out", "out"),
+    "fit": ("linkcal", "fit", "edges.csv", "--model", "seal", "--out", "out"),
     "score": ("linkcal", "score", "fitted", "pairs.csv", "--chunk-size", "9", "--out", "out.csv"),
     "top": ("linkcal", "top", "fitted", "-k", "9", "--chunk-size", "9", "--out", "out.csv"),
     "sweep": (
-        "linkcal_lab", "sweep", "--datasets", "simulated", "--models", "gcn", "--train-seeds", "1",
-        "--epochs", "1000000", "--store", "out",
+        "linkcal_lab", "sweep", "--datasets", "simulated", "--models", "seal", "--train-seeds", "1",
+        "--store", "out",
     ),
-    "search": (
-        "linkcal_lab", "search", "--dataset", "simulated", "--epochs", "1000000", "--storage", "out.json",
-    ),
-    "run": ("linkcal", *RUN, "--epochs", "1000000", "--out", "out"),
+    "search": ("linkcal_lab", "search", "--dataset", "simulated", "--model", "seal", "--storage", "out.json"),
+    "run": ("linkcal", "run", "--dataset", "simulated", "--model", "seal", "--out", "out"),
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A fitted folder, edges and query pairs for commands that take minutes."""
+    """A fitted folder, edges and query pairs for commands that take minutes (SEAL trains for long)."""
     folder = tmp_path_factory.mktemp("long")
-    assert linkcal([*RUN, "--epochs", "1", "--out", str(folder / "fitted")]) == 0
-    edges = simulate_graph(2000, num_edges=9000, num_features=4, seed=0).pairs.T.tolist()
+    edges = simulate_graph(20_000, num_edges=40_000, num_features=4, seed=0).pairs.T.tolist()
     rows = [f"{u},{v}\n" for u, v in edges]
     (folder / "edges.csv").write_text("source,target\n" + "".join(rows))
     (folder / "pairs.csv").write_text("source,target\n" + "".join(rows) * 50)
+    short = ("--model", "gcn", "--calibrators", "platt", "--epochs", "1", "--out", str(folder / "fitted"))
+    assert linkcal(["fit", str(folder / "edges.csv"), *short]) == 0
     return folder
 
 

@@ -321,6 +321,13 @@ def end_after_interrupt(name: str, seconds: float = 1.5) -> None:
         _report_interrupt(name)
         os._exit(INTERRUPTED)
 
+    def report(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(
+            unraisable.exc_value, KeyboardInterrupt
+        ):  # Ctrl-C within a callback, which loses it
+            sys.__unraisablehook__(unraisable)
+
+    sys.unraisablehook = report
     threading.Thread(target=watch, daemon=True).start()
     _sockets.append(writer)  # else it would be closed
 
