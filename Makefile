@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 DEMO_OUT ?= runs/demo
 DEMO_ARGS ?=
 
-.PHONY: demo test env lint types unit docs clean
+.PHONY: demo test env lint types unit docs package clean
 
 demo: $(VENV)/.package
 	$(BIN)/linkcal run --dataset simulated --model vgae --seed 0 --out $(DEMO_OUT) $(DEMO_ARGS)
@@ -31,6 +31,21 @@ unit: $(VENV)/.dev
 # The site, in site/: whatever a page or a docstring links to must be there.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The files of a release, in dist/: whole, with the version of CITATION.cff, and at work in an environment that has
+# no more than the wheel asks for.
+EMPTY = $(VENV)/empty
+package: | $(BIN)/python
+	$(PIP) 'build>=1.2' 'twine>=6.0'
+	rm -rf dist $(EMPTY) && $(BIN)/python -m build --outdir dist > $(VENV)/build.log || { cat $(VENV)/build.log; exit 1; }
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv $(EMPTY)
+	$(EMPTY)/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	cd $(EMPTY) && bin/linkcal --help > help.txt && ! bin/python -c 'import torch' 2> torch.txt
+	grep --quiet "^version: $$($(EMPTY)/bin/linkcal --version | cut -d ' ' -f 2)$$" CITATION.cff
+	cd $(EMPTY) && bin/python -c 'print("source,target,logit,label", *(f"a{i},b{i},{i % 7 - 3},{i % 7 > i % 3 + 2:d}" \
+		for i in range(900)), sep="\n")' > scores.csv && bin/linkcal calibrate scores.csv --out run > table.txt && \
+		bin/linkcal apply run scores.csv --out new.csv && test "$$(wc -l < new.csv)" -eq 901 && test -s run/report.html
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[docs]'

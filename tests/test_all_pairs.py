@@ -246,7 +246,7 @@ def test_probabilities_equal_those_of_each_pair_alone(name, split):
 
 
 def joined_by_paths(graph, length):
-    """Weighted numbers of paths between pairs in the order of `graph`, walked one by one."""
+    """Weighted numbers of paths between pairs of `graph` without their link, walked one by one."""
     near = {u: set() for u in range(graph.num_nodes)}
     for u, v in graph.edge_index.T.tolist():
         near[u].add(v), near[v].add(u)
@@ -258,7 +258,7 @@ def joined_by_paths(graph, length):
             continue
         middle = [(w, w) for w in near[u] & near[v]]
         if length == 3:
-            middle = [(a, b) for a in near[u] for b in near[v] if b in near[a]]
+            middle = [(a, b) for a in near[u] - {v} for b in near[v] - {u} if b in near[a]]
         if middle:
             found[u, v] = sum((len(near[a]) * len(near[b])) ** -0.5 for a, b in middle)
     return found

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from linkcal import CalibratedScores, calibrate_scores
+from linkcal import CalibratedScores, _folder, calibrate_scores
 from linkcal.calibrators import Platt, base_rate_offset
 from linkcal.data import read_edges, simulate_graph, split_links
 from linkcal.decisions import IntervalCalibrator
@@ -376,6 +376,10 @@ def test_with_edges_the_calibrator_reads_the_place_of_a_pair(beside, tmp_path):
 
     found.save(tmp_path / "artifact")
     again = CalibratedScores.load(tmp_path / "artifact")
+    with pytest.warns(LinkcalWarning) as once:
+        chosen = again.select({"source": [next(iter(graph))], "target": ["zz"], "logit": [9.0]})
+    assert [str(each.message).count("degree 0") for each in once] == [1]
+    assert len(chosen["selected"]) == 1
     with pytest.warns(LinkcalWarning, match="degree 0"):
         queries = [each.apply(table, interval=0.9, calibrator="in-n-out-plus") for each in (found, again)]
     for name, values in queries[0].items():
@@ -385,6 +389,19 @@ def test_with_edges_the_calibrator_reads_the_place_of_a_pair(beside, tmp_path):
     with pytest.warns(LinkcalWarning, match="1 of 2 pairs with another, such as 'zz'"):
         other = again.apply({"source": [known[0], "zz"], "target": [known[1], "n3"], "logit": [0.1, 2.0]})
     assert ((other["probability"] > 0.0) & (other["probability"] < 1.0)).all()
+
+
+@pytest.mark.filterwarnings("ignore:pairs name nodes without an edge")
+def test_a_folder_whose_graph_has_no_names_is_refused(beside, tmp_path):
+    found = calibrate_scores(beside / "scores.csv", graph=read_edges(beside / "edges.csv"))
+    found.save(tmp_path / "whole")
+    head = json.loads((tmp_path / "whole" / "artifact.json").read_text())
+    rest = {"info": head["info"], "graph": head["graph"]}
+    with _folder.signed_folder(tmp_path / "forged", head["format"], head["format_version"], **rest) as folder:
+        for name in set(head["files"]) - {"nodes.parquet"}:
+            (folder / name).write_bytes((tmp_path / "whole" / name).read_bytes())
+    with pytest.raises(ArtifactError, match="a graph must have the ids of its nodes, got none"):
+        CalibratedScores.load(tmp_path / "forged")
 
 
 @pytest.mark.filterwarnings("ignore:pairs name nodes without an edge")

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 from torch import Tensor
 
-from linkcal._core.validation import check_finite, check_positive_int, to_float64
+from linkcal._core.validation import check_finite, check_positive_int, check_type, to_float64
 from linkcal._scoring import BaseRate, known_pair_keys
 from linkcal.calibrators import StructuralCalibrator, base_rate_offset
 from linkcal.data import Graph, pair_keys
@@ -140,6 +140,7 @@ def most_probable_pairs(
     >>> ranked.sources
     ('score', 'resource allocation', 'paths of length three')
     """
+    check_type(predictor, CalibratedLinkPredictor, "predictor")
     k = check_positive_int(k, "k")
     chunk_size = check_positive_int(chunk_size, "chunk_size")
     number = max(_CANDIDATES, 2 * k) if candidates is None else check_positive_int(candidates, "candidates")
@@ -229,7 +230,8 @@ def top_paths(
     """Keys of the k pairs without a `known` key that paths of a length join most, best first, ties by key.
 
     Of length 2: resource allocation, ``sum_w 1 / d_w``. Of length 3: ``sum_ab A_ab / sqrt(d_a d_b)``. As in
-    :func:`linkcal.features.pair_paths`, without their target link, which no missing pair has. `weight` is
+    :func:`linkcal.features.pair_paths`, without their target link, which only a pair against the direction of
+    an edge has. `weight` is
     given ``d_w d_w`` or ``d_a d_b``, the paths over a node or an edge. Where more than ``_MOST_PATHS`` paths
     would have to be walked, those between the largest degrees, which count least, are left out, and a
     LinkcalWarning states the share.
@@ -252,6 +254,10 @@ def top_paths(
     walked = walked[paths[walked] > 1]  # another path only leads back
     ends = first[walked], last[walked]
     between = csr_matrix((weight(paths[walked]), ends), shape=(n, n))
+    # Over a target link lead the paths that come from, or go to, the other end.
+    over = np.asarray(between.sum(axis=1)).ravel()
+    tail, head = graph.edge_index.cpu().numpy()
+    against = np.sort(_keys(head, tail, graph)) if length == 3 else known[:0]
     reached = adjacency @ np.bincount(ends[0], weights=degree[ends[1]], minlength=n)
     # Entries that rows of the product have at most, and rows that stay within the chunk together.
     cost = np.cumsum(np.minimum(reached[rows], n))
@@ -264,7 +270,14 @@ def top_paths(
         kept = (sums.data >= best.bound) & ((u != v) if graph.ordered_pairs else (u < v))
         keys = _keys(u[kept], v[kept], graph)
         free = ~in_sorted(known, keys)
-        best.offer(sums.data[kept][free], keys[free])
+        u, v, value, keys = u[kept][free], v[kept][free], sums.data[kept][free], keys[free]
+        back = np.flatnonzero(in_sorted(against, keys))
+        if back.size:
+            u, v = u[back], v[back]
+            value[back] -= over[u] + over[v] - np.asarray(between[u, v]).ravel()
+            value[back] *= value[back] > 1e-9 * over[u]  # else rounding of 0
+        there = value > 0.0
+        best.offer(value[there], keys[there])
         start = stop
     return best.answer()[1]
 

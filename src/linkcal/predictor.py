@@ -22,6 +22,7 @@ from linkcal._core.validation import (
     check_flag,
     check_fraction,
     check_positive_int,
+    check_type,
     warn_of_few_links,
 )
 from linkcal._scoring import BaseRate, Evidence, Fingerprint, FitLinks
@@ -192,8 +193,7 @@ class CalibratedLinkPredictor(nn.Module):
         num_null : int
             Null pairs drawn for ``select``, at most; they are of the kind of the split's negatives.
         """
-        if not isinstance(split, LinkSplit):
-            raise InputError(f"split must be a LinkSplit (see linkcal.data), got {type(split).__name__}")
+        check_type(split, LinkSplit, "split")
         stated: dict[str, Any] = {}
         if base_rate is not None:
             rate = _scoring.resolved_base_rate(base_rate, split.graph, split.negatives)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -36,9 +36,10 @@ from linkcal.decisions import LinkThreshold, certified_threshold, conformal_p_va
 from linkcal.decisions._intervals import calibrated_interval, ranking_scores
 from linkcal.decisions._thresholds import weights_at_base_rate
 from linkcal.exceptions import BaseRateWarning, FewLinksWarning, InputError, LinkcalWarning, extra_needed
-from linkcal.metrics import group_calibration, model_value
+from linkcal.metrics import group_calibration
 from linkcal.metrics.intervals import intervals_record
 from linkcal.metrics.registry import evaluate_at_base_rate
+from linkcal.metrics.value import WITH_MODEL, WITHOUT_MODEL, value_record
 
 if TYPE_CHECKING:
     from linkcal.data import NamedGraph
@@ -47,8 +48,8 @@ __all__ = ["SCORE_CALIBRATORS", "CalibratedScores", "calibrate_scores"]
 
 #: Calibrators that read a pair's score alone, in the order of tables.
 SCORE_CALIBRATORS = tuple(name for name, cls in CALIBRATORS.items() if cls.link_features == "none")
-#: Those that read a pair's place in the graph too: with the score, and without it.
-_WITH_SCORE, _WITHOUT_SCORE = GRAPH_CALIBRATORS = ("in-n-out-plus", "structure-only")
+#: Those that read a pair's place in the graph too.
+GRAPH_CALIBRATORS = (WITH_MODEL, WITHOUT_MODEL)
 
 _FORMAT, _VERSION, _EVIDENCE = "linkcal-scores", 2, "evidence.safetensors"
 _GRAPH_FILES = {"graph.safetensors", "nodes.parquet", "target-nodes.parquet"}
@@ -139,7 +140,19 @@ class CalibratedScores:
         pairs, `calibrator` another one than the selected. With `interval`, the level of an interval as in
         :class:`linkcal.decisions.IntervalCalibrator`, there are also ``p_low`` and ``p_high``.
         """
-        ends, name, score, X = self._read(pairs, column)
+        return self._applied(*self._read(pairs, column), base_rate, interval, calibrator)
+
+    def _applied(
+        self,
+        ends: list[NDArray[Any]],
+        name: str,
+        score: FloatArray,
+        X: FloatArray,
+        base_rate: float | None,
+        interval: float | None = None,
+        calibrator: str | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Columns of :meth:`apply`, of what `_read` gives."""
         p, _ = self._calibrated(X, base_rate, calibrator)
         out = {"source": ends[0], "target": ends[1], name: score, "probability": p}
         if interval is not None:
@@ -161,10 +174,11 @@ class CalibratedScores:
         scores are those of the test pairs without a link: the bound holds if the negatives among `pairs` are
         like them. Known links should not be among `pairs`, and each pair only once.
         """
-        z = self._calibrated(self._read(pairs, None)[3], None, None)[1]
+        read = self._read(pairs, None)
+        z = self._calibrated(read[3], None, None)[1]
         null = self._calibrated(self.test.X[self.test.label == 0.0], None, None)[1]
         chosen = {"p_value": conformal_p_values(z, null), "selected": select_links(z, null, fdr=fdr)}
-        return {**self.apply(pairs, base_rate=base_rate), **chosen}
+        return {**self._applied(*read, base_rate), **chosen}
 
     def threshold_for(
         self,
@@ -214,10 +228,13 @@ class CalibratedScores:
             with extra_needed("a folder with a graph"):
                 from linkcal import artifact
                 from linkcal.data import NamedGraph
-            ids = artifact.read_ids(source, head["files"])
+            found, _ = artifact.read_graph(source, head["graph"])
             with refusing(source, "hold parts that belong together"):
-                graph = NamedGraph(artifact.read_graph(source, head["graph"])[0], ids)  # type: ignore[arg-type]
-                artifact.check_ids(graph.graph, ids)
+                ids = artifact.read_ids(source, head["files"])
+                if ids is None:
+                    raise InputError("a graph must have the ids of its nodes, got none")
+                artifact.check_ids(found, ids)
+            graph = NamedGraph(found, ids)
         return cls(_folder.read_calibrators(source), head["info"], calibration, test, graph=graph)
 
     def write(
@@ -531,10 +548,6 @@ def _metrics(found: CalibratedScores, **counts: int) -> dict[str, Any]:
     for name in found.calibrators:
         p[name], z[name] = found._calibrated(found.test.X, None, name)
         results[name] = evaluate_at_base_rate(y, p[name], z[name], weight)
-    value = {}
-    if p.keys() >= set(GRAPH_CALIBRATORS):
-        gain = model_value(y, p[_WITH_SCORE], p[_WITHOUT_SCORE], sample_weight=weight)
-        value["model_value"] = {**asdict(gain), "sentence": str(gain)}
     for half in ("calibration", "test"):
         counts[f"{half}_positives"], counts[f"{half}_negatives"] = getattr(found, half).counts()
     how = "a random half of each class" if info["split"] is None else f"val in column {info['split']!r}"
@@ -546,7 +559,7 @@ def _metrics(found: CalibratedScores, **counts: int) -> dict[str, Any]:
         "fit_on": f"{len(found.calibration.label):,} labelled pairs ({how})",
         "counts": counts,
         "results": results,
-        **value,
+        **value_record(y, p, weight),
         **intervals_record(y, p, z, weight),
     }
 

@@ -1,6 +1,9 @@
 """``linkcal score``, ``select`` and ``top`` on a fitted folder."""
 
+import hashlib
+import itertools
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -66,8 +69,35 @@ def test_output_file_has_a_side_file_and_chunks_change_nothing(cli, fitted, quer
     side = json.loads((tmp_path / "scores.csv.meta.json").read_text())
     assert (side["pairs"], side["fit_on"], side["message_graph"]["nodes"]) == (300, "val", 120)
     assert (side["base_rate"], side["base_rate_origin"]) == (0.5, "calibration links")
+    assert side["table_sha256"] == hashlib.sha256(out.read_bytes()).hexdigest()
     assert side["statement"].endswith("Probabilities hold for 1 negative per link.")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scores.csv", "scores.csv.meta.json"]
+
+
+def test_a_clock_that_goes_backwards_changes_nothing(cli, files, fitted, write_pairs, tmp_path, monkeypatch):
+    """Files from the year 2100, read and replaced while each look at the clock is a day earlier."""
+    pairs = write_pairs("pairs.csv", files.names[files.edges[:9]])
+    fit = (
+        "fit",
+        files.folder / "edges.csv",
+        "--epochs",
+        "2",
+        "--calibrators",
+        "platt",
+        "--out",
+        tmp_path / "f",
+    )
+    score = ("score", tmp_path / "f", pairs, "--out", tmp_path / "scores.csv")
+    assert (cli(*fit).code, cli(*score).code) == (0, 0)
+    table = (tmp_path / "scores.csv").read_text()
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (4.1e9, 4.1e9))
+    days = itertools.count(1)
+    monkeypatch.setattr("time.time", lambda: 1e9 - 86400 * next(days))
+    monkeypatch.setattr("time.time_ns", lambda: 10**18 - 86400 * 10**9 * next(days))
+    assert (cli(*fit, "--force").code, cli(*score).code) == (0, 0)
+    assert (tmp_path / "scores.csv").read_text() == table
+    assert min(json.loads((tmp_path / "f" / "config.json").read_text())["outcome"]["seconds"].values()) >= 0
 
 
 def test_calibrator_by_name(cli, fails, fitted, queries):

@@ -1,10 +1,9 @@
-"""A sweep killed with SIGKILL at 20 random moments and continued leaves the store of an uninterrupted one.
+"""A sweep killed with SIGKILL at random moments and continued leaves the store of an uninterrupted one.
 
 Half of the kills come at a random operation on a file of the store, right before it happens; half at a random
 time, so that a file may be half written. The children are forks of a process of their own.
 """
 
-import itertools
 import json
 import os
 import random
@@ -12,67 +11,26 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from kills import KILLS, before_operations, die_after, die_at_operation, outcome, start
 from linkcal.data import simulate_graph
 from linkcal_lab.cells import SweepPlan
 from linkcal_lab.records import read_records
 from linkcal_lab.sweep import SweepOptions, run_sweep
 
-KILLS = 20
 GRAPH = simulate_graph(120, num_edges=400, num_features=8, seed=0)
 SETTINGS = {"epochs": 2, "calibrators": ("uncalibrated", "platt")}
 PLAN = SweepPlan(["own"], ["gcn", "sage"], [0], [0, 1], ["train", "val"], SETTINGS)
-_EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 
 
-def before_operations(store, action):
-    """Call `action` right before each operation on the store."""
-
-    def hook(event, arguments):
-        if event in _EVENTS and str(store) in str(arguments[0]):
-            action()
-
-    sys.addaudithook(hook)
-
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def die_at_operation(store, number):
-    counted = itertools.count(1)
-    before_operations(store, lambda: next(counted) == number and die())
-
-
-def die_after(seconds):
-    timer = threading.Timer(seconds, die)
-    timer.daemon = True
-    timer.start()
-
-
-def start(store, prepare=None, *arguments):
-    """Fork a child that runs the sweep; gives its process id."""
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
-        if prepare is not None:
-            prepare(*arguments)
-        result = run_sweep(PLAN, store, SweepOptions(graphs={"own": GRAPH}))
-        code = 0 if result.found + result.done == result.cells else 2
-    finally:
-        os._exit(code)
-
-
-def outcome(child):
-    """Exit code of a child, negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def sweep(store):
+    result = run_sweep(PLAN, store, SweepOptions(graphs={"own": GRAPH}))
+    return 0 if result.found + result.done == result.cells else 2
 
 
 def main(folder):
@@ -80,7 +38,7 @@ def main(folder):
     rng, log = random.Random(0), folder / "operations"
     handle = os.open(log, os.O_WRONLY | os.O_CREAT)
     begin, whole = time.perf_counter(), folder / "whole"
-    if outcome(start(whole, before_operations, whole, lambda: os.write(handle, b"."))) != 0:
+    if outcome(start(partial(sweep, whole), before_operations, whole, lambda: os.write(handle, b"."))) != 0:
         sys.exit("the uninterrupted sweep failed")
     operations, seconds = log.stat().st_size, time.perf_counter() - begin
     store, codes = folder / "killed", []
@@ -89,12 +47,12 @@ def main(folder):
             # Finished before it could be killed: the rest of the kills meets a store that fills anew.
             shutil.rmtree(store)
         if len(codes) % 2:
-            child = start(store, die_after, rng.uniform(0.1, 0.6) * seconds)
+            child = start(partial(sweep, store), die_after, rng.uniform(0.1, 0.6) * seconds)
         else:
-            child = start(store, die_at_operation, store, rng.randint(1, operations // 3))
+            child = start(partial(sweep, store), die_at_operation, store, rng.randint(1, operations // 3))
         codes.append(outcome(child))
-    codes.append(outcome(start(store)))
-    both = [start(folder / "shared") for _ in range(2)]
+    codes.append(outcome(start(partial(sweep, store))))
+    both = [start(partial(sweep, folder / "shared")) for _ in range(2)]
     sys.stdout.write(json.dumps({"codes": codes, "shared": [outcome(child) for child in both]}) + "\n")
 
 
@@ -108,7 +66,8 @@ def contents(store):
 @pytest.mark.slow
 def test_killed_and_continued_or_shared_equals_uninterrupted(tmp_path):
     # A forked child must not inherit the state of a thread pool.
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join(filter(None, sys.path))
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, __file__, str(tmp_path)], capture_output=True, text=True, env=environment
     )

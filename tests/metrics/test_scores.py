@@ -182,3 +182,7 @@ def test_one_class_is_an_error(metric, y: list[int], counts: str):
 @pytest.mark.parametrize("k", [0, -1, 2.0, True])
 def test_bad_k_is_named(k: object):
     refuses(f"k must be a whole number >= 1, got {k}", hits_at_k, [1, 0], [0.1, 0.2], k)
+
+
+def test_negatives_beyond_the_digits_of_a_float_leave_a_first_rank_at_one():
+    assert mean_reciprocal_rank([1, 0, 0], [2.0, 1.0, 0.0], sample_weight=[1, 1e17, 1e300]) == 1.0

@@ -143,6 +143,8 @@ def assert_same(toggled, reference) -> None:
         ours, theirs = getattr(toggled, name), getattr(reference, name)
         assert ours.dtype == theirs.dtype
         assert ours.shape == theirs.shape
+        assert torch.equal(ours.isnan(), theirs.isnan())
+        ours, theirs = ours.nan_to_num(), theirs.nan_to_num()
         if ours.numel():
             assert float((ours - theirs).abs().max()) <= tolerance(theirs), name
     assert torch.equal(toggled.in_graph, reference.in_graph)

@@ -14,6 +14,7 @@ from torch.nn import functional
 from torch_geometric import nn as pyg
 from torch_geometric.utils import add_self_loops, degree, dropout_edge, to_undirected
 
+from linkcal.data import simulate_graph
 from linkcal.exceptions import UnsupportedModelError
 from linkcal.toggle import toggle_edges
 from users import DotProduct
@@ -227,3 +228,41 @@ def test_random_encoders_have_naive_numbers():
     assert min(methods[f"{name} of good pieces"] for name in ("kernel", "delta")) >= NUMBER / 20, methods
     # Rounding alone may stop one: a layer norm divides by a spread that is nearly 0.
     assert sum(methods[f"{name} of good pieces"] for name in ("khop", "naive")) <= NUMBER / 60, methods
+
+
+@pytest.mark.parametrize("last", ["normalised", "relu, normalised", "clamped"])
+@pytest.mark.parametrize(
+    "inside", [torch.relu, lambda h: 1.0 * h, functional.normalize], ids=["relu", "none", "unit"]
+)
+@pytest.mark.parametrize("conv", ["gcn sum", "sage sum", "sage mean", "graph"])
+def test_a_vector_that_a_toggle_leaves_at_zero_is_not_normalised_rounding(conv, inside, last):
+    """A leaf without its edge: kernels and delta subtract, which leaves 1e-8 of it, and a direction."""
+    makes = {
+        "gcn sum": lambda: pyg.GCNConv(6, 6, normalize=False, bias=False),
+        "sage sum": lambda: pyg.SAGEConv(6, 6, aggr="sum", root_weight=False, bias=False),
+        "sage mean": lambda: pyg.SAGEConv(6, 6, root_weight=False, bias=False),
+        "graph": lambda: pyg.GraphConv(6, 6, bias=False),
+    }
+    ends = {
+        "normalised": lambda h: functional.normalize(h, dim=-1),
+        "relu, normalised": lambda h: functional.normalize(h.relu(), dim=-1),
+        "clamped": lambda h: h / h.norm(dim=-1, keepdim=True).clamp(min=1e-9),
+    }
+    for seed in range(4):
+        graph = simulate_graph(60, num_edges=70, num_features=6, seed=seed)
+        model = seeded(lambda: Chain([makes[conv]() for _ in range(3)], inside, ends[last]), seed)
+        given = (model, graph.x, graph.edge_index, graph.pairs)
+        found, naive = toggle_edges(*given), toggle_edges(*given, method="naive")
+        assert found.method in ("kernel", "delta")
+        assert (found.logit_absent - naive.logit_absent).abs().max() < 1e-5
+
+
+class Chain(DotProduct):
+    def __init__(self, convs, inside, last):
+        super().__init__()
+        self.convs, self.inside, self.last = nn.ModuleList(convs), inside, last
+
+    def encode(self, x, edge_index):
+        for conv in self.convs[:-1]:
+            x = self.inside(conv(x, edge_index))
+        return self.last(self.convs[-1](x, edge_index))

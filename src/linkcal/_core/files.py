@@ -31,7 +31,7 @@ def one_line(text: object) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """Names from a file for a message."""
-    return one_line(", ".join(map(repr, names)))
+    return one_line(", ".join(map(repr, names)) or "none")
 
 
 @contextmanager

@@ -1,17 +1,17 @@
 """One line about an object, and a small table in a notebook."""
 
-from __future__ import annotations
-
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 
-class Shown:
+class Shown(ABC):
     """An object that shows what its `_shown` gives: values by label, without the arrays that hold them."""
 
+    @abstractmethod
     def _shown(self) -> Mapping[str, Any]:
-        raise TypeError(f"{type(self).__name__} must say what it shows")
+        """Values by label."""
 
     def __repr__(self) -> str:
         """Name and values in one line."""

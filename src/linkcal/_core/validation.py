@@ -123,6 +123,13 @@ def check_flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def check_type(value: Any, kind: type, name: str) -> None:
+    """Refuse what is no `kind`."""
+    if not isinstance(value, kind):
+        home = ".".join(kind.__module__.split(".")[:2])
+        raise InputError(f"{name} must be a {kind.__name__} (see {home}), got {type(value).__name__}")
+
+
 def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_index") -> Tensor:
     """Return an int64 tensor of shape [2, L] whose entries are node indices below `num_nodes`."""
     import torch
@@ -130,7 +137,7 @@ def check_edge_index(edge_index: Any, num_nodes: int | None, name: str = "edge_i
     if not isinstance(edge_index, torch.Tensor):
         try:
             edge_index = torch.as_tensor(np.asarray(edge_index))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, NotImplementedError) as error:
             came = type(edge_index).__name__
             raise InputError(f"{name} must be an integer tensor of shape [2, L], got {came}") from error
     if edge_index.ndim != 2 or edge_index.size(0) != 2:
@@ -220,6 +227,10 @@ def check_binary_labels(y: Any, n: int | None = None, name: str = "y_true") -> F
     return array
 
 
+#: The sum of a hundred million stays finite.
+_LARGEST_WEIGHT = 1e300
+
+
 def check_sample_weight(weight: Any, n: int, name: str = "sample_weight") -> FloatArray:
     """Return non-negative weights of shape (n,), not all zero; None becomes ones."""
     if weight is None:
@@ -229,6 +240,8 @@ def check_sample_weight(weight: Any, n: int, name: str = "sample_weight") -> Flo
         raise InputError(f"{name} must have one weight per link, {n}, got {array.shape[0]}")
     if (array < 0.0).any():
         raise InputError(f"{name} must be >= 0, got {float(array.min())!r}")
+    if (array > _LARGEST_WEIGHT).any():
+        raise InputError(f"{name} must be at most {_LARGEST_WEIGHT:g}, got {float(array.max())!r}")
     if n and not array.any():
         raise InputError(f"{name} must not be zero everywhere, got {n} zeros")
     return array

@@ -1,6 +1,5 @@
 """The command `linkcal`. Results go to stdout or files, logs and progress to stderr."""
 
-import threading
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from linkcal import __version__
-from linkcal.cli._console import Commands, end_after_interrupt, run_app
+from linkcal.cli._console import Commands, run_app
 from linkcal.cli._fitting import audit, fit, run
 from linkcal.cli._labelled import check, refresh, threshold
 from linkcal.cli._scores import apply, calibrate, decode
@@ -92,6 +91,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0, 1 for a user error or a leak, 2 for wrong usage, 3 for an alarm, 130 after Ctrl-C.
     """
-    if arguments is None and threading.current_thread() is threading.main_thread():
-        end_after_interrupt("linkcal")
     return run_app(app, "linkcal", arguments)

@@ -321,6 +321,13 @@ def end_after_interrupt(name: str, seconds: float = 1.5) -> None:
         _report_interrupt(name)
         os._exit(INTERRUPTED)
 
+    def report(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(
+            unraisable.exc_value, KeyboardInterrupt
+        ):  # Ctrl-C within a callback, which loses it
+            sys.__unraisablehook__(unraisable)
+
+    sys.unraisablehook = report
     threading.Thread(target=watch, daemon=True).start()
     _sockets.append(writer)  # else it would be closed
 
@@ -340,6 +347,8 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int
 
     0, 1 for a user error (one line) or a leak, 2 for wrong usage, 3 for an alarm, 130 after Ctrl-C.
     """
+    if arguments is None and threading.current_thread() is threading.main_thread():
+        end_after_interrupt(name)
     kept: list[str] = []
     with warnings.catch_warnings():
         warnings.showwarning = _warnings_kept(kept)

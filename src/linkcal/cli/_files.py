@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from linkcal.batches import ScoringFunction
 
 
+def side_file(out: Path) -> Path:
+    """What says how the pairs of a table were scored."""
+    return out.with_name(out.name + ".meta.json")
+
+
 def score_file(
     function: ScoringFunction, pairs: Path, out: Path | None, watch: Callable[..., Any] = iter, **table: Any
-) -> int:
-    """Score the pairs of a file and return how many they are; `table` is for ``read_pairs``."""
+) -> tuple[int, str]:
+    """Score the pairs of a file, `table` is for ``read_pairs``: their number and the SHA-256 of the result."""
     from linkcal.data import read_pairs
 
     total, chunks = 0, read_pairs(pairs, function.load()[1], **table)
@@ -30,7 +35,9 @@ def score_file(
             found = [column.tolist() for column in function.score_pairs(chunk.edge_label_index)]
             writer.writerows(zip(chunk.source.to_pylist(), chunk.target.to_pylist(), *found, strict=True))
             total += len(chunk)
-    return total
+        if out is not None:  # whatever comes between, no table has the side file of another
+            side_file(out).unlink(missing_ok=True)
+    return total, writer.sha256
 
 
 def score_files(
@@ -74,7 +81,7 @@ def _attempt(function: ScoringFunction, table: dict[str, Any], job: tuple[Path, 
     from linkcal.exceptions import LinkcalError
 
     try:
-        return score_file(function, *job, **table)
+        return score_file(function, *job, **table)[0]
     except (LinkcalError, OSError) as error:
         return f"{job[0].name}: {error}"
 

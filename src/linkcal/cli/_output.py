@@ -1,6 +1,7 @@
 """Rows of pairs that a command writes: CSV that a spreadsheet may open, or Parquet."""
 
 import csv
+import hashlib
 import io
 import re
 import shutil
@@ -25,24 +26,28 @@ def csv_rows(out: Path | None, *header: str, raw_ids: bool = False) -> Iterator[
     """Yield an object with ``writerows`` for rows that start with two ids; `out` is a file or None (stdout).
 
     The file's ending names the format; it is written at the end of the block, whole or not at all. In CSV an
-    id that a spreadsheet would take for a formula is made safe (``_core.cells``) unless `raw_ids`.
+    id that a spreadsheet would take for a formula is made safe (``_core.cells``) unless `raw_ids`. Then the
+    object's ``sha256`` is the file's.
     """
     from linkcal._core.files import written_whole
 
     with tempfile.SpooledTemporaryFile(_SPOOL_BYTES) as spool:
         if out is not None and out.suffix.lower() in (".parquet", ".pq"):
-            rows = _ParquetRows(spool, header)
+            rows: _ParquetRows | _CsvRows = (table := _ParquetRows(spool, header))
             yield rows
-            rows.close()
+            table.close()
         else:
             text = io.TextIOWrapper(spool, "utf-8", newline="")
-            yield _CsvRows(text, header, raw_ids)
+            rows = _CsvRows(text, header, raw_ids)
+            yield rows
             text.flush()
             if out is None:
                 text.seek(0)
                 shutil.copyfileobj(text, sys.stdout)
             text.detach()
         if out is not None:
+            spool.seek(0)
+            rows.sha256 = hashlib.file_digest(spool, "sha256").hexdigest()
             spool.seek(0)
             with written_whole(out) as path, path.open("wb") as file:
                 shutil.copyfileobj(spool, file)
@@ -56,6 +61,8 @@ def _columns(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[Any]]:
 
 
 class _CsvRows:
+    sha256 = ""
+
     def __init__(self, file: IO[str], header: tuple[str, ...], raw_ids: bool) -> None:
         self._plain = csv.writer(file, lineterminator="\n")
         self._quoting = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -80,6 +87,8 @@ class _CsvRows:
 
 
 class _ParquetRows:
+    sha256 = ""
+
     def __init__(self, file: IO[bytes], header: tuple[str, ...]) -> None:
         self._file, self._header = file, header
         self._writer: Any = None

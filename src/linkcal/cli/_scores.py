@@ -1,4 +1,4 @@
-"""`linkcal calibrate` and `linkcal apply`: scores of any system, without its model."""
+"""`linkcal decode`, `calibrate` and `apply`: scores of any system, without its model."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from linkcal.cli._console import (
     with_counter,
     with_table_format,
 )
-from linkcal.cli._files import score_file, score_files
+from linkcal.cli._files import score_file, score_files, side_file
 from linkcal.cli._output import csv_rows
 
 if TYPE_CHECKING:
@@ -99,13 +99,14 @@ def score(
     if many:
         score_files(function, pairs, out, engine, _provenance(function), **table)
         return
-    total = score_file(function, pairs, out, partial(with_counter, description="pairs scored"), **table)
     note = _provenance(function)
+    watch = partial(with_counter, description="pairs scored")
+    total, digest = score_file(function, pairs, out, watch, **table)
     if out is None:
         log(note["statement"])
         return
-    side = out.with_name(out.name + ".meta.json")
-    write_json({"pairs": total, **note}, side)
+    side = side_file(out)
+    write_json({"pairs": total, "table_sha256": digest, **note}, side)
     log(f"{total:,} pairs: {out}; how they were scored: {side}")
 
 

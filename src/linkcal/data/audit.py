@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linkcal._core.maths import FloatArray
-from linkcal._core.validation import check_edge_index
+from linkcal._core.validation import check_edge_index, check_type
 from linkcal.data.graph import JOINS_TYPES, Graph, IntArray, check_graph, pair_keys
 from linkcal.data.negatives import in_sorted
 from linkcal.exceptions import InputError
@@ -175,6 +175,9 @@ def audit_split(split: LinkSplit) -> SplitAudit:
     >>> audit_split(split_links(simulate_graph(100))).findings
     ()
     """
+    from linkcal.data.split import LinkSplit
+
+    check_type(split, LinkSplit, "split")
     found = audit_pairs(split.graph, train=split.train, val=split.val, test=split.test).findings
     if split.features_from_held_out:
         number = int(split.held_out_edges().size(1))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from linkcal._core.validation import check_edge_index, check_no_self_pairs
+from linkcal._core.validation import check_edge_index, check_no_self_pairs, check_type
 from linkcal.data.audit import reversed_links
 from linkcal.data.graph import Graph, bipartite_features, pair_keys, warn_of_two_types
 from linkcal.data.split import LinkPairs, LinkSplit
@@ -124,6 +124,9 @@ def graph_from_hetero(data: HeteroData, *, name: str = "graph") -> Graph:
     >>> graph_from_hetero(data).pairs.tolist()
     [[0, 1], [4, 2]]
     """
+    from torch_geometric.data import HeteroData
+
+    check_type(data, HeteroData, "data")
     return _message_graph(_of_two_types(data, "data"), directed=False, name=name)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from linkcal._core.columns import STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS
 from linkcal._core.maths import FloatArray
 from linkcal._core.threads import fork_safe_lock
-from linkcal._core.validation import check_choice, check_flag, check_no_self_pairs, to_float64
+from linkcal._core.validation import check_choice, check_flag, check_no_self_pairs, check_type, to_float64
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
 from linkcal.features._attributes import attribute_similarity
@@ -238,6 +238,7 @@ def calibration_links(
     **options
         As in :func:`linkcal.features.score_links`.
     """
+    check_type(split, LinkSplit, "split")
     part = split.part(calibration_part(fit_on))
     return score_links(model, split.graph, part, target_link=scored_state(fit_on), **options)
 

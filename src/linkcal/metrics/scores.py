@@ -180,4 +180,4 @@ def mean_reciprocal_rank(y_true: Any, score: Any, groups: Any = None, *, sample_
     )
     if bool((end == start).any()):
         raise InputError("groups must have a negative in every group with a link, got one without")
-    return float(np.average(1.0 / (1.0 + end - last + (last - first) / 2.0), weights=weight[link]))
+    return float(np.average(1.0 / (1.0 + (end - last) + (last - first) / 2.0), weights=weight[link]))

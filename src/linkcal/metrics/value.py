@@ -1,12 +1,14 @@
 """What a model adds to what is known of links without it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm, t
 
-from linkcal._core.maths import bernoulli_nll, logit
+from linkcal._core.maths import FloatArray, bernoulli_nll, logit
 from linkcal._core.validation import (
     check_binary_labels,
     check_fraction,
@@ -15,6 +17,9 @@ from linkcal._core.validation import (
     to_numpy,
 )
 from linkcal.exceptions import InputError
+
+#: The same map with and without the model: what their difference shows.
+WITH_MODEL, WITHOUT_MODEL = "in-n-out-plus", "structure-only"
 
 
 @dataclass(frozen=True)
@@ -126,3 +131,13 @@ def model_value(
     at = (1.0 + level) / 2.0
     quantile = float(norm.ppf(at) if groups is None else t.ppf(at, count - 1))
     return ModelValue(gain, quantile * error, level, len(difference), None if groups is None else count)
+
+
+def value_record(
+    label: FloatArray, probability: Mapping[str, FloatArray], weight: FloatArray | None
+) -> dict[str, Any]:
+    """What ``metrics.json`` records of :func:`model_value`, where both calibrators are among these."""
+    if not {WITH_MODEL, WITHOUT_MODEL} <= probability.keys() or len(label) < 2:
+        return {}
+    value = model_value(label, probability[WITH_MODEL], probability[WITHOUT_MODEL], sample_weight=weight)
+    return {"model_value": {**asdict(value), "sentence": str(value)}}

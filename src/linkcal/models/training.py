@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from linkcal._core.random import numpy_stream, torch_streams_forked
-from linkcal._core.validation import check_device, check_positive_float, check_positive_int, to_numpy
+from linkcal._core.validation import (
+    check_device,
+    check_positive_float,
+    check_positive_int,
+    check_type,
+    to_numpy,
+)
 from linkcal.data.negatives import NegativeSampler
 from linkcal.data.split import LinkSplit
 from linkcal.exceptions import InputError, ShortageError, TrainingDivergedError
@@ -160,6 +166,7 @@ def train_link_predictor(
     10
     """
     config = TrainingConfig() if config is None else config
+    check_type(split, LinkSplit, "split")
     predictor = as_link_predictor(model, decode_returns)
     seed = check_positive_int(seed, "seed", minimum=0)
     device = check_device(device)

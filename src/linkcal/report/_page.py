@@ -192,7 +192,7 @@ def write_report(
         script=script,
         script_hash=f"sha256-{digest}",
         in_words=None if tested is None else _in_words(str(metrics.get("selected")), *tested),
-        curve=None if tested is None else threshold_curve(str(metrics.get("selected")), *tested),
+        curve=None if tested is None else _threshold_curve(str(metrics.get("selected")), *tested),
         title=title,
         facts=[(label, metrics[key]) for key, label in _FACTS.items() if metrics.get(key) is not None],
         n_test=counts["test_positives"] + counts["test_negatives"] if has_test_counts else None,
@@ -241,7 +241,7 @@ def _in_words(selected: str, label: Any, probability: Mapping[str, Any], weight:
     )
 
 
-def threshold_curve(
+def _threshold_curve(
     selected: str, label: Any, probability: Mapping[str, Any], weight: Any
 ) -> dict[str, Any] | None:
     """Shares of links and negatives from each threshold on, and histograms of both; None with one class."""
@@ -275,8 +275,8 @@ def _base_rate(metrics: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[st
     if "edges" in counts and "non_edges" in counts:
         of_all = f"{100 * counts['edges'] / (counts['edges'] + counts['non_edges']):.2g}"
     return {
-        "negatives": f"{ratio:g}", "percent": f"{100 / (1 + ratio):.3g}",
-        "moved_from": None if wanted is None else f"{fitted:g}", "all_pairs_percent": of_all,
+        "negatives": f"{round(ratio, 2):g}", "percent": f"{100 / (1 + ratio):.3g}",
+        "moved_from": None if wanted is None else f"{round(fitted, 2):g}", "all_pairs_percent": of_all,
     }  # fmt: skip
 
 
@@ -360,8 +360,8 @@ def write_results(
 ) -> dict[str, Path]:
     """Write a run's files; `save` writes the artifact, `tested` has labels, probabilities and weights.
 
-    All are written whole or not at all, ``metrics.json`` last: a folder that has it is a finished run. An
-    earlier run in the folder stays until the new one takes its place in one step; other files stay.
+    All are written whole or not at all, ``metrics.json`` last: a folder that has it is a finished run. A new
+    folder appears, and an earlier run is replaced, in one step; other files stay.
     """
     out, (label, probability, weight) = Path(folder), tested
     names = {"artifact": ARTIFACT_FOLDER, "figure": "reliability.png", "config": "config.json"}
@@ -377,12 +377,12 @@ def write_results(
         write_report(paths["report"], title=heading, metrics=metrics, config=config, **rest)
         write_json(metrics, paths["metrics"])
 
-    if holds_run(out):
+    if holds_run(out) or not out.exists():
         with folder_written_whole(out) as staging:
             write(staging)
-            _keep_others(out, staging, set(names.values()))
-    else:
-        out.mkdir(parents=True, exist_ok=True)
+            if out.exists():
+                _keep_others(out, staging, set(names.values()))
+    else:  # a mount point or the current folder cannot be swapped
         write(out)
     return {what: out / name for what, name in names.items()}
 

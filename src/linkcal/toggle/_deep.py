@@ -20,7 +20,7 @@ from torch import Tensor
 from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads, useful_threads
 from linkcal.data.graph import place_in_row
-from linkcal.toggle._delta import arcs_per_node
+from linkcal.toggle._delta import arcs_per_node, blown_up
 from linkcal.toggle._graph import ToggleGraph, search_around
 from linkcal.toggle._kernel import AGGREGATE, DEGREE, MESSAGE, NOW, WAS, CompiledToggle
 from linkcal.toggle._layers import (
@@ -328,15 +328,18 @@ class SummedToggle:
 
     def __init__(self, encoder: Encoder, graph: ToggleGraph, insert_weight: float = 1.0) -> None:
         self.output, self.toggles = encoder.output, []
+        self.before: list[Tensor] = []
         assert encoder.sums is not None
         for chains in encoder.sums:
-            kernels = []
+            kernels, before = [], []
             for chain in chains:
                 kernel = compiled_toggle(chain.layers)
                 assert kernel is not None
-                caches = forward_with_cache(chain.layers, graph, chain.features)[1]
+                h, caches = forward_with_cache(chain.layers, graph, chain.features)
                 kernels.append(kernel(caches, graph, insert_weight))
+                before.append(h)
             self.toggles.append(kernels)
+            self.before.append(torch.stack(before).sum(dim=0))
 
     @staticmethod
     def applies(encoder: Encoder) -> bool:
@@ -346,7 +349,10 @@ class SummedToggle:
         )
 
     def endpoints(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
-        """Embeddings after the toggle of the first and of the second nodes, [L, d] each."""
+        """Embeddings after the toggle of the first and of the second nodes, [L, d] each.
+
+        NaN where rounding decides (see `blown_up`).
+        """
         values: tuple[list[Tensor], list[Tensor]] = ([], [])
         for kernels in self.toggles:
             parts = [kernel.endpoints(pairs, insert) for kernel in kernels]
@@ -355,4 +361,9 @@ class SummedToggle:
                 for part in parts[1:]:
                     total = total + part[side]
                 values[side].append(total)
-        return self.output(values[0], pairs[0]), self.output(values[1], pairs[1])
+        found = []
+        for given, node in zip(values, pairs, strict=True):
+            out = self.output(given, node)
+            out[blown_up(self.output, given, [each[node] for each in self.before], node, out)] = torch.nan
+            found.append(out)
+        return found[0], found[1]

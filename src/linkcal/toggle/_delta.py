@@ -34,6 +34,8 @@ from linkcal.toggle._trace import Node, Program
 
 #: Rows (pair, node) and arcs of 32 channels that one block may hold; a single pair may exceed it.
 MAX_BLOCK_ARCS = 1 << 20
+#: Rounding of a sum that vanished, in units of its largest part's; by how much a function may enlarge it.
+_THIN, _MOST_BLOWN = 1e3, 100.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +86,7 @@ class _Block:
     target_key: Tensor  # [A]
     change: Tensor  # [A], float64: weight inserted, minus the weight removed
     count: Tensor  # [A], float64: +1 inserted, -multiplicity removed
+    doubtful: list[Tensor]  # pairs whose values hang on rounding, see `blown_up`
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +135,10 @@ def delta_endpoints(
     insert: Tensor,
     insert_weight: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Node embeddings [L, d] of both endpoints of each pair after its edge is toggled."""
+    """Node embeddings [L, d] of both endpoints of each pair after its edge is toggled.
+
+    Those of the first are NaN where rounding decides (see `blown_up`).
+    """
     # A pair lists at most so many arcs in any layer; twice, where both endpoints meet all rows.
     cost = 2 * (2 + arcs_per_node(graph, encoder.depth)[pairs].sum(dim=0))
     parts = [
@@ -180,19 +186,22 @@ def _toggle_block(
         source_key, target_key = key.flatten(), key.flip(0).flatten()
     change, count = arc_change(graph, source, target, insert, insert_weight)
     endpoints = PairRows(torch.unique(key.flatten()), graph.num_nodes)
-    block = _Block(graph, endpoints, source, target, source_key, target_key, change, count)
+    block = _Block(graph, endpoints, source, target, source_key, target_key, change, count, [])
     seen = [endpoints]  # by the number of rounds that follow; grown only where it is needed
     changed: dict[Node, tuple[PairRows, Tensor]] = {}
     for node, _, sources, remaining in encoder.rounds:
         moved = [_union([endpoints.none(), *(changed[each][0] for each in part.given)]) for part in sources]
         rows = _rows(remaining, caches[node], block, moved, seen)
         parts = zip(sources, moved, strict=True)
-        inputs = [(at, _values(program, caches, changed, at)) for program, at in parts]
+        inputs = [(at, _values(program, caches, changed, at, block)) for program, at in parts]
         advance = _attend if isinstance(caches[node], AttentionCache) else _advance
         changed[node] = rows, advance(caches[node], block, *inputs, rows=rows)  # type: ignore[arg-type]
-    out = _values(encoder.output, caches, changed, endpoints)
+    out = _values(encoder.output, caches, changed, endpoints, block)
     assert out is not None
-    return out[endpoints.find(key[0])[1]], out[endpoints.find(key[1])[1]]
+    first, second = (out[endpoints.find(each)[1]] for each in key)
+    for pair in block.doubtful:
+        first[pair] = torch.nan
+    return first, second
 
 
 def _union(parts: Sequence[PairRows]) -> PairRows:
@@ -203,11 +212,43 @@ def _union(parts: Sequence[PairRows]) -> PairRows:
 
 
 def _values(
-    program: Program, caches: Caches, changed: Mapping[Node, tuple[PairRows, Tensor]], at: PairRows
+    program: Program,
+    caches: Caches,
+    changed: Mapping[Node, tuple[PairRows, Tensor]],
+    at: PairRows,
+    block: _Block,
 ) -> Tensor | None:
     """A function of rounds after the toggle, at rows [R]; None where no toggle changes it."""
     given = [_overwritten(caches[each].pre, at.node, at.key, changed[each]) for each in program.given]
-    return program(given, at.node) if given else None
+    if not given:
+        return None
+    out = program(given, at.node)
+    rows = blown_up(program, given, [caches[each].pre[at.node] for each in program.given], at.node, out)
+    block.doubtful.append(at.pair[rows])
+    return out
+
+
+def blown_up(
+    program: Program, given: Sequence[Tensor], before: Sequence[Tensor], node: Tensor, out: Tensor
+) -> Tensor:
+    """Rows of `out`, a function of rows [R, k] after a toggle, that hang on the rounding of a difference.
+
+    What a toggle takes from a sum leaves the rounding of its parts where the rest is 0. A normalisation makes
+    a vector of length 1 of it. So values that all but vanished are set to 0: `out` must move no more than
+    ``_MOST_BLOWN`` times as much.
+    """
+    eps = _THIN * torch.finfo(out.dtype).eps
+    limits = [
+        eps * torch.maximum(old.abs(), new.abs()).amax(dim=1) for old, new in zip(before, given, strict=True)
+    ]
+    thin = [(new != 0) & (new.abs() < limit[:, None]) for new, limit in zip(given, limits, strict=True)]
+    rows = torch.stack([each.any(dim=1) for each in thin]).any(dim=0).nonzero()[:, 0]
+    if not rows.numel():
+        return rows
+    parts = [(new[rows], each[rows]) for new, each in zip(given, thin, strict=True)]
+    moved = program([new.masked_fill(each, 0) for new, each in parts], node[rows]) - out[rows]
+    change = torch.stack([(new * each).abs().amax(dim=1) for new, each in parts]).amax(dim=0)
+    return rows[moved.abs().amax(dim=1) > _MOST_BLOWN * change]
 
 
 def _rows(

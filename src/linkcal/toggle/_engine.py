@@ -144,6 +144,7 @@ class ToggleEngine:
             if compiled and SummedToggle.applies(known):
                 endpoints = SummedToggle(known, self.graph, self.insert_weight).endpoints
                 self.method = "kernel"
+        endpoints = partial(self._where_rounding_decides, endpoints)
         width = known.widest * z.element_size()
         if self.edge_weight is None and self.graph.senders.numel() * width > LARGE_MESSAGES:
             # The check costs far less than the pass that it replaces: an eighth of its nodes, or a pair.
@@ -159,6 +160,16 @@ class ToggleEngine:
         _require_equal((z,), (self._whole(),), z)
         self._verify(endpoints)
         return endpoints, self._whole()
+
+    def _where_rounding_decides(
+        self, endpoints: Endpoints, pairs: Tensor, insert: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What a method finds, and one pass each for the pairs that it leaves open with NaN."""
+        first, second = endpoints(pairs, insert)
+        left = (first.isnan() | second.isnan()).any(dim=1)
+        if left.any():
+            first[left], second[left] = self._naive(pairs[:, left], insert[left])
+        return first, second
 
     def _by_subgraphs(self, num_hops: int | None) -> Endpoints:
         """The model itself on subgraphs, with all savings if they are right for it, else without."""

@@ -26,15 +26,14 @@ from linkcal.calibrators.base import collected_warnings, warn_caller
 from linkcal.data import BipartiteIds, Graph, LinkSplit, NodeIds
 from linkcal.exceptions import InputError
 from linkcal.features import LinkScores, link_segments
-from linkcal.metrics import evaluate_links, group_calibration, model_value
+from linkcal.metrics import evaluate_links, group_calibration
 from linkcal.metrics.intervals import intervals_record
+from linkcal.metrics.value import value_record
 from linkcal.report._page import ARTIFACT_FOLDER, holds_run, write_results
 from linkcal.workflow import _steps as steps
 from linkcal.workflow._settings import RunConfig
 from linkcal.workflow._steps import Progress, Step, TargetRate, TrainedModel
 
-#: The same map with and without the model: what their difference shows.
-WITH_MODEL, WITHOUT_MODEL = "in-n-out-plus", "structure-only"
 # Label vectors drawn for the bound of each calibrator's largest deviation by group.
 _GROUP_RESAMPLES = 200
 
@@ -142,7 +141,7 @@ def run_experiment(
             measured = steps.measure_links(label, probability[name], logit[name], truth, rate=rate)
             results[name] = {**measured, "seconds_fit": seconds_fit[name]}
         weight = None if rate is None else rate.weight(label)
-        more = _model_value(label, probability, weight) | intervals_record(label, probability, logit, weight)
+        more = value_record(label, probability, weight) | intervals_record(label, probability, logit, weight)
         if rate is None:
             more["worst_segment"] = _add_groups(results, label, probability, test)
         info = _info(config, trained.split, selected, rate)
@@ -174,16 +173,6 @@ def _calibrated(
     # A probability near 1 has lost the digits that the shift needs.
     logit = logit + rate.offset
     return sigmoid(logit), logit
-
-
-def _model_value(
-    label: FloatArray, probability: Mapping[str, FloatArray], weight: FloatArray | None
-) -> dict[str, Any]:
-    """What the model adds to structure, where both calibrators were fitted."""
-    if not {WITH_MODEL, WITHOUT_MODEL} <= probability.keys() or len(label) < 2:
-        return {}
-    value = model_value(label, probability[WITH_MODEL], probability[WITHOUT_MODEL], sample_weight=weight)
-    return {"model_value": {**asdict(value), "sentence": str(value)}}
 
 
 def _add_groups(
