@@ -26,7 +26,7 @@ def side_file(out: Path) -> Path:
 def score_file(
     function: ScoringFunction, pairs: Path, out: Path | None, watch: Callable[..., Any] = iter, **table: Any
 ) -> tuple[int, str]:
-    """Score the pairs of a file, `table` is for ``read_pairs``: their number and the SHA-256 of the result."""
+    """Score the pairs of a file, `table` is for ``read_pairs``; give their number, and the SHA-256 of OUT."""
     from linkcal.data import read_pairs
 
     total, chunks = 0, read_pairs(pairs, function.load()[1], **table)
