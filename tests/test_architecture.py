@@ -32,10 +32,11 @@ ALLOWED = {
     "_scoring": _GRAPH_SIDE | {"calibrators"},
     "predictor": _PREDICTOR | {"metrics", "report"},
     "all_pairs": _PREDICTOR | {"predictor"},
+    "batches": _PREDICTOR | {"_folder", "predictor"},
     "workflow": _PREDICTOR | _ARRAY_SIDE | {"predictor"},
     "cli": _PREDICTOR
     | _ARRAY_SIDE
-    | {"predictor", "all_pairs", "workflow", "scores", "embeddings", "_folder", "__version__"},
+    | {"predictor", "all_pairs", "batches", "workflow", "scores", "embeddings", "_folder", "__version__"},
     "__main__": {"cli"},
 }
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from linkcal.batches import scoring_function
     from linkcal.calibrators import (
         BBQ,
         Beta,
@@ -32,13 +33,13 @@ __all__ = [
     "BBQ", "Beta", "CalibratedLinkPredictor", "CalibratedScores", "EmbeddingMLP", "Histogram", "Identity",
     "InNOut", "Isotonic", "LinkScores", "Platt", "StructuralCalibrator", "Temperature",
     "ToggledEmbeddings", "__version__", "calibrate_scores", "decode_embeddings", "score_links",
-    "toggle_edges",
+    "scoring_function", "toggle_edges",
 ]  # fmt: skip
 
 _HOME = {
     "CalibratedLinkPredictor": "predictor", "CalibratedScores": "scores", "LinkScores": "features",
     "ToggledEmbeddings": "toggle", "calibrate_scores": "scores", "decode_embeddings": "embeddings",
-    "score_links": "features", "toggle_edges": "toggle",
+    "score_links": "features", "scoring_function": "batches", "toggle_edges": "toggle",
 }  # fmt: skip
 
 

@@ -167,9 +167,7 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     ArtifactError
         If a file is missing, truncated, altered or of another version, or the weights do not fit `model`.
     """
-    objects = {"graph": (), "info": _INFO_KEYS, "fingerprint": ()}
-    files = _REQUIRED, {_MODEL, _NODES, _TARGET_NODES, _EVIDENCE}
-    source, head = _folder.read_manifest(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, objects, *files)
+    source, head = artifact_head(folder)
     names = head["files"]
     graph, held_out = read_graph(source, head["graph"])
     if model is None and _MODEL not in names:
@@ -192,6 +190,14 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
         held_out=held_out,
         evidence=_read_evidence(source / _EVIDENCE, graph.num_nodes) if _EVIDENCE in names else None,
     )
+
+
+def artifact_head(folder: str | os.PathLike[str]) -> tuple[Path, dict[str, Any]]:
+    """Absolute path and manifest of an artifact with all its files as they were written."""
+    files = _REQUIRED, {_MODEL, _NODES, _TARGET_NODES, _EVIDENCE}
+    objects = {"graph": (), "info": _INFO_KEYS, "fingerprint": ()}
+    source, head = _folder.read_manifest(folder, _FORMAT, ARTIFACT_FORMAT_VERSION, objects, *files)
+    return source.resolve(), head
 
 
 def read_ids(source: Path, names: Container[str]) -> NodeIds | BipartiteIds | None:

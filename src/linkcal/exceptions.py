@@ -73,7 +73,7 @@ class MissingExtraError(LinkcalError, ImportError):
 
 #: Extra of each package that ``pip install linkcal`` alone does not bring.
 _EXTRAS = dict.fromkeys(("torch", "torch_geometric", "numba", "networkx", "pandas"), "gnn")
-_EXTRAS["pyarrow"] = "parquet"
+_EXTRAS |= {"pyarrow": "parquet", "ray": "ray"}
 
 
 def missing_extra(error: Exception, what: str) -> MissingExtraError | None:
@@ -102,7 +102,7 @@ class UnsupportedModelError(LinkcalError, TypeError):
 
 
 class WorkerDiedError(LinkcalError, RuntimeError):
-    """A worker process of a sweep ended before its job did."""
+    """A worker process ended before its job did."""
 
 
 class LinkcalWarning(UserWarning):

@@ -19,6 +19,7 @@ APPS = {"linkcal": typer.main.get_command(app), "linkcal-lab": typer.main.get_co
 #: Blocks that are not run: how they begin, and why.
 NOT_RUN = {
     "linkcal run --dataset": "reads a published data set; test_run.py runs `linkcal run`",
+    "linkcal score DIR PAIRS --out OUT": "folders of Parquet files; test_files.py scores some, also on Ray",
     "linkcal-lab": "trains for hours, or with a placeholder; tests/lab runs each command",
 }
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,14 +24,15 @@ from linkcal.cli._console import (
     with_counter,
     with_table_format,
 )
+from linkcal.cli._files import score_file, score_files, side_file
 from linkcal.cli._output import csv_rows
 
 if TYPE_CHECKING:
     import torch
 
     from linkcal.all_pairs import RankedPairs
+    from linkcal.batches import ScoringFunction
     from linkcal.data import BipartiteIds, NodeIds, PairChunk
-    from linkcal.features import LinkScorer
     from linkcal.predictor import CalibratedLinkPredictor
 
 _NULL = (
@@ -42,6 +43,9 @@ _CANDIDATES = (
     "Missing pairs that each source nominates: score, resource allocation, paths of length three. "
     "Default: 10000, or 2 K if more."
 )
+_PAIRS = "Query pairs: .csv, .tsv, .parquet or .npz, or a folder of .parquet files."
+_OUT = "CSV or Parquet file, default: CSV to stdout; for a folder of pairs, a folder."
+_ENGINE = "For a folder of pairs: local, or ray: the cluster of $RAY_ADDRESS, else one on this machine."
 _EXCLUDE = "Pairs never to list, as for `linkcal score`; either order in an undirected graph."
 
 
@@ -59,8 +63,8 @@ def load_folder(
 @with_table_format
 def score(
     folder: Folder,
-    pairs: Pairs,
-    out: OutFile = None,
+    pairs: Annotated[Path, typer.Argument(help=_PAIRS, metavar="PAIRS")],
+    out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
     calibrator: CalibratorOption = None,
     base_rate: BaseRateOption = None,
     interval: Annotated[
@@ -69,75 +73,55 @@ def score(
     *,
     table: dict[str, Any],
     chunk_size: ChunkSize = 100_000,
+    engine: Annotated[str, typer.Option(help=_ENGINE)] = "local",
 ) -> None:
     """Calibrated probability of each query pair, in the order of the file.
 
     `logit` is the model's uncalibrated score. A pair that is already a known edge (also one that was held out
     for validation or test) is scored with that edge removed and flagged in `in_graph`. Scores are computed on
     the message-passing graph that the calibrator was fitted with. `--interval 0.9` adds the columns `p_low`
-    and `p_high`: how precisely the calibration links determine each probability.
+    and `p_high`: how precisely the calibration links determine each probability. For a folder of Parquet
+    files `--out` is a folder with one file for each; files that are finished already are skipped.
     """
-    from linkcal._core.files import written_whole
-    from linkcal._core.validation import check_fraction
-    from linkcal.data import read_pairs
+    from linkcal._core.files import write_json
+    from linkcal._core.validation import check_choice
+    from linkcal.batches import scoring_function
+    from linkcal.exceptions import InputError
 
-    check_output_file(out, pairs)
-    predictor, node_ids = load_folder(folder, calibrator)
-    chunks = read_pairs(pairs, node_ids, chunk_size=chunk_size, **table)
-    rate = None if base_rate is None else predictor.resolve_base_rate(as_base_rate(base_rate))
-    if interval is not None:
-        check_fraction(interval, "interval")
-    ends = () if interval is None else ("p_low", "p_high")
-    total, scorer = 0, predictor.scorer()
-    header = ("source", "target", "logit", "probability", "in_graph", *ends)
-    with csv_rows(out, *header, raw_ids=table["raw_ids"]) as writer:
-        for chunk in with_counter(chunks, "pairs scored"):
-            writer.writerows(_scored_rows(predictor, scorer, chunk, rate, interval))
-            total += len(chunk)
-        note = _provenance(predictor, base_rate, rate, interval)
-        if out is not None:
-            side = out.with_name(out.name + ".meta.json")
-            side.unlink(missing_ok=True)  # whatever comes between, no table has the side file of another
+    many, table = pairs.is_dir(), {**table, "chunk_size": chunk_size}
+    if check_choice(engine, "engine", ("local", "ray")) == "ray" and not many:
+        raise InputError(f"engine must be local unless PAIRS is a folder, got {engine!r}")
+    if not many:
+        check_output_file(out, pairs)
+    function = scoring_function(
+        folder, calibrator=calibrator, base_rate=as_base_rate(base_rate), interval=interval
+    )
+    if many:
+        score_files(function, pairs, out, engine, _provenance(function), **table)
+        return
+    note = _provenance(function)
+    watch = partial(with_counter, description="pairs scored")
+    total, digest = score_file(function, pairs, out, watch, **table)
     if out is None:
         log(note["statement"])
         return
-    note = {"pairs": total, "table_sha256": writer.sha256, **note}
-    with written_whole(side) as temporary:
-        temporary.write_text(json.dumps(note, indent=2) + "\n", encoding="utf-8")
+    side = side_file(out)
+    write_json({"pairs": total, "table_sha256": digest, **note}, side)
     log(f"{total:,} pairs: {out}; how they were scored: {side}")
 
 
-def _scored_rows(
-    predictor: CalibratedLinkPredictor,
-    scorer: LinkScorer,
-    chunk: PairChunk,
-    rate: float | None,
-    interval: float | None,
-) -> Iterable[tuple[Any, ...]]:
-    scores = scorer.score(chunk.edge_label_index)
-    known = predictor.known_edges(chunk.edge_label_index).tolist()
-    columns = [
-        chunk.source.to_pylist(), chunk.target.to_pylist(), scores.logit.tolist(),
-        predictor.probability_of(scores, base_rate=rate).tolist(), known,
-    ]  # fmt: skip
-    if interval is not None:
-        columns += predictor.interval_of(scores, level=interval, base_rate=rate).T.tolist()
-    return zip(*columns, strict=True)
-
-
-def _provenance(
-    predictor: CalibratedLinkPredictor, wanted: str | None, rate: float | None, interval: float | None
-) -> dict[str, Any]:
+def _provenance(function: ScoringFunction) -> dict[str, Any]:
     """What a reader must know to use the probabilities."""
     from linkcal._scoring import base_rate_origin
 
+    predictor, wanted, interval = function.load()[0], function.base_rate, function.interval
     graph, info = predictor.graph_, predictor.info_
     origin = "labels of the refresh" if "refresh" in info else "calibration links"
     if "base_rate" in info:
         origin = info.get("base_rate_origin", "given")
     if wanted is not None:
-        origin = base_rate_origin(as_base_rate(wanted))
-    rate = predictor.base_rate if rate is None else rate
+        origin = base_rate_origin(wanted)
+    rate = predictor.base_rate if wanted is None else predictor.resolve_base_rate(wanted)
     valid = ratio_in_words(info["negatives_per_positive"], info.get("negatives"))
     if wanted is not None or "base_rate" in info:
         valid = f"are for a base rate of {rate:.6g} ({origin}), moved there from {valid}"
