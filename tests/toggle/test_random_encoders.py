@@ -230,6 +230,13 @@ def test_random_encoders_have_naive_numbers():
     assert sum(methods[f"{name} of good pieces"] for name in ("khop", "naive")) <= NUMBER / 60, methods
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", [103453])
+def test_encoders_that_were_wrong_once(seed):
+    """103453: the mean of all inputs, in a graph of six nodes, which two hops from any edge cover."""
+    assert outcome(seed) == "naive"
+
+
 @pytest.mark.parametrize("last", ["normalised", "relu, normalised", "clamped"])
 @pytest.mark.parametrize(
     "inside", [torch.relu, lambda h: 1.0 * h, functional.normalize], ids=["relu", "none", "unit"]

@@ -229,8 +229,15 @@ class ToggleEngine:
         for _ in range(khop.subgraphs.num_hops):
             near = near.scatter_reduce(0, arcs.flatten(), near[arcs.flip(0).flatten()], "amax")
         order = near[arcs].amax(dim=0).argsort(stable=True)
-        for place in torch.linspace(0, arcs.size(1) - 1, min(_ALONE, arcs.size(1))).long().tolist():
-            self._require_as_given(khop, arcs[:, order[place], None])
+        chosen = arcs[:, order[torch.linspace(0, arcs.size(1) - 1, min(_ALONE, arcs.size(1))).long()]]
+        for pair in chosen.T:
+            self._require_as_given(khop, pair[:, None])
+        own, _, rim, _ = khop.subgraphs.sizes(chosen)
+        if chosen.numel() and (own + rim).min() == self.x.size(0):
+            raise UnsupportedModelError(
+                "subgraphs must be smaller than the graph for method 'khop', got none that is: a model that "
+                "mixes all nodes would pass; use method='naive'"
+            )
 
     def _pair_by_pair(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
         found = self._naive(pairs, insert)
