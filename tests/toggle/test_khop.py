@@ -190,6 +190,41 @@ def test_an_encoder_that_refuses_subgraphs_goes_pair_by_pair(error):
     assert toggle_edges(model, X, CASE.edge_index, CASE.pairs).method == "naive"
 
 
+MEETINGS = {
+    "mean of the input": lambda h, x, _: h + x.mean(dim=0),
+    "largest": lambda h, *_: h / h.abs().amax(dim=0),
+    "attention": lambda h, *_: (h @ h.mT).softmax(dim=-1) @ h,
+    "einsum": lambda h, *_: torch.einsum("nd,md->nd", h, h),
+    "caught": lambda h, *_: caught(h),
+    "by number": lambda h, *_: h + torch.arange(len(h)).view(-1, 1),
+    "noise by number": lambda h, *_: h + torch.rand(h.shape, generator=torch.Generator().manual_seed(3)),
+    "number of nodes": lambda h, *_: h / h.size(0),
+    "more nodes": lambda h, *_: h if h.shape[0] < 4 else h.tanh(),
+}
+
+
+def caught(h):
+    try:
+        return h.cumsum(dim=0)
+    except TypeError:
+        return h
+
+
+@pytest.mark.parametrize("name", MEETINGS)
+def test_nodes_that_meet_behind_a_layer_that_is_not_known(name):
+    """On graphs that subgraphs nearly cover, numbers alone would not show it."""
+
+    class Meeting(Stack):
+        def encode(self, x, edge_index):
+            return MEETINGS[name](super().encode(x, edge_index), x, edge_index)
+
+    model, edges = seeded(lambda: Meeting(pyg.SAGEConv(3, 3, aggr="max")), 0), path(6)
+    case = Case(torch.cat([edges, edges + 6], dim=1), 12, True, torch.tensor([[0, 1], [1, 4]]), 0)
+    given = (model, features(12, 3, torch.float32), case.edge_index, case.pairs)
+    unsupported("must not mix nodes|must depend on 1 hops|at most 6", toggle_edges, *given, method="khop")
+    assert_equals_naive(*given[:2], case, "auto")
+
+
 def test_own_message_passing_needs_num_hops():
     class Dense(Stack):
         def encode(self, x, edge_index):

@@ -32,6 +32,7 @@ from linkcal.models._view import evaluation_view
 from linkcal.toggle._graph import ToggleGraph, search_around
 from linkcal.toggle._naive import encode
 from linkcal.toggle._trace import (
+    Count,
     MixesNodesError,
     PerNode,
     ReadsEdgesError,
@@ -89,11 +90,11 @@ class _Outside(Trace):
     def _fact_of_rows(self, name: str, fact: Any, arguments: list[Any]) -> Any:
         if name in ("size", "shape"):
             if isinstance(fact, tuple):
-                return (self._count(fact[0], "nodes"), *fact[1:])
-            return self._count(fact, "nodes") if arguments[0] == 0 else fact
+                return (Count.of("nodes", fact[0], self), *fact[1:])
+            return Count.of("nodes", fact, self) if arguments[0] == 0 else fact
         if name == "__len__":
             raise UnsupportedModelError("its encode takes len() of rows")
-        return self._count(fact, "nodes") if name in ("numel", "nelement") else fact
+        return Count.of("nodes", fact, self) if name in ("numel", "nelement") else fact
 
     def passed(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a layer returns, of the shape that it returns for two nodes and their edge."""
@@ -108,7 +109,7 @@ class _Outside(Trace):
             if isinstance(part, Tensor) and part.ndim and part.size(0) == self.num_nodes:
                 self._per_node(part)
                 return part[:2]
-            return 2 if type(part).__name__ == "CountOfnodes" else part
+            return 2 if isinstance(part, Count) else part
 
         out = _plain(layer)(layer, *mapped(given, args), **mapped(given, kwargs))
         if not isinstance(out, Tensor) or out.ndim == 0 or out.size(0) != 2:

@@ -147,6 +147,37 @@ class Program:
         return out
 
 
+class Count(int):
+    """A number of arcs or nodes, which may be handed on: neither branches nor values may depend on it."""
+
+    _trace: Trace
+    _of: str
+
+    @classmethod
+    def of(cls, what: str, number: int, trace: Trace) -> Count:
+        """How many arcs or nodes there are."""
+        made = cls(number)
+        made._of, made._trace = what, trace
+        return made
+
+    def _refuse(self, *_: object) -> Any:
+        with self._trace.keeping_errors():
+            raise MixesNodesError(f"its encode depends on the number of {self._of}")
+
+    def __eq__(self, other: object) -> Any:
+        return True if int(self) == other else self._refuse()
+
+    def __ne__(self, other: object) -> Any:
+        return not self == other
+
+    def __bool__(self) -> Any:
+        return True if self._of == "nodes" else self._refuse()
+
+    __hash__ = int.__hash__
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __pow__ = __float__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+
+
 class Recorder(Tensor):
     """Stands for a tensor that toggles change: the arcs, their weights or, with a node, rows [N, ...]."""
 
@@ -238,7 +269,7 @@ class Trace:
             if arcs and function in (Tensor.new_ones, Tensor.new_zeros):
                 return self.stand_in(first)  # the mask of PyG's dropout_edge in evaluation mode
             if arcs and name in ("size", "shape"):
-                shape = (*first._meta.shape[:-1], self._count(first._meta.size(-1)))
+                shape = (*first._meta.shape[:-1], Count.of("edges", first._meta.size(-1), self))
                 return shape[args[1]] if args[1:] else shape
             if name in _FACTS and not (arcs and name in _SIZES):
                 fact = self.device if name == "device" else function(first._meta, *args[1:], **kwargs)
@@ -258,31 +289,15 @@ class Trace:
         """What a function of :data:`_FACTS` returns for rows."""
         return fact
 
-    def _count(self, number: int, of: str = "edges") -> int:
-        """A number of arcs, which may be handed on: neither branches nor values may depend on it."""
-
-        def refuse(*_: Any) -> Any:
-            with self.keeping_errors():
-                raise MixesNodesError(f"its encode depends on the number of {of}")
-
-        def equal(one: int, other: object) -> Any:
-            return True if int.__eq__(one, other) is True else refuse()
-
-        def unequal(one: int, other: object) -> bool:
-            return not equal(one, other)
-
-        names = "add radd sub rsub mul rmul truediv rtruediv floordiv mod pow lt le gt ge float"
-        names += " bool" if of == "edges" else ""
-        methods: dict[str, Any] = {f"__{name}__": refuse for name in names.split()}
-        methods |= {"__eq__": equal, "__ne__": unequal, "__hash__": int.__hash__}
-        made: int = type(f"CountOf{of}", (int,), methods)(number)
-        return made
-
     def _computed(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inplace = name in _IN_PLACE or bool(kwargs.pop("inplace", False))
         if name in _IN_PLACE:
             name = name[:-1]
             function = getattr(Tensor, name, None) or getattr(F, name)
+        if name not in _RESHAPING:
+            for part in leaves((args, kwargs)):
+                if isinstance(part, Count):
+                    part._refuse()
         out = function(*mapped(_as_meta, args), **mapped(_as_meta, kwargs))
         whole, first = out if isinstance(out, Tensor) else out[0], args[0]
         if not _is_row_wise(name, args, kwargs, whole) or whole.ndim == 0 or whole.size(0) != self.num_nodes:
