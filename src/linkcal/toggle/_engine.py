@@ -22,6 +22,7 @@ from linkcal.toggle._khop import (
     Subgraphs,
     batch_nodes,
     check_pairs_of_rims,
+    left_unread,
     refuse_global,
 )
 from linkcal.toggle._layers import forward_with_cache
@@ -105,7 +106,6 @@ class ToggleEngine:
 
     def _choose(self, method: Method, num_hops: int | None) -> tuple[Endpoints, Tensor]:
         """The method that is exact for the model, and z [N, d] on the graph as given."""
-        mixed = False
         if method in ("auto", "fast", "delta"):
             try:
                 return self._by_layers(compiled=method != "delta")
@@ -114,14 +114,9 @@ class ToggleEngine:
                     raise UnsupportedModelError(
                         f"method must be 'auto', 'khop' or 'naive' for this model, got {method!r}: {error}"
                     ) from error
-                # What it makes of directed edges may follow both directions, which subgraphs do not.
-                undirected = self.graph.undirected
-                mixed = isinstance(
-                    error, MixesNodesError if undirected else MixesNodesError | ReadsEdgesError
-                )
-        if method in ("auto", "khop") and not mixed:
+        if method in ("auto", "khop"):
             try:
-                return self._by_subgraphs(num_hops), self._whole()
+                return self._by_subgraphs(num_hops, chosen=method == "khop"), self._whole()
             except UnsupportedModelError:
                 if method == "khop":
                     raise
@@ -171,7 +166,7 @@ class ToggleEngine:
             first[left], second[left] = self._naive(pairs[:, left], insert[left])
         return first, second
 
-    def _by_subgraphs(self, num_hops: int | None) -> Endpoints:
+    def _by_subgraphs(self, num_hops: int | None, *, chosen: bool) -> Endpoints:
         """The model itself on subgraphs, with all savings if they are right for it, else without."""
         if self.edge_weight is not None:
             raise UnsupportedModelError(
@@ -179,6 +174,18 @@ class ToggleEngine:
                 "use method='naive'"
             )
         refuse_global(self.model)
+        try:
+            unread = left_unread(self.model, self.x, self.edge_index)
+        except MixesNodesError as error:
+            raise UnsupportedModelError(
+                f"model must not mix nodes outside message passing for method 'khop', but {error}; "
+                "use method='naive'"
+            ) from error
+        if isinstance(unread, ReadsEdgesError) and not (chosen or self.graph.undirected):
+            # What it makes of directed edges may follow both directions, which subgraphs do not.
+            raise unread
+        # What could not be read has to show where half of the graph is missing.
+        most = self.x.size(0) - 1 if unread is None else self.x.size(0) // 2
         # Made here, not before layers are recognised: hooks count there.
         rounds = Rounds(self.model)
         self._encoded = encode(self.model, self.x, self.edge_index)
@@ -204,7 +211,7 @@ class ToggleEngine:
             try:
                 for khop, pairs in checks:
                     self._require_as_given(khop, pairs)
-                self._require_alone(shared, arcs)
+                self._require_alone(shared, arcs, most)
                 self._verify(shared.endpoints, hops)
             except UnsupportedModelError:
                 some = some[:, :0]
@@ -213,7 +220,7 @@ class ToggleEngine:
         whole = build(shared=False)
         if self.graph.senders.numel():
             self._require_as_given(whole, check_pairs(self.graph))
-        self._require_alone(whole, arcs)
+        self._require_alone(whole, arcs, most)
         self._verify(whole.endpoints, hops)
         return whole.endpoints
 
@@ -223,8 +230,11 @@ class ToggleEngine:
         found = khop.endpoints(pairs, nothing, toggle=False)
         _require_equal(found, (z[pairs[0]], z[pairs[1]]), z, khop.subgraphs.num_hops)
 
-    def _require_alone(self, khop: KHop, arcs: Tensor) -> None:
-        """Verify edges near hubs and far from them in a batch each: a hub may hide what differs without."""
+    def _require_alone(self, khop: KHop, arcs: Tensor, most: int) -> None:
+        """Verify edges near hubs and far from them in a batch each: a hub may hide what differs without.
+
+        One subgraph must have at most `most` nodes: models that mix nodes pass where none is left out.
+        """
         near = torch.bincount(arcs.flatten(), minlength=self.x.size(0))
         for _ in range(khop.subgraphs.num_hops):
             near = near.scatter_reduce(0, arcs.flatten(), near[arcs.flip(0).flatten()], "amax")
@@ -233,10 +243,10 @@ class ToggleEngine:
         for pair in chosen.T:
             self._require_as_given(khop, pair[:, None])
         own, _, rim, _ = khop.subgraphs.sizes(chosen)
-        if chosen.numel() and (own + rim).min() == self.x.size(0):
+        if chosen.numel() and (own + rim).min() > most:
             raise UnsupportedModelError(
-                "subgraphs must be smaller than the graph for method 'khop', got none that is: a model that "
-                "mixes all nodes would pass; use method='naive'"
+                f"subgraphs must have at most {most} of the graph's nodes for method 'khop', got "
+                f"{(own + rim).min()}: a model that mixes nodes would pass; use method='naive'"
             )
 
     def _pair_by_pair(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:

@@ -28,8 +28,20 @@ from linkcal._core.compiled import compiled
 from linkcal._core.threads import numba_threads
 from linkcal.data.graph import neighbour_rows
 from linkcal.exceptions import UnsupportedModelError
+from linkcal.models._view import evaluation_view
 from linkcal.toggle._graph import ToggleGraph, search_around
 from linkcal.toggle._naive import encode
+from linkcal.toggle._trace import (
+    Count,
+    MixesNodesError,
+    PerNode,
+    ReadsEdgesError,
+    Recorder,
+    Trace,
+    leaves,
+    mapped,
+    replacing,
+)
 
 Array = Any  # NumPy arrays
 IntArray = NDArray[np.int64]
@@ -63,6 +75,86 @@ def refuse_global(model: nn.Module) -> None:
                 f"model must not mix all nodes for method 'khop', got {type(module).__name__} at "
                 f"{name or 'the top'!r}; use method='naive'"
             )
+
+
+class _Outside(Trace):
+    """What ``encode`` does outside its message passing, of rows that are recorders from the first on."""
+
+    arcs: Recorder
+
+    def _per_node(self, values: Tensor) -> PerNode:
+        if bool((values == values[:1]).all()):
+            return PerNode(values)
+        raise MixesNodesError("its encode gives nodes values by their number")
+
+    def _fact_of_rows(self, name: str, fact: Any, arguments: list[Any]) -> Any:
+        if name in ("size", "shape"):
+            if isinstance(fact, tuple):
+                return (Count.of("nodes", fact[0], self), *fact[1:])
+            return Count.of("nodes", fact, self) if arguments[0] == 0 else fact
+        if name == "__len__":
+            raise UnsupportedModelError("its encode takes len() of rows")
+        return Count.of("nodes", fact, self) if name in ("numel", "nelement") else fact
+
+    def passed(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a layer returns, of the shape that it returns for two nodes and their edge."""
+
+        def given(part: Any) -> Any:
+            if isinstance(part, Recorder) and part._node is None:
+                if part is not self.arcs:
+                    raise ReadsEdgesError("a layer reads other arcs than edge_index")
+                return torch.tensor([[0, 1], [1, 0]], device=self.device)
+            if isinstance(part, Recorder):
+                return torch.zeros(2, *part._meta.shape[1:], dtype=part._meta.dtype, device=self.device)
+            if isinstance(part, Tensor) and part.ndim and part.size(0) == self.num_nodes:
+                self._per_node(part)
+                return part[:2]
+            return 2 if isinstance(part, Count) else part
+
+        out = _plain(layer)(layer, *mapped(given, args), **mapped(given, kwargs))
+        if not isinstance(out, Tensor) or out.ndim == 0 or out.size(0) != 2:
+            raise UnsupportedModelError("a layer does not return one row per node")
+        return self.rows(out.shape[1:], out.dtype)
+
+
+def _plain(layer: Any) -> Any:
+    base: Any = type(layer).__mro__[1]
+    return base.forward
+
+
+def _passed_over(layer: Any, *args: Any, **kwargs: Any) -> Any:
+    """In the place of ``forward`` of message passing."""
+    recorder = next((part for part in leaves((args, kwargs)) if isinstance(part, Recorder)), None)
+    if recorder is None:
+        return _plain(layer)(layer, *args, **kwargs)
+    with recorder._trace.keeping_errors():
+        return recorder._trace.passed(layer, args, kwargs)  # type: ignore[attr-defined]
+
+
+def left_unread(model: nn.Module, x: Tensor, edge_index: Tensor) -> UnsupportedModelError | None:
+    """Why ``encode`` cannot be read outside its message passing; None where it treats every node alone.
+
+    Raises MixesNodesError where nodes meet there, or have values by their number: subgraphs have neither all
+    nodes nor their numbers.
+    """
+    trace = _Outside(x.size(0), x.device)
+    trace.arcs = trace.stand_in(edge_index)
+    view: Any = evaluation_view(model)
+    for module in view.modules():
+        if isinstance(module, MessagePassing):
+            module.__class__ = replacing(type(module), _passed_over)  # type: ignore[arg-type]
+    try:
+        z = view.encode(trace.rows(x.shape[1:], x.dtype), trace.arcs)
+        trace.finish()
+        if not isinstance(z, Recorder) or z._node is None:
+            raise UnsupportedModelError("its embeddings do not follow from known functions alone")
+    except Exception as error:  # a user's code may raise anything, and catch what stopped it
+        known = error if isinstance(error, UnsupportedModelError) else UnsupportedModelError(str(error))
+        reason = trace.refused or known
+        if isinstance(reason, MixesNodesError):
+            raise reason from error
+        return reason
+    return None
 
 
 class Rounds:

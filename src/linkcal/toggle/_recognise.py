@@ -10,7 +10,6 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -34,7 +33,7 @@ from linkcal.models import PEG
 from linkcal.models._view import evaluation_view
 from linkcal.models.peg import PEGConv
 from linkcal.toggle._layers import Attention, Elementwise, Kind, Layer, Step
-from linkcal.toggle._trace import Node, PerNode, Program, Recorder, Trace, leaves
+from linkcal.toggle._trace import Node, PerNode, Program, Recorder, Trace, leaves, replacing
 
 _AGGREGATIONS: dict[type, Kind] = {pyg.SumAggregation: "sum", pyg.MeanAggregation: "mean"}
 #: A linear map of rows: a matrix [k, c], or None for the identity.
@@ -96,7 +95,7 @@ def recognise(model: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | N
         trace.weights = weights["edge_weight"] = trace.stand_in(edge_weight)
     for module in view.modules():
         if isinstance(module, MessagePassing):
-            module.__class__ = _recording(type(module))  # type: ignore[arg-type]
+            module.__class__ = replacing(type(module), _record)  # type: ignore[arg-type]
     try:
         trace.constant(x)
         z = _encode_peg(view, x, trace.arcs) if type(view) is PEG else view.encode(x, trace.arcs, **weights)
@@ -147,7 +146,7 @@ class _Trace(Trace):
         if any(source.dtype not in (torch.float32, torch.float64) for source in sources):
             raise UnsupportedModelError(f"its features are {sources[0].dtype}, not float32 or float64")
         parts = tuple(self.source(source) for source in sources)
-        return self.add_convolution((layer, parts), width, sources[0].dtype)
+        return self.rows([width], sources[0].dtype, (layer, parts))
 
     def sums(self, kind: Kind, x: Tensor, linear: Any, bias: Tensor | None, **options: Any) -> Any:
         """What a layer with a closed form sends, and its bias."""
@@ -278,7 +277,7 @@ def _encode_peg(model: Any, x: Tensor, arcs: Any) -> Any:
     """PEG's ``encode``, whose coefficients are those of GCN times a function of the positions."""
     hidden, positions = model.features_and_positions(x)
     for number, conv in enumerate(model.convs, start=1):
-        if type(conv) is not _recording(PEGConv) or type(conv.aggr_module) is not pyg.SumAggregation:
+        if type(conv) is not replacing(PEGConv, _record) or type(conv.aggr_module) is not pyg.SumAggregation:
             raise UnsupportedModelError("a layer is not PEG's own")
         options = {"self_loop_fill": 1.0, "arc_factor": conv.arc_factor, "positions": positions}
         hidden = arcs._trace.sums("gcn", hidden, conv.lin, conv.bias, **options)
@@ -296,12 +295,6 @@ _KNOWN: dict[type, Callable[[_Trace, Any, Tensor, Kind], Tensor]] = {
     GCNConv: _gcn, SAGEConv: _sage, GraphConv: _graph_conv, GINConv: _gin, GATConv: _gat, GATv2Conv: _gat_v2,
     TransformerConv: _transformer,
 }  # fmt: skip
-
-
-@cache
-def _recording(cls: type) -> Any:
-    """A class of the same instances whose ``forward`` records."""
-    return type(cls.__name__, (cls,), {"forward": _record})
 
 
 # --- From the graph of operations to rounds and chains ---------------------------------------------------

@@ -15,6 +15,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -38,11 +39,16 @@ _REDUCING = "softmax log_softmax softmin sum mean amax amin max min logsumexp gl
 _ALONG = dict.fromkeys(_REDUCING.split(), 1)
 _ALONG |= dict.fromkeys(["normalize", "norm", "chunk", "split"], 2)
 #: Of the rows and of parameters that are the same for all.
-_WITH_PARAMETERS = {"linear", "matmul", "mm", "__matmul__", "batch_norm", "layer_norm", "group_norm", "prelu"}
+_WITH_PARAMETERS = {
+    "linear", "matmul", "mm", "__matmul__", "batch_norm", "layer_norm", "group_norm", "prelu", "embedding",
+}  # fmt: skip
 _JOINING = {"cat", "concat", "stack"}
 _RESHAPING = {"reshape", "view", "flatten", "unflatten", "unsqueeze", "squeeze"}
-_COMPUTING = {*_ELEMENTWISE, *_IN_PLACE, *_ALONG, *_WITH_PARAMETERS, *_JOINING, *_RESHAPING, "__getitem__"}
-_VIEWS = {*_RESHAPING, "chunk", "split", "unbind", "__getitem__"}
+_TURNING = {"transpose", "swapaxes", "permute"}
+_COMPUTING = {
+    *_ELEMENTWISE, *_IN_PLACE, *_ALONG, *_WITH_PARAMETERS, *_JOINING, *_RESHAPING, *_TURNING, "__getitem__",
+}  # fmt: skip
+_VIEWS = {*_RESHAPING, *_TURNING, "chunk", "split", "unbind", "__getitem__"}
 #: The same values in the same memory, unless dtype or device change.
 _KEEPING = {"contiguous", "detach", "to", "float", "double", "cpu"}
 _DROPOUT = {"dropout", "alpha_dropout"}
@@ -57,7 +63,10 @@ _READING = {"item", "tolist", "numpy", "equal", "allclose", "__array__", "__bool
 #: What reads several nodes or numbers, unless it is called as above.
 _MIXING = {
     *_COMPUTING, *_READING, "sort", "argsort", "topk", "kthvalue", "median", "quantile", "cumsum", "cumprod",
-    "roll", "flip", "var", "std", "argmax", "argmin", "any", "all", "count_nonzero", "index_select",
+    "roll", "flip", "var", "std", "var_mean", "std_mean", "argmax", "argmin", "any", "all", "count_nonzero",
+    "index_select", "gather", "prod", "cummax", "cummin", "logcumsumexp", "nanmean", "nansum", "mode",
+    "unique", "T", "mT", "t", "einsum", "tensordot", "bmm", "addmm", "dot", "outer", "cov", "corrcoef",
+    "cdist", "scaled_dot_product_attention", "conv1d", "interpolate", "instance_norm",
 }  # fmt: skip
 # Functions of torch.nn.functional alone: torch has others under the same names.
 _FUNCTIONAL = {"batch_norm", "layer_norm", "group_norm", "normalize", *_DROPOUT}
@@ -133,9 +142,40 @@ class Program:
 
         for step in self.steps:
             assert step.function is not None
-            known[step] = step.function(*_mapped(value, step.arguments), **_mapped(value, step.options))
+            known[step] = step.function(*mapped(value, step.arguments), **mapped(value, step.options))
         out: Tensor = value(self.result)
         return out
+
+
+class Count(int):
+    """A number of arcs or nodes, which may be handed on: neither branches nor values may depend on it."""
+
+    _trace: Trace
+    _of: str
+
+    @classmethod
+    def of(cls, what: str, number: int, trace: Trace) -> Count:
+        """How many arcs or nodes there are."""
+        made = cls(number)
+        made._of, made._trace = what, trace
+        return made
+
+    def _refuse(self, *_: object) -> Any:
+        with self._trace.keeping_errors():
+            raise MixesNodesError(f"its encode depends on the number of {self._of}")
+
+    def __eq__(self, other: object) -> Any:
+        return True if int(self) == other else self._refuse()
+
+    def __ne__(self, other: object) -> Any:
+        return not self == other
+
+    def __bool__(self) -> Any:
+        return True if self._of == "nodes" else self._refuse()
+
+    __hash__ = int.__hash__
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __pow__ = __float__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
 
 class Recorder(Tensor):
@@ -161,8 +201,8 @@ class Trace:
 
     def __init__(self, num_nodes: int, device: torch.device) -> None:
         self.num_nodes, self.device = num_nodes, device
-        self._refused: UnsupportedModelError | None = None
-        self._count = 0
+        self.refused: UnsupportedModelError | None = None
+        self._number = 0
         self._versions: list[tuple[Tensor, int]] = []
 
     @contextmanager
@@ -173,26 +213,29 @@ class Trace:
         except Exception as error:
             reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             kept = error if isinstance(error, UnsupportedModelError) else UnsupportedModelError(reason)
-            self._refused = self._refused or kept
+            self.refused = self.refused or kept
             raise kept from error
 
     def stand_in(self, like: Tensor) -> Recorder:
         """A recorder that can be handed on and nothing else, for arcs or weights."""
         return self._recorder(torch.empty_like(like, device="meta"), None)
 
-    def add_convolution(self, convolution: Any, width: int, dtype: torch.dtype) -> Recorder:
-        """Rows [N, width] that a convolution gives."""
-        meta = torch.empty(self.num_nodes, width, dtype=dtype, device="meta")
-        return self._recorder(meta, self._node("convolution", None, (), {}, meta, convolution))
+    def rows(self, shape: Sequence[int], dtype: torch.dtype, convolution: Any = None) -> Recorder:
+        """Rows [N, *shape], of a convolution or the first ones."""
+        meta = torch.empty(self.num_nodes, *shape, dtype=dtype, device="meta")
+        return self._recorder(meta, self._node("rows", None, (), {}, meta, convolution))
 
     def constant(self, values: Tensor) -> PerNode:
         """Values [N, ...] that no toggle changes."""
-        return PerNode(self._kept(values))
+        return self._per_node(self._kept(values))
+
+    def _per_node(self, values: Tensor) -> PerNode:
+        return PerNode(values)
 
     def finish(self) -> None:
         """Refuse a call that failed in secret, or that changed what it had been recorded with."""
-        if self._refused is not None:
-            raise self._refused
+        if self.refused is not None:
+            raise self.refused
         if any(values._version != version for values, version in self._versions):
             raise UnsupportedModelError("its encode changes tensors in place")
 
@@ -204,8 +247,8 @@ class Trace:
         return recorder
 
     def _node(self, name: str, function: Any, args: Any, kwargs: Any, meta: Any, conv: Any = None) -> Node:
-        self._count += 1
-        return Node(self._count, name, function, args, kwargs, meta, conv)
+        self._number += 1
+        return Node(self._number, name, function, args, kwargs, meta, conv)
 
     def _kept(self, values: Tensor) -> Tensor:
         if type(values) not in (Tensor, nn.Parameter) or values.layout != torch.strided:
@@ -226,10 +269,11 @@ class Trace:
             if arcs and function in (Tensor.new_ones, Tensor.new_zeros):
                 return self.stand_in(first)  # the mask of PyG's dropout_edge in evaluation mode
             if arcs and name in ("size", "shape"):
-                shape = (*first._meta.shape[:-1], self._count_of_arcs(first._meta.size(-1)))
+                shape = (*first._meta.shape[:-1], Count.of("edges", first._meta.size(-1), self))
                 return shape[args[1]] if args[1:] else shape
             if name in _FACTS and not (arcs and name in _SIZES):
-                return self.device if name == "device" else function(first._meta, *args[1:], **kwargs)
+                fact = self.device if name == "device" else function(first._meta, *args[1:], **kwargs)
+                return self._fact_of_rows(name, fact, [*args[1:], *kwargs.values()])
             if name in _DROPOUT and function in _NAMES and kwargs.get("training") is False and not arcs:
                 return first
             if name in _KEEPING and function in _NAMES:
@@ -241,23 +285,20 @@ class Trace:
             raise ReadsEdgesError(f"its encode reads the edges itself ({name})")
         raise _refusal(name)
 
-    def _count_of_arcs(self, number: int) -> int:
-        """The number of arcs, which may be handed on: neither branches nor values may depend on it."""
-
-        def refuse(*_: Any) -> Any:
-            with self.keeping_errors():
-                raise MixesNodesError("its encode depends on the number of edges")
-
-        names = "add radd sub rsub mul rmul truediv rtruediv floordiv mod pow lt le gt ge eq ne bool float"
-        made: int = type("Count", (int,), {f"__{name}__": refuse for name in names.split()})(number)
-        return made
+    def _fact_of_rows(self, name: str, fact: Any, arguments: list[Any]) -> Any:  # noqa: ARG002
+        """What a function of :data:`_FACTS` returns for rows."""
+        return fact
 
     def _computed(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inplace = name in _IN_PLACE or bool(kwargs.pop("inplace", False))
         if name in _IN_PLACE:
             name = name[:-1]
             function = getattr(Tensor, name, None) or getattr(F, name)
-        out = function(*_mapped(_as_meta, args), **_mapped(_as_meta, kwargs))
+        if name not in _RESHAPING:
+            for part in leaves((args, kwargs)):
+                if isinstance(part, Count):
+                    part._refuse()
+        out = function(*mapped(_as_meta, args), **mapped(_as_meta, kwargs))
         whole, first = out if isinstance(out, Tensor) else out[0], args[0]
         if not _is_row_wise(name, args, kwargs, whole) or whole.ndim == 0 or whole.size(0) != self.num_nodes:
             raise _refusal(name)
@@ -273,9 +314,9 @@ class Trace:
                 return part
             values = self._kept(part)
             per_node = part.ndim == joined and part.size(0) == self.num_nodes
-            return PerNode(values) if per_node else values
+            return self._per_node(values) if per_node else values
 
-        node = self._node(name, function, _mapped(kept, args), _mapped(kept, kwargs), out)
+        node = self._node(name, function, mapped(kept, args), mapped(kept, kwargs), out)
         if inplace:
             fits = isinstance(first, Recorder) and len(first._family) == 1
             if not fits or (out.shape, out.dtype) != (first._meta.shape, first._meta.dtype):
@@ -305,6 +346,14 @@ def _is_row_wise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: 
     rows = first._meta
     if name in _RESHAPING:
         return out.dtype == rows.dtype and out.numel() == rows.numel()
+    if name in _TURNING:
+        first_moves = (
+            others[0] % rows.ndim if name == "permute" else any(dim % rows.ndim == 0 for dim in others)
+        )
+        return not first_moves
+    if name == "embedding":
+        given = inspect.signature(F.embedding).bind(*args, **kwargs).arguments
+        return given.get("max_norm") is None
     if name == "__getitem__":
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
         plain = all(part is None or part is Ellipsis or type(part) in (int, slice) for part in index)
@@ -340,17 +389,23 @@ def _as_meta(part: Any) -> Any:
     return torch.empty_like(part, device="meta") if isinstance(part, Tensor) else part
 
 
-def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+def mapped(function: Callable[[Any], Any], value: Any) -> Any:
     """The structure with the function of every part that is not a tuple, list or dictionary."""
     if type(value) in (tuple, list):
-        return type(value)(_mapped(function, part) for part in value)
+        return type(value)(mapped(function, part) for part in value)
     if type(value) is dict:
-        return {key: _mapped(function, part) for key, part in value.items()}
+        return {key: mapped(function, part) for key, part in value.items()}
     return function(value)
 
 
+@cache
+def replacing(cls: Any, forward: Any) -> Any:
+    """A class of the same instances with this ``forward``; the former one is its base's."""
+    return type(cls.__name__, (cls,), {"forward": forward})
+
+
 def leaves(value: Any) -> Iterator[Any]:
-    """The parts that :func:`_mapped` maps."""
+    """The parts that :func:`mapped` maps."""
     if type(value) in (tuple, list):
         for part in value:
             yield from leaves(part)
