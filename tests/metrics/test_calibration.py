@@ -248,7 +248,11 @@ def test_debiased_error_leaves_single_links_out_and_refuses_if_nothing_is_left()
         ({"strategy": "equal"}, "strategy must be one of uniform, quantile; got 'equal'"),
         ({"sample_weight": [1, -1]}, "sample_weight must be >= 0, got -1.0"),
         ({"sample_weight": [0, 0]}, "sample_weight must not be zero everywhere"),
-        ({"sample_weight": [1e308, 1e308]}, "sample_weight must be at most 1e[+]300, got 1e[+]308"),
+        (
+            {"sample_weight": [1e308, 1e308]},
+            "sample_weight must be 0 or from 1e-300 to 1e[+]300, got 1e[+]308",
+        ),
+        ({"sample_weight": [1, 5e-324]}, "sample_weight must be 0 or from 1e-300 to 1e[+]300, got 5e-324"),
     ],
 )
 def test_bad_options_are_named(function, options: dict[str, object], message: str):

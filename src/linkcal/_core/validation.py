@@ -227,8 +227,8 @@ def check_binary_labels(y: Any, n: int | None = None, name: str = "y_true") -> F
     return array
 
 
-#: The sum of a hundred million stays finite.
-_LARGEST_WEIGHT = 1e300
+#: The sum of a hundred million stays finite, and a product with a probability above 0.
+_WEIGHTS = 1e-300, 1e300
 
 
 def check_sample_weight(weight: Any, n: int, name: str = "sample_weight") -> FloatArray:
@@ -240,8 +240,10 @@ def check_sample_weight(weight: Any, n: int, name: str = "sample_weight") -> Flo
         raise InputError(f"{name} must have one weight per link, {n}, got {array.shape[0]}")
     if (array < 0.0).any():
         raise InputError(f"{name} must be >= 0, got {float(array.min())!r}")
-    if (array > _LARGEST_WEIGHT).any():
-        raise InputError(f"{name} must be at most {_LARGEST_WEIGHT:g}, got {float(array.max())!r}")
+    low, high = _WEIGHTS
+    wrong = array[(array != 0.0) & ((array < low) | (array > high))]
+    if wrong.size:
+        raise InputError(f"{name} must be 0 or from {low:g} to {high:g}, got {float(wrong[0])!r}")
     if n and not array.any():
         raise InputError(f"{name} must not be zero everywhere, got {n} zeros")
     return array
