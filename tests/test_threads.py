@@ -18,7 +18,7 @@ from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import simulate_graph, split_links
 from linkcal.models import make_model
 
-THREADS, REQUESTS = 8, 30
+THREADS, REQUESTS = 16, int(os.environ.get("LINKCAL_REQUESTS", "20"))
 
 
 @pytest.fixture(params=[1, 2])
@@ -147,7 +147,7 @@ def test_toggling_and_fitting_leave_torch_with_its_threads(count):
 
 
 def serve():
-    """Many threads ask a fitted predictor 30 times each for one of six things, as one thread does before."""
+    """Many threads ask a fitted predictor for one of six things again and again, as one thread does before."""
     split = split_links(simulate_graph(120, num_edges=400, num_features=6, seed=0), seed=0)
     model = make_model("gcn", 6, seed=0).train()
     clp = CalibratedLinkPredictor(model, StructuralCalibrator()).fit(split)
