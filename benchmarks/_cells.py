@@ -90,6 +90,7 @@ class Trained:
     graph: Graph
     model: GraphModel
     _splits: dict[str, LinkSplit] = field(default_factory=dict)
+    _scores: dict[tuple[str, str], LinkScores] = field(default_factory=dict)
 
     @cached_property
     def scorer(self) -> LinkScorer:
@@ -105,7 +106,9 @@ class Trained:
 
     def scores(self, part: str, negatives: NegativeKind = "uniform") -> LinkScores:
         """Scores of the links of ``train``, ``val`` or ``test``."""
-        return self.scorer.score(self.split(negatives).part(part))
+        if (part, negatives) not in self._scores:
+            self._scores[part, negatives] = self.scorer.score(self.split(negatives).part(part))
+        return self._scores[part, negatives]
 
 
 def trained(point: Point, folder: Path) -> Trained:

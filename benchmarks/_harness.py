@@ -308,13 +308,9 @@ def interval(values: pd.Series[float], division: Sequence[Any]) -> str:
     return f"{means.mean():.4f} +- {half:.4f}"
 
 
-#: Metrics that stand in tables as they are; all others are in percent.
-_PLAIN = {"nll", "nll_rare", "nll_moved"}
-
-
 def shown(name: str, value: float) -> str:
-    """A metric's value as tables have it."""
-    return f"{value:.4f}" if name in _PLAIN else f"{100 * value:.2f}"
+    """A metric's value as tables have it: NLL in nats, the others in percent."""
+    return f"{value:.4f}" if name == "nll" else f"{100 * value:.2f}"
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[Any]], text_columns: int = 1) -> str:

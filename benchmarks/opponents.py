@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from _cells import Trained, TrainedCase, fitted
+from _cells import Trained, TrainedCase, fitted, named
 from _harness import DATASETS, Point, Row, interval, table
 from quality import DIVISION, OURS, FloatArray, kept, losses
 from scipy.special import expit, logit
@@ -43,12 +43,14 @@ class Opponents(TrainedCase):
     the only path; all but what toggling brings; all. NLL in nats, AUC in percent. +- is half the 95 % t
     interval of a mean over divisions of links (data set and seed); beside a cell it is that over its test
     links. Inside: cells in which no segment by degree, common neighbours, feature similarity and their
-    products deviates more than calibrated probabilities would.
+    products deviates more than calibrated probabilities would. Stacked: a fit to the training links
+    beneath. Redrawn: with all labels drawn anew from the probabilities of "all", whose form is true then.
     """
 
     name, title = "opponents", "What a model adds to structure"
     axes = {"dataset": DATASETS, "model": ("gcn", "sage"), "seed": (0,)}
-    quick = {"model": ("gcn",)}
+    settings = {"draws": 20}
+    quick = {"model": ("gcn",), "draws": 2}
 
     def measure(self, point: Point, made: Trained) -> list[Row]:
         val, test = made.scores("val"), made.scores("test")
@@ -58,14 +60,24 @@ class Opponents(TrainedCase):
         for name, features in FITS.items():
             calibrator = fitted(StructuralCalibrator(features=features), val)
             logits[name] = calibrator.decision_function(test.to_matrix("structural"))
-        segments = link_segments(test)
-        rows = []
+        base = made.scores("train").to_arrays("structural")
+        stacked = fitted(StructuralCalibrator(), val, X_base=base[0], y_base=base[1])
+        X = test.to_matrix("structural")
+        logits["stacked"] = stacked.decision_function(X)
+        segments, rows, drawn, rng = link_segments(test), [], [], np.random.default_rng(point.seed)
+        X_val = val.to_matrix("structural")
+        rates = [expit(calibrator.decision_function(part)) for part in (X_val, X)]
+        for _ in range(point.draws):
+            y_val, y_test = (rng.random(len(rate)) < rate for rate in rates)
+            z = named(StructuralCalibrator()).fit(X_val, y_val.astype(float)).decision_function(X)
+            groups = group_calibration(y_test.astype(float), expit(z), segments)
+            drawn.append(abs(groups.z[groups.worst]) <= groups.bound)
         for name, z in logits.items():
             p, value = expit(z), model_value(y, expit(z), expit(logits[ALONE]))
             found = group_calibration(y, p, segments)
             row = {"fit": name, "nll": negative_log_likelihood(y, p), "auc": 100.0 * roc_auc(y, z)}
             row |= {"gain": value.gain, "half": value.half_width, "links": value.num_links}
-            row |= {"z": abs(found.z[found.worst]), "bound": found.bound}
+            row |= {"z": abs(found.z[found.worst]), "bound": found.bound, "redrawn": float(np.mean(drawn))}
             rows.append(row | {"worst": found.segment[found.worst]})
         return rows
 
@@ -93,7 +105,8 @@ class Opponents(TrainedCase):
             cells.append([*key[:2], *nll, value, of.loc["all", "worst"]])
         names = rows["fit"].unique().tolist()
         wide = table(["data set", "model", *names, "the model adds", "worst segment of all"], cells, 2)
-        return ["## Means over cells", table(head, lines), "## NLL by cell", wide]
+        redrawn = f"Inside with labels redrawn: {100 * rows['redrawn'].mean():.0f} %."
+        return ["## Means over cells", table(head, lines), redrawn, "## NLL by cell", wide]
 
 
 class EqualColumns(TrainedCase):

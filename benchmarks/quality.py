@@ -18,20 +18,23 @@ from scipy.special import expit
 
 from linkcal._scoring import known_pair_keys
 from linkcal.all_pairs import most_probable_pairs, top_paths
-from linkcal.calibrators import CALIBRATORS, Platt, StructuralCalibrator, base_rate_offset, make_calibrator
+from linkcal.calibrators import CALIBRATORS as SPECS
+from linkcal.calibrators import Platt, StructuralCalibrator, StructureOnly, base_rate_offset, make_calibrator
 from linkcal.data import NEGATIVE_KINDS, NegativeSampler, pair_keys
+from linkcal.data._heart import candidate_keys
 from linkcal.exceptions import LinkcalWarning
-from linkcal.features import LinkScores
-from linkcal.metrics import evaluate_links, expected_calibration_error, negative_log_likelihood, roc_auc
+from linkcal.metrics import (
+    evaluate_links,
+    mean_reciprocal_rank,
+)
 from linkcal.predictor import CalibratedLinkPredictor
 
 FloatArray = NDArray[np.float64]
 
-OURS, STACKED = "in-n-out-plus", "in-n-out-plus stacked"
+OURS = "in-n-out-plus"
 METRICS = ("ece", "ece_floor", "nll", "brier", "auc", "hits@20")
 CELL, DIVISION = ["dataset", "model", "seed"], ["dataset", "seed"]
-#: Calibrators that train no network: the fast ones.
-FAST = tuple(name for name, spec in CALIBRATORS.items() if not spec.trains_network)
+FAST = tuple(name for name, spec in SPECS.items() if not spec.trains_network)
 CELLS: Mapping[str, Any] = {"dataset": DATASETS, "model": MODELS, "seed": (0, 1, 2)}
 ONE_CELL: Mapping[str, Any] = {"model": ("gcn",), "seed": (0,)}
 
@@ -49,15 +52,14 @@ def kept(values: Mapping[str, Any]) -> Row:
 
 
 class Negatives(TrainedCase):
-    """Calibrators under kinds of negatives: targets, which features help, transfer between kinds.
+    """Calibrators under kinds of negatives: targets, transfer between kinds.
 
     Each model is trained as usual (uniform negatives). Calibrators are fitted on the validation links and
     measured once on the test links, with negatives of each kind, one for each link; the links are the same.
     Metrics in percent, NLL in nats, excess ECE (ECE less its noise floor) in points. +- is half the 95 % t
     interval of a mean over divisions of links (data set and seed). Best: lower than the lowest of all other
     calibrators, cell by cell. Kept: not below the uncalibrated model's. Bias: mean probability less share of
-    links. Rare: negatives count tenfold, probabilities as fitted; moved: moved to that base rate. Sure: the
-    95 % interval over the test links of a cell leaves out 0.
+    links.
     """
 
     name, title = "negatives", "in-n-out-plus against the other calibrators, by kind of negatives"
@@ -65,77 +67,26 @@ class Negatives(TrainedCase):
     settings = {"kinds": NEGATIVE_KINDS, "calibrators": FAST}
     quick = ONE_CELL
 
-    FEATURES: Mapping[str, str | tuple[str, ...]] = {
-        "logit": "logit", "toggle": ("logit", "toggle"), "structure": ("logit", "degrees", "paths"),
-        "attributes": ("logit", "attributes"), "toggle+structure": ("logit", "toggle", "degrees", "paths"),
-        "structure+attributes": ("logit", "degrees", "paths", "attributes"), "all": "all",
-    }  # fmt: skip
-    #: Feature sets whose difference of NLL is measured link by link.
-    GAINS = (
-        "logit to toggle", "logit to structure", "logit to attributes", "structure to toggle+structure",
-        "structure+attributes to all", "toggle+structure to all",
-    )  # fmt: skip
-    #: Negatives per link of the transfer table, beside 1.
-    RARE = 10
-    #: Targets of the mean excess ECE in points.
-    EXCESS: Mapping[str, float] = {"uniform": 0.2, "degree": 0.4, "two-hop": 0.4, "heart": 0.4}
-
     def measure(self, point: Point, made: Trained) -> list[Row]:
-        tests = {kind: made.scores("test", kind) for kind in point.kinds}
-        return [row for kind in point.kinds for row in self._of_kind(point, made, kind, tests)]
-
-    def _of_kind(self, point: Point, made: Trained, kind: Any, tests: Mapping[str, LinkScores]) -> list[Row]:
-        val, (X, y) = made.scores("val", kind), tests[kind].to_arrays("structural")
-        fits = {
-            name: fitted(StructuralCalibrator(features=groups), val) for name, groups in self.FEATURES.items()
-        }
-        by_features = {name: fit.decision_function(X) for name, fit in fits.items()}
-        X_base, y_base = made.scores("train", kind).to_arrays("structural")
-        stacked = fitted(StructuralCalibrator(), val, X_base=X_base, y_base=y_base)
-        logits = {OURS: by_features["all"], STACKED: stacked.decision_function(X)}
-        platt = fitted(make_calibrator("platt"), val)
-        for name in point.calibrators:
-            if name != OURS:
-                calibrator = fitted(make_calibrator(name), val)
-                logits[name] = calibrator.decision_function(tests[kind].to_matrix(calibrator.link_features))
-        rows = [
-            {"table": place, "kind": kind, "name": name, **kept(evaluate_links(y, expit(logit), logit))}
-            for place, part in (("calibrators", logits), ("features", by_features))
-            for name, logit in part.items()
-        ]
-        for name in self.GAINS:
-            first, second = (losses(by_features[features], y) for features in name.split(" to "))
-            row = {"table": "gains", "kind": kind, "name": name, "gain": (first - second).mean()}
-            rows.append(row | {"error": (first - second).std(ddof=1) / len(first) ** 0.5})
-        for test_kind, scores in tests.items():
-            X_test, y_test = scores.to_arrays("structural")
-            by_ours, by_platt = fits["all"].decision_function(X_test), platt.decision_function(X_test[:, :1])
-            for name, logit in ((OURS, by_ours), ("platt", by_platt)):
-                row = {"table": "transfer", "kind": kind, "name": name, "test_kind": test_kind}
-                rows.append(row | self._transferred(y_test, logit))
+        rows = []
+        for kind, test_kind, name in product(point.kinds, point.kinds, point.calibrators):
+            if kind == test_kind or name in (OURS, "platt"):
+                calibrator = fitted(make_calibrator(name), made.scores("val", kind))
+                X, y = made.scores("test", test_kind).to_arrays(calibrator.link_features)
+                z = calibrator.decision_function(X)
+                row = {"kind": kind, "test_kind": test_kind, "name": name, "bias": expit(z).mean() - y.mean()}
+                rows.append(row | kept(evaluate_links(y, expit(z), z)))
         return rows
 
-    def _transferred(self, y: Any, logit: FloatArray) -> Row:
-        """As drawn, and with rarer links: probabilities as fitted, or moved to the true base rate."""
-        weight = np.where(y == 1, 1.0, self.RARE)
-        p, moved = expit(logit), expit(logit + base_rate_offset(1 / 2, 1 / (1 + self.RARE)))
-        row = {"ece": expected_calibration_error(y, p), "nll": negative_log_likelihood(y, p)}
-        row |= {"bias": float(p.mean() - y.mean()), "auc": roc_auc(y, logit)}
-        for name, q in (("rare", p), ("moved", moved)):
-            row[f"ece_{name}"] = expected_calibration_error(y, q, sample_weight=weight)
-            row[f"nll_{name}"] = negative_log_likelihood(y, q, sample_weight=weight)
-        return row
-
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
-        main = rows[rows["table"] == "calibrators"]
-        by_features = rows[rows["table"] == "features"]
+        main = rows[rows["kind"] == rows["test_kind"]]
         parts = ["## Targets", self._targets(main)]
         for kind, part in main.groupby("kind", sort=False):
-            parts += [f"## Calibrators, {kind} negatives", means(part), f"## Features, {kind} negatives"]
-            parts += [means(by_features[by_features["kind"] == kind]), self._gains(rows, str(kind))]
-        transfer = rows[rows["table"] == "transfer"].groupby(["name", "test_kind", "kind"], sort=False)
-        columns = ["ece", "bias", "nll", "auc", "ece_rare", "ece_moved", "nll_rare", "nll_moved"]
-        lines = [[*key, *(shown(c, part[c].mean()) for c in columns)] for key, part in transfer]
+            parts += [f"## Calibrators, {kind} negatives", means(part)]
+        transfer = rows[rows["name"].isin((OURS, "platt"))]
+        columns, lines = ["ece", "bias", "nll", "auc"], []
+        for key, part in transfer.groupby(["name", "test_kind", "kind"], sort=False):
+            lines.append([*key, *(shown(c, part[c].mean()) for c in columns)])
         head = ["calibrator", "measured with", "fitted with", *columns]
         return [*parts, "## Transfer", table(head, lines, 3)]
 
@@ -143,26 +94,16 @@ class Negatives(TrainedCase):
         lines = []
         for kind, here in main.groupby("kind", sort=False):
             wide = {m: here.pivot_table(index=CELL, columns="name", values=m) for m in METRICS}
-            others = [name for name in wide["nll"] if name not in (OURS, STACKED)]
-            for name in (OURS, STACKED):
-                best = [wide[m][name] < wide[m][others].min(axis=1) for m in ("nll", "brier")]
-                kept = [wide[m][name] >= wide[m]["uncalibrated"] for m in ("auc", "hits@20")]
-                ours = here[here["name"] == name]
-                excess = interval(ours["excess"], [ours[column] for column in DIVISION])
-                shares = [f"{100 * part.mean():.0f} %" for part in (*best, *kept, ours["in band"])]
-                lines.append([kind, name, *shares, excess, self.EXCESS[str(kind)]])
-        head = ["negatives", "fit", "NLL best (95 %)", "Brier best (95 %)", "AUC kept (95 %)"]
+            others = wide["nll"].columns.drop(OURS)
+            best = [wide[m][OURS] < wide[m][others].min(axis=1) for m in ("nll", "brier")]
+            kept = [wide[m][OURS] >= wide[m]["uncalibrated"] for m in ("auc", "hits@20")]
+            ours = here[here["name"] == OURS]
+            excess = interval(ours["excess"], [ours[column] for column in DIVISION])
+            shares = [f"{100 * part.mean():.0f} %" for part in (*best, *kept, ours["in band"])]
+            lines.append([kind, *shares, excess, 0.2 if kind == "uniform" else 0.4])
+        head = ["negatives", "NLL best (95 %)", "Brier best (95 %)", "AUC kept (95 %)"]
         head += ["Hits@20 kept (95 %)", "ECE in noise band (85 %)", "excess ECE", "at most"]
-        return table(head, lines, 2)
-
-    def _gains(self, rows: pd.DataFrame, kind: str) -> str:
-        lines = []
-        gains = rows[(rows["table"] == "gains") & (rows["kind"] == kind)]
-        for name, part in gains.groupby("name", sort=False):
-            sure = [(sign * part["gain"] > 1.96 * part["error"]).sum() for sign in (1, -1)]
-            mean = interval(part["gain"], [part[column] for column in DIVISION])
-            lines.append([name, mean, f"{(part['gain'] > 0).sum()} of {len(part)}", *sure])
-        return table(["features", "NLL falls by", "cells", "sure", "surely worse"], lines)
+        return table(head, lines)
 
 
 def means(rows: pd.DataFrame, *by: str) -> str:
@@ -260,6 +201,51 @@ class RareLinks(TrainedCase):
         return table(head, lines)
 
 
+class Ranking(TrainedCase):
+    """Mean reciprocal rank of test links among HeaRT's candidates: the model's order and calibrated ones.
+
+    Each is ranked among up to 250 hard pairs that keep its source and 250 that keep its target (notes of
+    `sample_negatives`). Calibrators are fitted on validation links with uniform or HeaRT negatives. MRR in
+    percent, ties by the mean of best and worst rank. Kept: cells not below the score's.
+    """
+
+    name, title = "ranking", "Test links among HeaRT's candidates"
+    axes = {"dataset": DATASETS, "model": ("gcn", "sage"), "seed": (0,)}
+    settings = {"links": 200, "half": 250}
+    quick = {"model": ("gcn",), "links": 20, "half": 10}
+
+    def measure(self, point: Point, made: Trained) -> list[Row]:
+        split, rng = made.split("heart"), np.random.default_rng(point.seed)
+        links = split.test.edge_label_index[:, split.test.edge_label == 1].numpy()
+        links = links[:, rng.permutation(links.shape[1])[: point.links]]
+        number, graph = links.shape[1], split.graph
+        known = pair_keys(made.graph.pairs, graph.num_nodes, directed=graph.directed).unique().numpy()
+        each = (np.tile(links, 2), np.repeat([0, 1], number), point.half, rng.permutation(graph.num_nodes))
+        keys = list(candidate_keys(graph, *each, known))
+        pairs = np.stack(np.divmod(np.concatenate(keys), graph.num_nodes))
+        group = np.concatenate([np.arange(number), np.tile(np.arange(number), 2).repeat([*map(len, keys)])])
+        label = np.arange(len(group)) < number
+        both = torch.from_numpy(np.concatenate([links, pairs], axis=1))
+        scores = made.scorer.score(graph.source_first(both))
+        orders = {"score": scores.to_matrix("none")[:, 0]}
+        for kind in ("uniform", "heart"):
+            for calibrator in (StructuralCalibrator(), StructureOnly()):
+                fit = fitted(calibrator, made.scores("val", kind))
+                columns = scores.to_matrix(calibrator.link_features)
+                orders[f"{calibrator.name}, {kind}"] = fit.decision_function(columns)
+        return [{name: 100 * mean_reciprocal_rank(label, z, group) for name, z in orders.items()}]
+
+    def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
+        names = ["score", *(str(name) for name in rows if ", " in str(name))]
+        lines = [
+            [str(row["dataset"]), str(row["model"]), *(f"{row[name]:.1f}" for name in names)]
+            for row in rows.to_dict("records")
+        ]
+        counts = [f"{int((rows[name] >= rows['score']).sum())} of {len(rows)}" for name in names]
+        last = [["mean", "", *(f"{rows[name].mean():.1f}" for name in names)], ["kept", "", *counts]]
+        return [table(["data set", "model", *names], [*lines, *last], 2)]
+
+
 class TopOrder(TrainedCase):
     """How many test links are among the most probable missing pairs: `linkcal top`, the score, formulas.
 
@@ -303,8 +289,10 @@ class TopOrder(TrainedCase):
         return rows
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
-        text, names = [], ["top", "expected", *self.OTHERS, "top, s", "score, s"]
-        names = [name for name in names if name in rows]  # "expected" is missing where an old formula gave it
+        text, names = (
+            [],
+            [name for name in ("top", "expected", *self.OTHERS, "top, s", "score, s") if name in rows],
+        )
         for k, level in product(settings.kept, (["dataset"], ["dataset", "model"])):
             lines = []
             for key, part in rows[rows["k"] == k].groupby(level, sort=False):

@@ -14,14 +14,14 @@ from drift import Drift
 from fits import CalibratorSpeed
 from mutation import Mutation
 from opponents import EqualColumns, Opponents
-from quality import Negatives, RareLinks, TopOrder
+from quality import Negatives, Ranking, RareLinks, TopOrder
 from scale import Scale
 
 from decisions import Decisions
 from toggle import Toggle
 
 CASES: tuple[Case, ...] = (
-    Toggle(), CalibratorSpeed(), Scale(), Negatives(), RareLinks(), TopOrder(),
+    Toggle(), CalibratorSpeed(), Scale(), Negatives(), RareLinks(), Ranking(), TopOrder(),
     Opponents(), EqualColumns(), Decisions(), Drift(), Mutation(),
 )  # fmt: skip
 

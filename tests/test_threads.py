@@ -147,7 +147,7 @@ def test_toggling_and_fitting_leave_torch_with_its_threads(count):
 
 
 def serve():
-    """Many threads ask a fitted predictor for one of six things again and again, as one thread does before."""
+    """Many threads ask a fitted predictor for one of six things again and again, as one did before."""
     split = split_links(simulate_graph(120, num_edges=400, num_features=6, seed=0), seed=0)
     model = make_model("gcn", 6, seed=0).train()
     clp = CalibratedLinkPredictor(model, StructuralCalibrator()).fit(split)

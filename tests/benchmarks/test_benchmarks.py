@@ -165,6 +165,14 @@ def test_top_order(quick, benchmarks):
         assert 0 < row["expected"] <= row["k"]
 
 
+def test_ranking(quick):
+    (row,), page = quick("ranking")
+    # At worst a link comes behind 20 candidates.
+    assert all(100 / 21 <= row[name] <= 100 for name in row)
+    assert row["score"] != row["in-n-out-plus, heart"] != row["in-n-out-plus, uniform"]
+    assert "| kept |" in page
+
+
 def test_calibrator_speed(quick):
     rows, _ = quick("calibrator-speed")
     assert [row["what"] for row in rows[-4:]] == ["fit", "predict", "stacked fit", "stacked predict"]
@@ -175,15 +183,17 @@ def test_calibrator_speed(quick):
 def test_negatives(quick):
     rows, page = quick("negatives")
     frame = pd.DataFrame(rows)
-    assert set(frame["table"]) == {"calibrators", "features", "gains", "transfer"}
-    assert set(frame["kind"]) == {"uniform", "degree", "two-hop", "heart"}
-    nll = frame[frame["table"] == "features"].set_index(["kind", "name"])["nll"]
-    gains = frame[frame["table"] == "gains"].set_index(["kind", "name"])["gain"]
-    # Mean over links of the differences is the difference of the means.
-    for kind, name in gains.index:
-        first, second = name.split(" to ")
-        assert gains[kind, name] == pytest.approx(nll[kind, first] - nll[kind, second], abs=1e-9)
-    assert "## Features, two-hop negatives" in page
+    kinds = {"uniform", "degree", "two-hop", "heart"}
+    by_ours = frame[frame["name"] == "in-n-out-plus"]
+    assert set(zip(by_ours["kind"], by_ours["test_kind"], strict=True)) == {
+        (a, b) for a in kinds for b in kinds
+    }
+    others = frame[frame["name"] == "isotonic"]
+    assert (others["kind"] == others["test_kind"]).all()
+    # Fitted on pairs of one kind, the mean probability is that of another kind only by chance.
+    wrong = by_ours["kind"] != by_ours["test_kind"]
+    assert by_ours["bias"].abs()[wrong].max() > by_ours["bias"].abs()[~wrong].max()
+    assert "## Transfer" in page
 
 
 @pytest.mark.slow
@@ -205,6 +215,7 @@ def test_scale(quick, benchmarks, monkeypatch):
 
 def test_every_case_is_tested(benchmarks):
     quick = {"toggle", "rare-links", "top-order", "calibrator-speed", "opponents", "equal-columns", "drift"}
+    quick |= {"ranking"}
     assert {case.name for case in benchmarks["run"].CASES} == quick | SLOW | OTHERS
 
 
