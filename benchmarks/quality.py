@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 from _cells import Trained, TrainedCase, fitted
-from _harness import DATASETS, MODELS, Point, Row, interval, shown, table
+from _harness import DATASETS, MODELS, Point, Row, shown, table
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -52,14 +52,12 @@ def kept(values: Mapping[str, Any]) -> Row:
 
 
 class Negatives(TrainedCase):
-    """Calibrators under kinds of negatives: targets, transfer between kinds.
+    """Calibrators under kinds of negatives, and transfer between kinds.
 
     Each model is trained as usual (uniform negatives). Calibrators are fitted on the validation links and
     measured once on the test links, with negatives of each kind, one for each link; the links are the same.
-    Metrics in percent, NLL in nats, excess ECE (ECE less its noise floor) in points. +- is half the 95 % t
-    interval of a mean over divisions of links (data set and seed). Best: lower than the lowest of all other
-    calibrators, cell by cell. Kept: not below the uncalibrated model's. Bias: mean probability less share of
-    links.
+    Metrics in percent, NLL in nats, excess ECE (ECE less its noise floor) in points. Bias: mean
+    probability less share of links.
     """
 
     name, title = "negatives", "in-n-out-plus against the other calibrators, by kind of negatives"
@@ -80,7 +78,7 @@ class Negatives(TrainedCase):
 
     def page(self, rows: pd.DataFrame, settings: Point) -> list[str]:
         main = rows[rows["kind"] == rows["test_kind"]]
-        parts = ["## Targets", self._targets(main)]
+        parts = []
         for kind, part in main.groupby("kind", sort=False):
             parts += [f"## Calibrators, {kind} negatives", means(part)]
         transfer = rows[rows["name"].isin((OURS, "platt"))]
@@ -89,21 +87,6 @@ class Negatives(TrainedCase):
             lines.append([*key, *(shown(c, part[c].mean()) for c in columns)])
         head = ["calibrator", "measured with", "fitted with", *columns]
         return [*parts, "## Transfer", table(head, lines, 3)]
-
-    def _targets(self, main: pd.DataFrame) -> str:
-        lines = []
-        for kind, here in main.groupby("kind", sort=False):
-            wide = {m: here.pivot_table(index=CELL, columns="name", values=m) for m in METRICS}
-            others = wide["nll"].columns.drop(OURS)
-            best = [wide[m][OURS] < wide[m][others].min(axis=1) for m in ("nll", "brier")]
-            kept = [wide[m][OURS] >= wide[m]["uncalibrated"] for m in ("auc", "hits@20")]
-            ours = here[here["name"] == OURS]
-            excess = interval(ours["excess"], [ours[column] for column in DIVISION])
-            shares = [f"{100 * part.mean():.0f} %" for part in (*best, *kept, ours["in band"])]
-            lines.append([kind, *shares, excess, 0.2 if kind == "uniform" else 0.4])
-        head = ["negatives", "NLL best (95 %)", "Brier best (95 %)", "AUC kept (95 %)"]
-        head += ["Hits@20 kept (95 %)", "ECE in noise band (85 %)", "excess ECE", "at most"]
-        return table(head, lines)
 
 
 def means(rows: pd.DataFrame, *by: str) -> str:

@@ -174,9 +174,10 @@ def test_ranking(quick):
 
 
 def test_calibrator_speed(quick):
-    rows, _ = quick("calibrator-speed")
-    assert [row["what"] for row in rows[-4:]] == ["fit", "predict", "stacked fit", "stacked predict"]
-    assert rows[-1]["links"] == 3000
+    rows, _ = quick("calibrator-speed", "--sizes", "0", "700")
+    assert [row["what"] for row in rows] == ["fit", "predict"] * 6  # three calibrators, two sizes
+    assert [row["links"] for row in rows[-6:]] == [700, 3000] * 3
+    assert rows[0]["links"] < 700
 
 
 @pytest.mark.slow
