@@ -13,14 +13,17 @@ from _cells import load_graph
 from _harness import Case, Point, Row, taking_turns, timed
 from torch import Tensor, nn
 from torch.nn import functional
-from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 from torch_geometric.utils import k_hop_subgraph
 
 from linkcal.data import Graph, sample_negatives
 from linkcal.models import LinkPredictor, make_model
 from linkcal.toggle import iter_toggled, toggle_edges
 
-CONVS: dict[str, Any] = {"gcn": GCNConv, "sage": SAGEConv, "gat": partial(GATConv, heads=4, concat=False)}
+CONVS: dict[str, Any] = {
+    "gcn": GCNConv, "sage": SAGEConv, "gat": partial(GATConv, heads=4, concat=False),
+    "gin": lambda *widths: GINConv(nn.Sequential(nn.Linear(*widths), nn.ReLU(), nn.Linear(*widths[1:] * 2))),
+}  # fmt: skip
 FORWARD, PYG = "forward pass", "k_hop_subgraph"
 
 
