@@ -7,13 +7,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
 from linkcal._core.maths import bernoulli_nll
 from linkcal._core.random import numpy_stream
 from linkcal._core.validation import check_base_rate, check_edge_index, check_fraction, check_positive_int
 from linkcal.calibrators import Calibrator
-from linkcal.calibrators.networks import links_beside
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, sample_negatives
 from linkcal.data.graph import GRAPH_TENSORS
 from linkcal.exceptions import InputError, ShortageError, UnsupportedModelError
@@ -289,3 +289,14 @@ def _digest(tensors: dict[str, Tensor], *more: object) -> str:
         for values in (whole,) if strided else (whole.indices(), whole.values()):
             found.update(values.contiguous().flatten().view(torch.uint8).numpy().data)
     return found.hexdigest()
+
+
+def links_beside(
+    calibrator: Calibrator, validation: tuple[Any, Any] | None, base: tuple[Any, Any] | None
+) -> dict[str, Any]:
+    """Those of the links beside (X, y) that the calibrator's ``fit`` has parameters for, by parameter."""
+    beside = {}
+    for name, links in (("val", validation), ("base", base)):
+        if links is not None and has_fit_parameter(calibrator, f"X_{name}"):
+            beside[f"X_{name}"], beside[f"y_{name}"] = links
+    return beside

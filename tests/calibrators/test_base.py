@@ -31,7 +31,6 @@ from linkcal.calibrators import (
     Platt,
     StructuralCalibrator,
     Temperature,
-    fit_together,
     make_calibrator,
 )
 from linkcal.calibrators.registry import select_calibrator
@@ -242,14 +241,13 @@ def test_a_fit_that_ends_early_changes_nothing(name, monkeypatch):
     X, y = overconfident()
     calibrator = fast(name).fit(X, y).refresh(X[:100], y[:100])
     before, kept = pickle.dumps(calibrator.get_state()), calibrator.predict_proba(X)
-    last = "_finish" if name in NET_NAMES else "_fit"
-    inner = getattr(type(calibrator), last)
+    inner = type(calibrator)._fit
 
     def interrupted(self, *args):
         inner(self, *args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(calibrator), last, interrupted)
+    monkeypatch.setattr(type(calibrator), "_fit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         calibrator.fit(3.0 * X[:, :3] + 1.0, 1 - y)
     assert pickle.dumps(calibrator.get_state()) == before
@@ -547,8 +545,7 @@ def test_warnings_point_at_the_line_that_called_fit(calibrator, links, category)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         calibrator.fit(*links)
-        fit_together([calibrator], [links[0]], [links[1]])
-    assert [w.category for w in caught].count(category) == 2
+    assert [w.category for w in caught].count(category) == 1
     assert {w.filename for w in caught} == {__file__}
 
 

@@ -7,21 +7,18 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
+from sklearn.base import clone
 
 from linkcal._core.maths import bernoulli_nll
 from linkcal.calibrators import (
-    CALIBRATORS,
     EmbeddingMLP,
-    Histogram,
     InNOut,
-    Platt,
     calibrator_name,
-    fit_together,
 )
-from linkcal.exceptions import BaseRateWarning, ConvergenceWarning, InputError
+from linkcal.exceptions import BaseRateWarning, ConvergenceWarning
 from refusals import damaged, refuses
 
-from .samples import FAST_NET, fast, groups, overconfident
+from .samples import FAST_NET, groups, overconfident
 
 nets = pytest.mark.parametrize("cls", [InNOut, EmbeddingMLP])
 
@@ -192,13 +189,6 @@ def test_doubled_scaling_is_a_softmax_over_both_signs_of_the_scaled_logit(early_
     np.testing.assert_allclose(fitted.decision_function(X), X[:, 0] / fitted.temperature(X), rtol=1e-15)
 
 
-def _seeds(count, n=300):
-    """X, y and validation links of calibration seeds."""
-    links = [overconfident(n=n, seed=seed) for seed in range(count)]
-    validation = [overconfident(n=100, seed=100 + seed) for seed in range(count)]
-    return [X for X, _ in links], [y for _, y in links], validation
-
-
 def _same(first, second):
     for name, value in first.get_state().items():
         assert np.array_equal(value, second.get_state()[name]), name
@@ -206,49 +196,18 @@ def _same(first, second):
 
 @pytest.mark.parametrize("cls", [InNOut, EmbeddingMLP])
 @pytest.mark.parametrize("validated", [False, True])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_batch_gives_the_numbers_of_single_fits(cls, validated, threads):
-    X, y, validation = _seeds(3)
-    nets = [cls(random_state=seed, **{**FAST_NET, "max_iter": 60, "patience": 20}) for seed in range(3)]
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+def test_the_number_of_threads_changes_no_digit(cls, validated):
+    (X, y), (X_val, y_val) = overconfident(n=300), overconfident(n=100, seed=100)
+    net = cls(**{**FAST_NET, "max_iter": 60, "patience": 20})
+    given = {"X_val": X_val, "y_val": y_val} if validated else {}
+    before, fitted = torch.get_num_threads(), []
     try:
-        together = fit_together(nets, X, y, validation if validated else None)
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            fitted.append(clone(net).fit(X, y, **given))
     finally:
         torch.set_num_threads(before)
-    for net, A, b, (X_val, y_val), fitted in zip(nets, X, y, validation, together, strict=True):
-        given = {"X_val": X_val, "y_val": y_val} if validated else {}
-        _same(net.fit(A, b, **given), fitted)
-    assert len({fitted.seed_ for fitted in together}) == 3
-
-
-def test_every_kind_and_links_of_other_sizes_may_be_mixed():
-    names = list(CALIBRATORS)
-    calibrators = [fast(name) for name in names]
-    # in-n-out-plus reads nine columns.
-    data = [overconfident(n=200 + 10 * i, k=9, seed=i) for i in range(len(names))]
-    fitted = fit_together(calibrators, [X for X, _ in data], [y for _, y in data])
-    for calibrator, (X, y), result in zip(calibrators, data, fitted, strict=True):
-        _same(calibrator.fit(X, y), result)
-
-
-def test_validation_links_go_only_where_they_are_used():
-    X, y, validation = _seeds(2)
-    histogram, net = fit_together([Histogram(), InNOut(**FAST_NET)], X, y, validation)
-    _same(Histogram().fit(X[0], y[0]), histogram)
-    _same(InNOut(**FAST_NET).fit(X[1], y[1], X_val=validation[1][0], y_val=validation[1][1]), net)
-    mixed = fit_together([InNOut(**FAST_NET)] * 2, X, y, [None, validation[1]])
-    _same(InNOut(**FAST_NET).fit(X[0], y[0]), mixed[0])
-    _same(net, mixed[1])
-
-
-@pytest.mark.parametrize("short", ["X", "y", "validation"])
-def test_sequences_of_other_lengths_are_refused(short):
-    X, y, validation = _seeds(2)
-    arguments = {"X": X, "y": y, "validation": validation}
-    arguments[short] = arguments[short][:1]
-    with pytest.raises(InputError, match=rf"{short} must hold one item per calibrator \(2\), got 1"):
-        fit_together([Platt(), Platt()], **arguments)
+    _same(*fitted)
 
 
 @nets

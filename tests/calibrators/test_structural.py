@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from linkcal._core.maths import bernoulli_nll
-from linkcal.calibrators import Isotonic, Platt, StructuralCalibrator, StructureOnly, fit_together
+from linkcal.calibrators import Isotonic, Platt, StructuralCalibrator, StructureOnly
 from linkcal.calibrators._held_out import Tails
 from linkcal.exceptions import ArtifactError, InputError
 from linkcal.features import COLUMN_GROUPS, STRUCTURAL_COLUMNS, STRUCTURE_COLUMNS
@@ -521,16 +521,3 @@ def test_a_refused_fit_changes_nothing():
 def test_base_links_are_checked(X_base, y_base, message):
     X, y = links(100, 0)
     refuses(message, StructuralCalibrator().fit, X, y, X_base=X_base, y_base=y_base)
-
-
-def test_fit_together_passes_the_base_to_calibrators_that_use_it():
-    sets, base = [links(200, seed) for seed in (0, 1)], links(1000, 2)
-    X, y = zip(*sets, strict=True)
-    fitted = fit_together([StructuralCalibrator()] * 2, X, y, base=base)
-    for calibrator, (X_own, y_own) in zip(fitted, sets, strict=True):
-        alone = StructuralCalibrator().fit(X_own, y_own, X_base=base[0], y_base=base[1])
-        np.testing.assert_array_equal(calibrator.predict_proba(X_own), alone.predict_proba(X_own))
-    flat = fit_together([Platt()], [X[0][:, :1]], [y[0]], base=(base[0][:, :1], base[1]))
-    np.testing.assert_array_equal(
-        flat[0].predict_proba(X[0][:, :1]), Platt().fit(X[0][:, :1], y[0]).predict_proba(X[0][:, :1])
-    )

@@ -1,8 +1,8 @@
-"""From calibration links to fitted temperature networks, many at a time.
+"""From calibration links to fitted temperature networks.
 
 A network is ``T = softplus(w2 . relu(W1 x + b1) + b2)`` with one head for all links or one per sign of the
-logit. Threads train all networks of a batch (every data set, fold and ECE weight) in compiled code and share
-no arithmetic: a network's numbers do not depend on what else is trained.
+logit. Threads train the networks of all folds and ECE weights in compiled code and share no arithmetic: a
+network's numbers do not depend on what else is trained.
 
 The loss (arXiv 2403.04605) is ``L_NLL + L_Cal + lambda L_ECE`` with ``z = s / T`` and ``p = sigmoid(z)``:
 ``L_NLL = sum w (softplus(z) - y z)``, ``L_Cal = -sum w (2y - 1) p``,
@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -230,62 +229,45 @@ def _trained(member: Member, given_up: Event) -> Trained:
     return Trained(unpacked(best, member.net), weight, best_epoch, stopped)
 
 
-def fit_nets(jobs: Sequence[NetJob]) -> list[Trained]:
-    """Train every job's networks together.
+def fit_net(
+    settings: Any, seed: int, heads: int, links: LinkArrays, validation: LinkArrays | None = None
+) -> Trained:
+    """Train the network of one calibrator (`settings`), with every ECE weight.
 
-    With validation links: one network per ECE weight, of which the one with the smallest validation ECE.
-    Else: the ECE weight with the smallest pooled held-out ECE, trained anew for the mean epochs of its folds.
+    With validation links: the one with the smallest validation ECE. Else: the ECE weight with the smallest
+    pooled held-out ECE, trained anew for the mean epochs of its folds.
     """
-    trained = iter(train([member for job in jobs for member in job.members]))
-    choices = [job.choose(list(islice(trained, len(job.members)))) for job in jobs]
-    anew = iter(train([chosen for chosen, _ in choices if isinstance(chosen, Member)]))
-    return [(next(anew) if isinstance(c, Member) else c)._replace(converged=done) for c, done in choices]
-
-
-class NetJob:
-    """What one calibrator (`settings`) needs trained: all ECE weights on each fold of its links."""
-
-    def __init__(
-        self, settings: Any, seed: int, heads: int, links: LinkArrays, validation: LinkArrays | None = None
-    ) -> None:
-        self.links, self.seed, self._settings, self._validated = links, seed, settings, validation is not None
-        self._grid, distinct = [float(value) for value in settings.ece_weights], links.canonical()
-        rng = numpy_stream(seed, "initialisation")
-        net = draw_net(rng, distinct.inputs.shape[1], settings.hidden_channels, heads)
-        self._member = partial(Member, net, settings.n_bins, settings.learning_rate, settings.weight_decay)
-        self._blocks = partial(LinkArrays.blocks, heads=heads, scaling=settings.scaling)
-        self._all = partial(self._blocks, distinct)
-        folds: list[tuple[LinkArrays, LinkArrays]] = []
-        if validation is not None:
-            folds = [(distinct, validation.canonical())]
-        elif len(self._grid) > 1 or settings.early_stopping:
-            held_out = _held_out_folds(seed, distinct.label)
-            folds = [(distinct.take(~rows), distinct.take(rows)) for rows in held_out]
-        self._held_out = [(self._blocks(outside), float(outside.weight.sum())) for _, outside in folds]
+    grid, distinct = [float(value) for value in settings.ece_weights], links.canonical()
+    rng = numpy_stream(seed, "initialisation")
+    net = draw_net(rng, distinct.inputs.shape[1], settings.hidden_channels, heads)
+    member = partial(Member, net, settings.n_bins, settings.learning_rate, settings.weight_decay)
+    blocks = partial(LinkArrays.blocks, heads=heads, scaling=settings.scaling)
+    folds: list[tuple[LinkArrays, LinkArrays]] = []
+    if validation is not None:
+        folds = [(distinct, validation.canonical())]
+    elif len(grid) > 1 or settings.early_stopping:
+        folds = [
+            (distinct.take(~rows), distinct.take(rows)) for rows in _held_out_folds(seed, distinct.label)
+        ]
+    best, epochs, converged = 0, settings.max_iter, False
+    if folds:
         patience = settings.patience if settings.early_stopping else None
-        #: Fold by fold, all ECE weights of a fold together.
-        self.members: list[Member] = []
-        for (inside, _), (outer, _) in zip(folds, self._held_out, strict=True):
-            inner = self._blocks(inside)
-            self.members += [self._member(inner, outer, w, settings.max_iter, patience) for w in self._grid]
-
-    def choose(self, trained: list[Trained]) -> tuple[Trained | Member, bool]:
-        """The network of the smallest held-out ECE (after folds, yet to train) and whether it converged."""
-        settings, best, epochs, converged = self._settings, 0, self._settings.max_iter, False
-        if trained:
-            # Pooled before the absolute value: one ECE of all held-out links.
-            gaps = np.zeros((len(self._grid), settings.n_bins))
-            for number, network in enumerate(trained):
-                fold, place = divmod(number, len(self._grid))
-                held_out, total = self._held_out[fold]
-                gaps[place] += total * bin_gaps(network.net, held_out, settings.n_bins)
-            best = int(np.abs(gaps).sum(axis=1).argmin())
-            chosen = trained[best :: len(self._grid)]
-            converged = all(network.converged for network in chosen)
-            if self._validated:
-                return chosen[0], converged
-            epochs = max(1, round(float(np.mean([network.n_iter for network in chosen]))))
-        return self._member(self._all(), None, self._grid[best], epochs), converged
+        sides = [(blocks(inside), blocks(outside)) for inside, outside in folds]
+        trained = train([member(*both, w, settings.max_iter, patience) for both in sides for w in grid])
+        # Pooled before the absolute value: one ECE of all held-out links.
+        gaps = np.zeros((len(grid), settings.n_bins))
+        for number, network in enumerate(trained):
+            fold, place = divmod(number, len(grid))
+            total = float(folds[fold][1].weight.sum())
+            gaps[place] += total * bin_gaps(network.net, sides[fold][1], settings.n_bins)
+        best = int(np.abs(gaps).sum(axis=1).argmin())
+        chosen = trained[best :: len(grid)]
+        converged = all(network.converged for network in chosen)
+        if validation is not None:
+            return chosen[0]._replace(converged=converged)
+        epochs = max(1, round(float(np.mean([network.n_iter for network in chosen]))))
+    (last,) = train([member(blocks(distinct), None, grid[best], epochs)])
+    return last._replace(converged=converged)
 
 
 def _held_out_folds(seed: int, label: FloatArray) -> list[NDArray[np.bool_]]:

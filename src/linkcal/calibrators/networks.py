@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, final, get_args
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.utils.validation import has_fit_parameter
 
 from linkcal._core.maths import sigmoid
 from linkcal._core.validation import check_choice, check_flag, check_positive_float, check_positive_int
@@ -25,7 +23,7 @@ from linkcal.calibrators.scaling import warn_base_rate
 from linkcal.exceptions import ConvergenceWarning, InputError, extra_needed
 
 if TYPE_CHECKING:
-    from linkcal.calibrators._network_training import NetJob, Trained
+    from linkcal.calibrators._network_training import Trained
 
 #: How the networks' output o scales the logit: ``s / t`` or ``2 s t``, with ``t = softplus(o)``.
 Scaling = Literal["divide", "multiply-doubled"]
@@ -100,46 +98,35 @@ class NetCalibrator(Calibrator):
         return self
 
     def _fit(self, X: Any, y: Any, weight: Any, X_val: Any = None, y_val: Any = None) -> None:
-        job = self._job(X, y, weight, X_val, y_val)
-        self._finish(job, _nets().fit_nets([job])[0])
-
-    def temperature(self, X: Any) -> FloatArray:
-        """Temperature T > 0 of each link of X (n, 1 + k), shape (n,)."""
-        return self._temperature(self._check_predict(X))
-
-    def _job(self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None, y_val: Any = None) -> NetJob:
-        """What is to be trained for these arguments of :meth:`fit`, which are checked."""
-        X, y, weight = self._check_fit(X, y, sample_weight)
+        X, y, weight = self._check_fit(X, y, weight)
         if (X_val is None) != (y_val is None):
             raise InputError("X_val and y_val must be given together, got only one of them")
-        validation = None
+        nets, validation = _nets(), None
         if X_val is not None:
             X_val, y_val = validated(self, X_val, y_val, reset=False)
             label = known_labels(y_val, len(X_val), self.classes_, "y_val")
-            validation = _nets().LinkArrays(X_val[:, 0], self._inputs(X_val), label, np.ones(len(label)))
+            validation = nets.LinkArrays(X_val[:, 0], self._inputs(X_val), label, np.ones(len(label)))
         _check_settings(self)
         seed = np.random.default_rng() if self.random_state is None else self.random_state
         if isinstance(seed, np.random.Generator):
             seed = int(seed.integers(2**31))
-        seed = check_positive_int(seed, "random_state", minimum=0)
-        links = _nets().LinkArrays(X[:, 0], self._inputs(X), y, weight)
-        job: NetJob = _nets().NetJob(self, seed, self._heads, links, validation)
-        return job
-
-    def _finish(self, job: NetJob, fit: Trained) -> None:
-        """Set the fitted attributes and warn of what the fit lacks."""
+        self.seed_ = check_positive_int(seed, "random_state", minimum=0)
+        links = nets.LinkArrays(X[:, 0], self._inputs(X), y, weight)
+        fit: Trained = nets.fit_net(self, self.seed_, self._heads, links, validation)
         self.hidden_weights_, self.output_weights_ = fit.net
         self.ece_weight_, self.n_iter_, self.converged_ = fit.ece_weight, fit.n_iter, fit.converged
-        self.seed_ = job.seed
         if self.early_stopping and not self.converged_:
             warn_caller(
                 f"{self._shown_name} was still improving after {self.max_iter} epochs; raise max_iter or "
                 "learning_rate (parameters of the calibrator in Python)",
                 ConvergenceWarning,
             )
-        links = job.links
-        p = sigmoid(links.logit / _nets().apply_net(fit.net, links.logit, links.inputs, self.scaling))
-        warn_base_rate(self._shown_name, p, links.label, links.weight)
+        p = sigmoid(X[:, 0] / self._temperature(X))
+        warn_base_rate(self._shown_name, p, y, weight)
+
+    def temperature(self, X: Any) -> FloatArray:
+        """Temperature T > 0 of each link of X (n, 1 + k), shape (n,)."""
+        return self._temperature(self._check_predict(X))
 
     def _temperature(self, X: FloatArray) -> FloatArray:
         net = _nets().TemperatureNet(self.hidden_weights_, self.output_weights_)
@@ -253,67 +240,3 @@ class InNOut(NetCalibrator):
     search: ClassVar[dict[str, list[Any]]] = {"gamma": ["difference", "distance"], **NetCalibrator.search}
     link_features: ClassVar[LinkFeatures] = "difference"
     _heads: ClassVar[int] = 2
-
-
-def fit_together(
-    calibrators: Sequence[Calibrator],
-    X: Sequence[Any],
-    y: Sequence[Any],
-    validation: Sequence[tuple[Any, Any] | None] | None = None,
-    base: tuple[Any, Any] | None = None,
-) -> list[Calibrator]:
-    """Fit clones of calibrators, each on its own links; all their networks are trained as one batch.
-
-    Faster than single fits where cores would be idle, with the same numbers to the last bit.
-
-    Parameters
-    ----------
-    calibrators : sequence of Calibrator
-        Unchanged; the same object may stand in several places.
-    X, y : sequence of array-like
-        Links of each calibrator, which may differ in number and columns.
-    validation : sequence of (X_val, y_val) or None, optional
-        One per calibrator, for those whose ``fit`` has ``X_val``.
-    base : (X_base, y_base), optional
-        For all calibrators whose ``fit`` has ``X_base``.
-
-    Returns
-    -------
-    list of Calibrator
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X, y = np.random.default_rng(0).normal(size=(2, 50, 3)), [[0, 1] * 25] * 2
-    >>> nets = [EmbeddingMLP(max_iter=5, early_stopping=False, random_state=seed) for seed in (0, 1)]
-    >>> fitted, alone = fit_together(nets, X, y), nets[1].fit(X[1], y[1])
-    >>> bool((alone.predict_proba(X[1]) == fitted[1].predict_proba(X[1])).all())
-    True
-    """
-    count = len(calibrators)
-    held_out = [None] * count if validation is None else validation
-    for values, name in ((X, "X"), (y, "y"), (held_out, "validation")):
-        if len(values) != count:
-            raise InputError(f"{name} must hold one item per calibrator ({count}), got {len(values)}")
-    fitted: list[Calibrator] = [clone(calibrator) for calibrator in calibrators]
-    jobs: list[tuple[NetCalibrator, NetJob]] = []
-    for calibrator, X_own, y_own, part in zip(fitted, X, y, held_out, strict=True):
-        beside = links_beside(calibrator, part, base)
-        if isinstance(calibrator, NetCalibrator):
-            jobs.append((calibrator, calibrator._job(X_own, y_own, **beside)))
-        else:
-            calibrator.fit(X_own, y_own, **beside)
-    for (net, job), fit in zip(jobs, _nets().fit_nets([job for _, job in jobs]), strict=True):
-        net._finish(job, fit)
-    return fitted
-
-
-def links_beside(
-    calibrator: Calibrator, validation: tuple[Any, Any] | None, base: tuple[Any, Any] | None
-) -> dict[str, Any]:
-    """Those of the links beside (X, y) that the calibrator's ``fit`` has parameters for, by parameter."""
-    beside = {}
-    for name, links in (("val", validation), ("base", base)):
-        if links is not None and has_fit_parameter(calibrator, f"X_{name}"):
-            beside[f"X_{name}"], beside[f"y_{name}"] = links
-    return beside

@@ -18,7 +18,7 @@ from linkcal._core.maths import FloatArray
 from linkcal._core.random import numpy_stream, stream_seed
 from linkcal._core.threads import blas_threads
 from linkcal._core.validation import warn_of_few_links
-from linkcal._scoring import FitLinks, base_rate_origin, graph_density
+from linkcal._scoring import FitLinks, base_rate_origin, graph_density, links_beside
 from linkcal.data import Graph, LinkSplit, split_links
 from linkcal.exceptions import EdgeFeaturesWarning, InputError, SymmetricDecoderWarning
 from linkcal.features import COLUMN_NAMES, LinkScores, calibration_part, score_links
@@ -155,10 +155,10 @@ def fit_links(scores: Mapping[str, LinkScores], fit_on: str) -> FitLinks:
 def fit_calibrators(
     config: RunConfig, name: str, links: Sequence[FitLinks], calibration_seeds: Sequence[int] = (0,)
 ) -> list[calibrators.Calibrator]:
-    """Fit a calibrator on the `links` of each calibration seed, with the numbers of separate fits.
+    """Fit a calibrator on the `links` of each calibration seed.
 
     Calibration seed 0 is the run's own stream ``"calibration"``, k > 0 the stream ``"calibration-k"``. All
-    have the same validation and base links; networks are trained as one batch.
+    have the same validation and base links.
     """
     params = dict(dict(config.calibrator_params).get(name, ()))
     kind = calibrators.CALIBRATORS[name].link_features
@@ -176,10 +176,12 @@ def fit_calibrators(
         sample = network_sample(name, scores, max_links=config.max_network_links, seed=config.seed)
         return sample.to_arrays(kind)
 
-    X, y = zip(*(arrays(each.scores) for each in links), strict=True)
-    validation, base = arrays(links[0].validation), arrays(links[0].base)
+    beside = links_beside(blank[0], arrays(links[0].validation), arrays(links[0].base))
     with blas_threads(1):
-        return calibrators.fit_together(blank, X, y, [validation] * len(blank), base)
+        return [
+            calibrator.fit(*arrays(each.scores), **beside)
+            for calibrator, each in zip(blank, links, strict=True)
+        ]
 
 
 def network_sample(name: str, scores: LinkScores, *, max_links: int | None, seed: int) -> LinkScores:
