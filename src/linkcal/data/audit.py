@@ -44,11 +44,6 @@ class AuditFinding:
         At most five of them, and what to add to each: the parts that it stands in, or its types.
     is_error : bool
         Whether a :class:`LinkSplit` refuses it.
-
-    Examples
-    --------
-    >>> str(AuditFinding("overlap", 1, "each pair must stand in one part, got 1 in two", ((2, 3),)))
-    'each pair must stand in one part, got 1 in two, such as (2, 3)'
     """
 
     kind: str
@@ -70,11 +65,6 @@ class SplitAudit:
     Parameters
     ----------
     findings : tuple of AuditFinding
-
-    Examples
-    --------
-    >>> SplitAudit(()).ok, str(SplitAudit(()))
-    (True, 'no problem found')
     """
 
     findings: tuple[AuditFinding, ...]

@@ -31,11 +31,6 @@ class DatasetInfo:
         `source` is the class or site that its files come from.
     num_nodes, num_edges, num_features : int
         Unordered pairs; of ``simulated`` the defaults (its number of edges is an expectation).
-
-    Examples
-    --------
-    >>> DATASETS["cora"].num_nodes, DATASETS["cora"].num_edges
-    (2708, 5278)
     """
 
     name: str

@@ -156,15 +156,6 @@ class BipartiteIds:
     Parameters
     ----------
     source, target : NodeIds
-
-    Examples
-    --------
-    >>> ids = BipartiteIds(NodeIds.from_values([1, 2]), NodeIds.from_values([2, 3]))
-    >>> ids.lookup_pairs([2, 3], [2, 2])            # there is no source node 3
-    array([[ 1, -1],
-           [ 2,  2]])
-    >>> [column.to_pylist() for column in ids.decode_pairs([[0, 1], [3, 2]])]
-    [[1, 2], [3, 2]]
     """
 
     source: NodeIds

@@ -84,11 +84,6 @@ class NamedGraph:
     ----------
     graph : Graph
     node_ids : NodeIds or BipartiteIds
-
-    Examples
-    --------
-    >>> NamedGraph(Graph.from_edges(torch.tensor([[0], [1]]), 2), NodeIds.range(2)).graph.num_pairs
-    1
     """
 
     graph: Graph
@@ -104,11 +99,6 @@ class PairChunk:
     edge_label_index : Tensor [2, l], int64
     source, target, first_row : pyarrow.Array (l,), pyarrow.Array (l,) and int
         Their ids as they stand in the file; the number of rows before them.
-
-    Examples
-    --------
-    >>> len(PairChunk(torch.tensor([[0], [1]]), pa.array(["alice"]), pa.array(["bob"]), first_row=0))
-    1
     """
 
     edge_label_index: Tensor

@@ -31,12 +31,6 @@ class BlockModelTruth:
     ----------
     theta, block, omega : Tensor [N], float64; [N], int64; [K, K], float64
         Node weights, to which expected degrees are proportional within a block; blocks; symmetric rates.
-
-    Examples
-    --------
-    >>> truth = BlockModelTruth(torch.ones(2).double(), torch.tensor([0, 0]), torch.ones(1, 1).double())
-    >>> truth.edge_probability(torch.tensor([[0], [1]])).numpy().round(4)  # 1 - exp(-1)
-    array([0.6321])
     """
 
     theta: Tensor

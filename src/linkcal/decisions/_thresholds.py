@@ -37,12 +37,6 @@ class LinkThreshold:
     confidence : float or None
         Probability, over the draw of the labelled links, that the wanted value is reached; None for expected
         values, which are as good as the calibration.
-
-    Examples
-    --------
-    >>> found = expected_threshold([3.0, 1.0, 0.0, -2.0], recall=0.7)
-    >>> found.logit, found.confidence
-    (1.0, None)
     """
 
     probability: float

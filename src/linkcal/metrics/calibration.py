@@ -105,12 +105,6 @@ class ReliabilityCurve:
     lower, upper : ndarray (B,), float64
         Bounds of each bin: its edges (equal width), or its smallest and largest probability (equal mass).
     variant : {"positive", "top-label"}
-
-    Examples
-    --------
-    >>> curve = reliability_curve([0, 1, 1, 1], [0.25, 0.25, 0.75, 0.75], n_bins=2)
-    >>> curve.count.tolist(), curve.lower.tolist(), curve.upper.tolist()
-    ([2, 2], [0.0, 0.5], [0.5, 1.0])
     """
 
     mean_prob: FloatArray
@@ -284,11 +278,6 @@ class CalibrationFloor(NamedTuple):
     ----------
     mean, q95 : float in [0, 1]
         An observed ECE above `q95` is evidence of miscalibration at the 5 % level.
-
-    Examples
-    --------
-    >>> calibration_floor([0.0] * 5 + [1.0] * 5)  # certain and right: no draw differs
-    CalibrationFloor(mean=0.0, q95=0.0)
     """
 
     mean: float

@@ -39,11 +39,6 @@ class CalibrationAlarm:
         Segments, ``"all"`` first, and the evidence of each after the last label.
     observed, expected : float
         Links among the labels, and the sum of their probabilities.
-
-    Examples
-    --------
-    >>> calibration_alarm([1, 0] * 50, [0.9] * 100).first
-    14
     """
 
     e_value: FloatArray
@@ -171,11 +166,6 @@ class PopulationTest:
         New pairs.
     alpha : float
         Probability of an alarm if new pairs are drawn like those of the calibration.
-
-    Examples
-    --------
-    >>> same_population([[0.0], [1.0]] * 50, [[0.0], [1.0]] * 20, ["logit"]).alarm
-    False
     """
 
     p_value: float

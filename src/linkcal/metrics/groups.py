@@ -34,12 +34,6 @@ class GroupCalibration:
         The largest ``|z|`` of calibrated probabilities stays below `bound` with probability `level`.
     p_value : float
         Chance of a largest ``|z|`` at least as large as the observed one, if they are calibrated.
-
-    Examples
-    --------
-    >>> found = group_calibration([0, 1] * 50, [0.5] * 100, {"side": ["left", "right"] * 50})
-    >>> found.segment[found.worst], found.is_consistent
-    ('side=left', False)
     """
 
     segment: tuple[str, ...]

@@ -56,12 +56,6 @@ class MetricSpec(ResultColumn):
         What `values` are: probabilities in [0, 1], or scores of which only the order counts.
     range, proper : tuple of float, bool
         Smallest and largest value; whether only the true probabilities are best in expectation.
-
-    Examples
-    --------
-    >>> spec = METRICS["brier"]
-    >>> spec.function([1, 0], [0.5, 0.5]), spec.higher_is_better, spec.proper
-    (0.25, False, True)
     """
 
     higher_is_better: bool

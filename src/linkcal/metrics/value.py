@@ -35,12 +35,6 @@ class ModelValue:
     num_links : int
     num_groups : int or None
         Groups of dependent links, if they were given.
-
-    Examples
-    --------
-    >>> value = ModelValue(0.001, 0.003, 0.95, 1054)
-    >>> value.is_shown, str(value)[-57:]
-    (False, 'falls by 0.0010 +- 0.0030 (paired over 1,054 test links).')
     """
 
     gain: float

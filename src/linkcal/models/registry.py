@@ -29,11 +29,6 @@ class Preset:
     training : TrainingConfig
     reduced : mapping of str to mapping
         By data set: arguments and settings that replace these to save time, not chosen for quality.
-
-    Examples
-    --------
-    >>> Preset({}, TrainingConfig(epochs=30), {"large": {"epochs": 5}}).on("large").training.epochs
-    5
     """
 
     model: dict[str, Any]
@@ -59,11 +54,6 @@ class ModelSpec:
     description : str
     presets : dict of str to Preset
         ``"default"``: chosen by validation AUC on Cora. ``"paper"``: the paper's table, no early stopping.
-
-    Examples
-    --------
-    >>> MODELS["peg"].cls.__name__, sorted(MODELS["peg"].presets)
-    ('PEG', ['default', 'paper'])
     """
 
     cls: type[GraphModel]

@@ -77,11 +77,6 @@ class EpochReport:
         The finished epoch, from 1, and the largest number of epochs.
     loss, val_auc : float
         Mean training loss of the epoch; validation AUC, None at epochs where it is not measured.
-
-    Examples
-    --------
-    >>> EpochReport(epoch=5, epochs=200, loss=0.69)
-    EpochReport(epoch=5, epochs=200, loss=0.69, val_auc=None)
     """
 
     epoch: int
@@ -102,11 +97,6 @@ class TrainingResult:
         Validation AUC at each epoch where it was measured.
     epochs_run, stopped_early, final_loss, seconds : int, bool, float, float
         Of the whole training: the last epoch's loss; the seconds alone differ between two runs with one seed.
-
-    Examples
-    --------
-    >>> TrainingResult(5, 0.71, ((5, 0.71),), 5, stopped_early=False, final_loss=0.6, seconds=1.0).best_epoch
-    5
     """
 
     best_epoch: int
