@@ -75,7 +75,7 @@ def test_only_what_the_calibrator_reads_is_made(trained_gcn, small_split, monkey
         raise AssertionError("nobody reads these columns")
 
     with monkeypatch.context() as patch:
-        for part in ("pair_place", "attribute_similarity"):
+        for part in ("pair_structure", "attribute_similarity"):
             patch.setattr(f"linkcal.features._scores.{part}", refuse)
         clp = CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)
         pairs = small_split.test.edge_label_index

@@ -230,11 +230,10 @@ def top_paths(
     """Keys of the k pairs without a `known` key that paths of a length join most, best first, ties by key.
 
     Of length 2: resource allocation, ``sum_w 1 / d_w``. Of length 3: ``sum_ab A_ab / sqrt(d_a d_b)``. As in
-    :func:`linkcal.features.pair_paths`, without their target link, which only a pair against the direction of
-    an edge has. `weight` is
-    given ``d_w d_w`` or ``d_a d_b``, the paths over a node or an edge. Where more than ``_MOST_PATHS`` paths
-    would have to be walked, those between the largest degrees, which count least, are left out, and a
-    LinkcalWarning states the share.
+    :func:`linkcal.features.pair_structure`, without their target link, which only a pair against the
+    direction of an edge has. `weight` is given ``d_w d_w`` or ``d_a d_b``, the paths over a node or an edge.
+    Where more than ``_MOST_PATHS`` paths would have to be walked, those between the largest degrees, which
+    count least, are left out, and a LinkcalWarning states the share.
     """
     n, rows = graph.num_nodes, graph.ends[0].cpu().numpy()
     starts, neighbours = neighbour_lists(graph)

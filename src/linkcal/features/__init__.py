@@ -16,16 +16,14 @@ from linkcal.features._scores import (
     score_links,
 )
 from linkcal.features._structure import (
-    PAIR_PATHS,
     PAIR_STRUCTURE,
-    pair_paths,
     pair_structure,
     structural_features,
 )
 
 __all__ = [
-    "ATTRIBUTE_COLUMNS", "COLUMN_GROUPS", "COLUMN_NAMES", "FEATURE_KINDS", "FIT_ON", "PAIR_PATHS",
+    "ATTRIBUTE_COLUMNS", "COLUMN_GROUPS", "COLUMN_NAMES", "FEATURE_KINDS", "FIT_ON",
     "PAIR_STRUCTURE", "STRUCTURAL_COLUMNS", "STRUCTURE_COLUMNS", "FitOn", "LinkScorer", "LinkScores",
     "TargetLink", "attribute_similarity", "calibration_links", "calibration_part", "link_segments",
-    "pair_paths", "pair_structure", "score_links", "structural_features",
+    "pair_structure", "score_links", "structural_features",
 ]  # fmt: skip

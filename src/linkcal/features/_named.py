@@ -15,7 +15,7 @@ from linkcal._core.validation import to_float64
 from linkcal.data import Graph, NamedGraph
 from linkcal.exceptions import InputError
 from linkcal.features._attributes import attribute_similarity
-from linkcal.features._structure import once_per_graph, pair_place, structure_features
+from linkcal.features._structure import once_per_graph, pair_structure, structure_features
 
 
 def named_columns(
@@ -40,7 +40,7 @@ def named_columns(
         index = np.where(unknown, [[graph.num_nodes], [graph.num_nodes + 1]], index)
         graph = _with_strangers(graph)
     pairs = torch.from_numpy(index)
-    columns = structure_features(pair_place(graph, pairs), attribute_similarity(graph, pairs))
+    columns = structure_features(pair_structure(graph, pairs), attribute_similarity(graph, pairs))
     return to_float64(columns), np.asarray(graph.has_pairs(pairs)), warning
 
 

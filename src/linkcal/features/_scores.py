@@ -20,7 +20,7 @@ from linkcal._core.validation import check_choice, check_flag, check_no_self_pai
 from linkcal.data import Graph, LinkPairs, LinkSplit
 from linkcal.exceptions import InputError
 from linkcal.features._attributes import attribute_similarity
-from linkcal.features._structure import pair_place, structural_features, structure_features
+from linkcal.features._structure import pair_structure, structural_features, structure_features
 from linkcal.models.adapter import require_weights_read
 from linkcal.toggle import ToggledEmbeddings
 from linkcal.toggle.api import toggle_engine, toggle_in_blocks
@@ -41,8 +41,7 @@ class LinkScores:
     label : Tensor [L], optional
         1 for a link, 0 for a negative.
     structure, attributes : Tensor [L, 6], float64, and [L, 2], float32, optional
-        Of :func:`linkcal.features.pair_structure` and :func:`linkcal.features.pair_paths`, side by side, and
-        of :func:`linkcal.features.attribute_similarity`.
+        Of :func:`linkcal.features.pair_structure` and :func:`linkcal.features.attribute_similarity`.
 
     Examples
     --------
@@ -196,7 +195,7 @@ class LinkScorer:
         with self._lock:
             near: tuple[Tensor, ...] = ()
             if self._structural:
-                near = pair_place(self._graph, index), attribute_similarity(self._graph, index)
+                near = pair_structure(self._graph, index), attribute_similarity(self._graph, index)
             toggled = toggle_in_blocks(self._engine, index)
             if self._symmetrise and self._graph.node_type is None:
                 turned = toggle_in_blocks(self._engine, index.flip(0))

@@ -17,38 +17,13 @@ from linkcal.data.graph import neighbour_rows, row_starts
 from linkcal.toggle import ToggledEmbeddings
 
 #: Names of the columns of :func:`pair_structure`.
-PAIR_STRUCTURE = ("degree_u", "degree_v", "common_neighbours")
-
-#: Names of the columns of :func:`pair_paths`.
-PAIR_PATHS = ("adamic_adar", "resource_allocation", "paths_of_length_three")
+PAIR_STRUCTURE = (
+    "degree_u", "degree_v", "common_neighbours", "adamic_adar", "resource_allocation",
+    "paths_of_length_three",
+)  # fmt: skip
 
 Array = Any  # NumPy arrays; Numba specialises the code on them
 T = TypeVar("T")
-
-
-def pair_structure(graph: Graph, edge_label_index: Tensor) -> Tensor:
-    """Degrees and common neighbours of pairs, without the target link, which would give its label away.
-
-    Parameters
-    ----------
-    graph : Graph
-        The message-passing graph.
-    edge_label_index : Tensor [2, L], int
-        Pairs of two different nodes.
-
-    Returns
-    -------
-    Tensor [L, 3], int64
-        Exact, in the order of ``PAIR_STRUCTURE``, on the device of `edge_label_index`. In a directed graph
-        edges in any direction count; only the pair's own direction is left out.
-
-    Examples
-    --------
-    >>> triangle = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 0]]), num_nodes=4)
-    >>> pair_structure(triangle, torch.tensor([[0, 0], [1, 3]])).tolist()
-    [[1, 1, 1], [2, 0, 0]]
-    """
-    return pair_place(graph, edge_label_index)[:, :3].long()
 
 
 def once_per_graph(make: Callable[[Graph], T]) -> Callable[[Graph], T]:
@@ -84,18 +59,21 @@ def neighbour_lists(graph: Graph) -> tuple[Array, Array]:
     return row_starts(row, graph.num_nodes), np.ascontiguousarray(col)
 
 
-def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
-    """Adamic-Adar, resource allocation and degree-normalised paths of length three, without the target link.
+def pair_structure(graph: Graph, edge_label_index: Tensor) -> Tensor:
+    """Degrees, common neighbours and paths of pairs, without the target link, which would tell the label.
 
     Parameters
     ----------
-    graph, edge_label_index
-        As in :func:`pair_structure`; directions are ignored.
+    graph : Graph
+        The message-passing graph.
+    edge_label_index : Tensor [2, L], int
+        Pairs of two different nodes.
 
     Returns
     -------
-    Tensor [L, 3], float64
-        In the order of ``PAIR_PATHS``.
+    Tensor [L, 6], float64
+        In the order of ``PAIR_STRUCTURE``, on the device of `edge_label_index`. In a directed graph edges in
+        any direction count; only the pair's own direction is left out.
 
     Notes
     -----
@@ -111,15 +89,10 @@ def pair_paths(graph: Graph, edge_label_index: Tensor) -> Tensor:
     Examples
     --------
     >>> square = Graph.from_edges(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), num_nodes=4)
-    >>> pair_paths(square, torch.tensor([[0, 0], [1, 2]])).numpy().round(3)      # an edge, a diagonal
-    array([[0.   , 0.   , 0.5  ],
-           [2.885, 1.   , 0.   ]])
+    >>> pair_structure(square, torch.tensor([[0, 0], [1, 2]])).numpy().round(3)      # an edge, a diagonal
+    array([[1.   , 1.   , 0.   , 0.   , 0.   , 0.5  ],
+           [2.   , 2.   , 2.   , 2.885, 1.   , 0.   ]])
     """
-    return pair_place(graph, edge_label_index)[:, 3:]
-
-
-def pair_place(graph: Graph, edge_label_index: Tensor) -> Tensor:
-    """:func:`pair_structure` and :func:`pair_paths` side by side, [L, 6], float64."""
     pairs = check_edge_index(edge_label_index, graph.num_nodes, "edge_label_index")
     check_no_self_pairs(pairs)
     own = graph.has_pairs(pairs.to(graph.edge_index.device)).to(pairs.device, torch.int64)
@@ -203,7 +176,7 @@ def structural_features(toggled: ToggledEmbeddings, structure: Tensor, attribute
     toggled : ToggledEmbeddings
         Of L links.
     structure, attributes : Tensor [L, 6], float64, and [L, 2], float32
-        Of :func:`pair_structure` and :func:`pair_paths`, side by side; :func:`attribute_similarity`.
+        Of :func:`pair_structure`, and of :func:`attribute_similarity`.
 
     Returns
     -------
