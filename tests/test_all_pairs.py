@@ -94,27 +94,6 @@ def test_both_directions_of_a_pair_score_alike_and_stand_in_order():
     assert (pairs[0, ::2] < pairs[1, ::2]).all()
 
 
-@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-8])
-def test_tiny_embeddings_take_few_candidates(scale, monkeypatch):
-    """Rounding is measured against the largest score, not against 1."""
-    offered = []
-    original = products.Best.offer
-    monkeypatch.setattr(
-        products.Best,
-        "offer",
-        lambda best, score, key: offered.append(key.size) or original(best, score, key),
-    )
-    rng = np.random.default_rng(5)
-    z = torch.from_numpy(rng.standard_normal((400, 8)))
-    graph = Graph.from_edges(torch.tensor([[0], [1]]), 400)
-    pairs, _ = top_products(z * scale, graph, 10, chunk_size=5000)
-    if scale:
-        assert sum(offered) < 0.05 * 400 * 399 / 2  # the first block's pairs, and few more
-        assert torch.equal(pairs, top_products(z, graph, 10)[0])
-    else:
-        assert pairs.T.tolist() == [[0, v] for v in range(2, 12)]
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_best_of_any_offers_equals_sorting_all(data):
@@ -133,38 +112,6 @@ def test_best_of_any_offers_equals_sorting_all(data):
     got = best.answer()
     np.testing.assert_array_equal(got[0], score[order])
     np.testing.assert_array_equal(got[1], key[order])
-
-
-def test_many_small_offers_select_seldom(monkeypatch):
-    """Not at every offer: k further candidates wait before k are selected."""
-    selections = []
-    original = Best._select
-    monkeypatch.setattr(Best, "_select", lambda best: selections.append(0) or original(best))
-    best = Best(1000, 0.0)
-    for start in range(0, 20_000, 10):  # each offer better than all before
-        keys = np.arange(start, start + 10)
-        best.offer(keys.astype(np.float64), keys)
-    assert len(selections) <= 20
-    assert best.answer()[1].tolist() == list(range(19_999, 18_999, -1))
-
-
-@pytest.mark.parametrize("weight", [None, torch.tensor([0.1, -3.0, 0.7])])
-@pytest.mark.parametrize("directed", [False, True])
-def test_equal_embeddings_are_ranked_by_node_number(weight, directed):
-    rng = np.random.default_rng(6)
-    few = rng.standard_normal((3, 3))
-    graph = Graph.from_edges(torch.from_numpy(rng.integers(0, 200, (2, 300))), 200, directed=directed)
-    for rows in (few[rng.integers(0, 3, 200)], few[np.r_[1, [0] * 199]], np.zeros((200, 3))):
-        z = torch.from_numpy(rows)
-        pairs, _ = top_products(z, graph, 5, weight=weight, chunk_size=400)
-        assert list(map(tuple, pairs.T.tolist())) == brute_force(z, graph, 5, weight)
-
-
-def test_no_columns_are_ties():
-    graph = Graph.from_edges(torch.tensor([[0], [1]]), 30)
-    pairs, score = top_products(torch.empty(30, 0), graph, 3, chunk_size=100)
-    assert pairs.T.tolist() == [[0, 2], [0, 3], [0, 4]]
-    assert score.tolist() == [0.0] * 3
 
 
 def test_order_is_that_of_the_reported_scores_with_a_bias_that_swallows_differences():
@@ -199,16 +146,6 @@ def test_case_08_twenty_thousand_nodes_in_bounded_memory():
     assert torch.equal(answers[0][1], answers[1][1])
     assert not graph.has_pairs(answers[0][0]).any()
     assert (answers[0][0][0] < answers[0][0][1]).all()
-
-
-def test_chunk_sizes_of_case_08_on_a_smaller_graph():
-    rng = np.random.default_rng(2)
-    z = torch.from_numpy(rng.standard_normal((1500, 16)).astype(np.float32))
-    graph = Graph.from_edges(torch.from_numpy(rng.integers(0, 1500, (2, 5000))), 1500)
-    a, b, c = (top_products(z, graph, 100, chunk_size=size) for size in (1000, 10_000, 250_000))
-    assert torch.equal(a[0], b[0])
-    assert torch.equal(b[0], c[0])
-    assert torch.equal(b[1], c[1])
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from torch import nn
 from torch_geometric.nn import GCNConv
 
 from linkcal import CalibratedLinkPredictor, InNOut, Isotonic, Platt, StructuralCalibrator
-from linkcal.all_pairs import most_probable_pairs
 from linkcal.data import Graph, LinkPairs, split_links
 from linkcal.exceptions import (
     ArtifactError,
@@ -68,31 +67,6 @@ def test_probability_equals_calibrator_on_scores(fitted, trained_gcn, small_spli
     assert p.shape == (pairs.size(1),)
     assert p.dtype == torch.float32
     np.testing.assert_allclose(p.numpy(), expected, rtol=1e-6)
-
-
-def test_only_what_the_calibrator_reads_is_made(trained_gcn, small_split, monkeypatch):
-    def refuse(*args):
-        raise AssertionError("nobody reads these columns")
-
-    with monkeypatch.context() as patch:
-        for part in ("pair_structure", "attribute_similarity"):
-            patch.setattr(f"linkcal.features._scores.{part}", refuse)
-        clp = CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)
-        pairs = small_split.test.edge_label_index
-        p = clp.predict_proba(pairs)
-        clp.predict_interval(pairs)
-        clp.select(pairs)
-        clp.threshold_for(small_split.test, precision=0.5, confidence=0.5)
-        most_probable_pairs(clp, 5)
-        clp.refresh(small_split.test)
-        with pytest.raises(AssertionError, match="nobody reads"):
-            CalibratedLinkPredictor(trained_gcn, StructuralCalibrator()).fit(small_split)
-    scores = clp.score(pairs)
-    assert scores.to_matrix("structural").shape == (len(p), 13)
-    assert scores.to_matrix("none")[:, 0].tolist() == clp.scorer().score(pairs).logit.tolist()
-    refuses(r"^structure must be given", clp.scorer().score(pairs).to_matrix, "structural")
-    refuses(r"^features must be one of", clp.scorer, "all")
-    refuses(r"different nodes|itself", clp.predict_proba, torch.tensor([[1], [1]]))
 
 
 def test_forward_is_the_logit_of_the_probability(fitted, small_split):

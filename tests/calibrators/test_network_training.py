@@ -109,29 +109,6 @@ def test_training_equals_pytorch_adam():
     assert not ours.converged
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_networks_do_not_influence_each_other(threads):
-    before = torch.get_num_threads()
-    members = []
-    for seed, n in ((5, 60), (6, 500), (7, 60)):
-        links, net = LinkArrays(*_arrays(n, seed=seed)), draw_net(np.random.default_rng(seed), 3, 5, 2)
-        half = np.arange(n) % 2 == 0
-        parts = [links.take(rows).blocks(2) for rows in (half, ~half)]
-        members += [Member(net, 15, 0.05, 0.0, *parts, weight, 300, 20) for weight in (0.0, 1.0, 10.0)]
-    torch.set_num_threads(threads)
-    try:
-        together = train(members)
-    finally:
-        torch.set_num_threads(before)
-    # They stop at different epochs, so the batch shrinks on the way.
-    assert len({trained.n_iter for trained in together}) > 2
-    for member, trained in zip(members, together, strict=True):
-        [alone] = train([member])
-        assert alone.n_iter == trained.n_iter
-        assert np.array_equal(alone.net.hidden, trained.net.hidden)
-        assert np.array_equal(alone.net.output, trained.net.output)
-
-
 def test_an_error_in_one_network_ends_the_batch():
     net = draw_net(np.random.default_rng(0), 3, 5, 2)
     good = Member(net, *RATES, LinkArrays(*_arrays()).blocks(2), None, 1.0, 25)

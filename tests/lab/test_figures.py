@@ -81,13 +81,6 @@ def test_seeds_choose_the_cell(store, drawn):
     refuses("seeds must be those of a finished cell, got train 9", drawn, store, train_seed=9)
 
 
-def test_added_calibrators_belong_to_their_cell(store):
-    write_cell(store, "cora/vgae/train-0/val/cal-0.2", ("platt",))
-    (paths,) = (paths for paths in find_predictions(store).values() if len(paths) == 2)
-    names = ["uncalibrated", "platt", "in-n-out", "in-n-out-plus"]
-    assert list(cell_predictions(paths).probability) == names
-
-
 def test_damaged_and_foreign_files(store, tmp_path):
     foreign = write_cell(tmp_path, "other", ("platt",), n=7)
     first = next(iter(find_predictions(store).values()))
@@ -96,31 +89,11 @@ def test_damaged_and_foreign_files(store, tmp_path):
     refuses("predictions must be an npz file of plain arrays, got", cell_predictions, [foreign])
 
 
-def test_headings_tell_settings_that_all_models_share_and_seeds_that_differ(tmp_path, drawn):
-    for model, seed in (("vgae", 0), ("gcn", 0), ("sage", 3)):
-        write_cell(tmp_path, f"cora/{model}~epochs=3/train-{seed}/{'val' if seed == 0 else 'train'}/cal-0")
-    write_cell(tmp_path, "cora/sage~epochs=3/train-0/train-loo/cal-0")
-    write_cell(tmp_path, "cora/gcn~epochs=3/train-3/train-loo/cal-0")
-    found = drawn(tmp_path, calibrators=["uncalibrated"])
-    panels = ["cora / vgae", "cora / sage", "cora / gcn"]
-    title, here = found["uncalibrated"]
-    assert (title, sorted(here)) == ("Uncalibrated predictors (epochs=3)", sorted(panels))
-    expected = "cora (epochs=3), fitted on val, training seed 0, calibration seed 0"
-    assert found["cora-val"] == (expected, ["vgae / uncalibrated", "gcn / uncalibrated"])
-    assert found["cora-train-loo"][0] == "cora (epochs=3), fitted on train-loo, first seeds of each row"
-
-
 def test_no_store(tmp_path):
     (tmp_path / "empty").mkdir()
     for name, message in (("none", "store must be a sweep's folder"), ("empty", "must hold a finished cell")):
         refuses(message, next, draw_figures(tmp_path / name, tmp_path / "out"))
     assert not (tmp_path / "out").exists()
-
-
-def test_a_store_without_uncalibrated_predictors_has_figures_of_the_rest(tmp_path, drawn):
-    write_cell(tmp_path / "store", "cora/vgae/train-0/val/cal-0", ("platt", "isotonic"))
-    write_cell(tmp_path / "store", "cora/vgae/train-0/train/cal-0", ("isotonic",))
-    assert list(drawn(tmp_path / "store", calibrators=["platt", "platt"])) == ["cora-val"]
 
 
 @pytest.mark.parametrize(

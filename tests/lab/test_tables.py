@@ -104,22 +104,6 @@ def test_a_calibrator_that_lacks_seeds_is_named_and_not_best():
     assert "over 3 values" in table.caption
 
 
-def test_indistinguishable_rows_are_marked():
-    rows = [
-        record(train_seed=i, calibrator=name, value=0.1 + noise)
-        for name, noises in {"platt": (0, 0.02, 0), "beta": (0.01, 0, 0.02)}.items()
-        for i, noise in enumerate(noises)
-    ]
-    assert cells(tables_of(frame(*rows))["ece-val"], "cora", "gcn", "ours")[-1].endswith(
-        " \N{ALMOST EQUAL TO}"
-    )
-
-
-def test_rows_measured_with_another_fit_on_are_missing_not_dropped():
-    found = tables_of(frame(record(dataset="mine", fit_on="train"), record(dataset="yours", fit_on="val")))
-    assert [row[0].text for row in found["nll-val"].rows] == ["mine", "yours"]
-
-
 def test_performance_counts_each_training_once(tables):
     table = tables["gnn-performance"]
     text = dict(zip(table.header[2:], cells(table, "cora", "vgae"), strict=True))
@@ -198,13 +182,6 @@ def test_pattern_shares():
     assert cells(found["patterns"], "val", "calibrated") == ["25 %", MISSING]
     expected = ["over-positive-under-negative 3/4, calibrated 1/4"]
     assert cells(found["patterns-by-row"], "cora", "gcn") == expected
-
-
-def test_records_without_patterns_and_floors_show_them_as_missing():
-    found = tables_of(frame(record(calibrator="uncalibrated")))
-    assert cells(found["patterns"], "val", "u-shaped") == [MISSING, "25 %"]
-    assert cells(found["patterns-by-row"], "cora", "gcn") == [MISSING]
-    assert cells(found["ece-val"], "cora", "gcn", "ours")[:2] == [MISSING, "10.00"]
 
 
 @pytest.fixture(scope="module")

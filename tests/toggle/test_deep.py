@@ -7,8 +7,7 @@ import torch
 from torch_geometric import nn as pyg
 
 from linkcal.toggle import toggle_edges
-from linkcal.toggle._deep import DeepToggle, SummedToggle, compiled_toggle
-from linkcal.toggle._kernel import CompiledToggle
+from linkcal.toggle._deep import SummedToggle, compiled_toggle
 from linkcal.toggle._recognise import recognise
 
 from .cases import MODELS, assert_same, build_case, features, seeded
@@ -28,27 +27,6 @@ def kernel_of(model, x):
     known = recognise(model, x, case.edge_index)
     kernel = None if known.chain is None else compiled_toggle(known.chain.layers)
     return SummedToggle if kernel is None and SummedToggle.applies(known) else kernel
-
-
-@pytest.mark.parametrize(
-    ("build", "expected"),
-    [
-        (lambda: MODELS["gcn"](3, 4, 2, num_layers=2), CompiledToggle),
-        (lambda: MODELS["gcn"](3, 4, 2, num_layers=3), DeepToggle),
-        (lambda: MODELS["vgae"](3, 4, 2, num_layers=4), DeepToggle),
-        # Leaky ReLU, then batch norm: two steps between GCN layers, for which the other kernel has no room.
-        (
-            lambda: pyg.GAE(pyg.GCN(3, 4, 2, 2, act="leaky_relu", act_first=True, norm="batch_norm")),
-            DeepToggle,
-        ),
-        (lambda: pyg.GAE(pyg.GCN(3, 4, 3, 2, act="elu")), None),
-        (lambda: pyg.GAE(pyg.GCN(3, 4, 3, 2, jk="cat", norm="batch_norm")), SummedToggle),
-        (lambda: pyg.GAE(pyg.GraphSAGE(3, 4, 2, 2, jk="max")), SummedToggle),
-        (lambda: pyg.GAE(pyg.GAT(3, 4, 2, 2)), None),
-    ],
-)
-def test_which_kernel_is_taken(build, expected):
-    assert kernel_of(seeded(build, 0).eval(), features(5, 3, torch.float32)) is expected
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

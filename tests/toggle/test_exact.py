@@ -4,8 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch_geometric.nn import GAE, MLP, GINConv, LayerNorm
-from torch_geometric.nn.models.basic_gnn import BasicGNN
+from torch_geometric.nn import LayerNorm
 
 from linkcal.models import GCN
 from linkcal.toggle import toggle_edges
@@ -85,18 +84,3 @@ def test_graphs_without_edges(num_nodes):
     assert fast.present.shape == (pairs.size(1), 2)
     assert not fast.in_graph.any()
     torch.testing.assert_close(fast.present, naive.present)
-
-
-class NarrowGIN(BasicGNN):
-    """Its first matrix is narrower than the values that the layer hands on."""
-
-    supports_edge_weight = supports_edge_attr = supports_norm_batch = False
-
-    def init_conv(self, in_channels, out_channels, **kwargs):
-        return GINConv(MLP([in_channels, 3, out_channels], norm=None), **kwargs)
-
-
-def test_a_layer_narrower_than_what_it_gives():
-    case = build_case(12, ["path"], 7, undirected=True, loops=False, repeats=False)
-    model = seeded(lambda: GAE(NarrowGIN(4, 8, 2, 5)), 0)
-    assert_equals_naive(model, features(12, 4, torch.float32), case, "fast")
