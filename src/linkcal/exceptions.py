@@ -14,7 +14,8 @@ __all__ = [
     "ArtifactError", "BaseRateWarning", "BoundReachedWarning", "ConvergenceWarning", "DataNotFoundError",
     "EdgeFeaturesWarning", "FewLinksWarning", "FewNegativesWarning", "InputError", "LinkcalError",
     "LinkcalWarning", "MissingExtraError", "NotFittedError", "RareClassWarning", "ShortageError",
-    "SymmetricDecoderWarning", "TrainingDivergedError", "UnsupportedModelError", "WorkerDiedError",
+    "SlowToggleWarning", "SymmetricDecoderWarning", "TrainingDivergedError", "UnsupportedModelError",
+    "WorkerDiedError",
 ]  # fmt: skip
 
 
@@ -138,6 +139,10 @@ class EdgeFeaturesWarning(LinkcalWarning):
 
 class FewNegativesWarning(LinkcalWarning):
     """Hits@K was computed with fewer negatives than K."""
+
+
+class SlowToggleWarning(LinkcalWarning):
+    """Only whole passes over the graph are exact for the model, and they take more than a minute."""
 
 
 class SymmetricDecoderWarning(LinkcalWarning):

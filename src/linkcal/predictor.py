@@ -543,6 +543,7 @@ class CalibratedLinkPredictor(nn.Module):
             known |= {"base_rate": moved_to, "base_rate_origin": origin}
         counts = {"test_positives": int(y.sum()), "test_negatives": int((1 - y).sum())}
         about = {"dataset": self.graph_.name, "model": type(self.model).__name__, "selected": name}
+        about |= {"toggle_method": scores.toggled.method}
         metrics = {**about, **known, "counts": counts, "results": results}
         return Evaluation(metrics | intervals_record(y, p, z, weight), (y, p, weight))
 

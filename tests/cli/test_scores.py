@@ -71,6 +71,22 @@ def test_select_works_without_a_model(cli, folder, scores, fails):
     assert [row["source"] for row in answer.rows] == found["source"][found["selected"]].tolist()
     assert "Null scores: " in answer.message
     fails("select", folder, scores, "--null", scores, parts=("--null, --calibrator, ",))
+    fails("select", folder, scores, "--comment", "", parts=("--comment and --raw-ids must be left out",))
+    fails("select", folder, scores, "--source", "from", parts=("--source must be 'source'", "got 'from'"))
+
+
+def test_select_knows_the_columns_of_the_folder(cli, fails, scores, tmp_path):
+    named = pd.read_csv(scores).rename(columns={"source": "u", "target": "v"})
+    named.to_csv(tmp_path / "named.csv", index=False)
+    ends = "--source", "u", "--target", "v"
+    folder = tmp_path / "out"
+    assert cli("calibrate", tmp_path / "named.csv", "--logit", "score", *ends, "--out", folder).code == 0
+    by_default, named = (
+        cli("select", folder, tmp_path / "named.csv", "--fdr", 0.5, *some) for some in ((), ends)
+    )
+    assert by_default.out == named.out
+    assert len(named.rows) > 0
+    fails("select", folder, tmp_path / "named.csv", "--target", "w", parts=("must be 'v'",))
 
 
 def test_folders_are_not_mixed_up(cli, fails, folder, fitted, scores, write_pairs):

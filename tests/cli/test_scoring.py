@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -193,6 +194,33 @@ def test_unknown_nodes_are_counted_and_nothing_is_written(fails, fitted, write_p
     fails("score", fitted, late, "--chunk-size", 5, parts=("'nobody' in line 22",))
     fails("score", fitted, late, "--chunk-size", 5, "--out", tmp_path / "s", parts=("'nobody' in line 22",))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["late.csv", "pairs.csv"]
+
+
+def test_unknown_nodes_can_be_left_out(cli, fails, fitted, write_pairs, tmp_path):
+    """The rest as if they were not there, from files and folders; missing ids and loops are refused."""
+    known = [("user-001", "user-002"), ("user-003", "user-010"), ("user-004", "user-005")]
+    ghosts = [("ghost", "user-001"), ("ghost", "ghost")]
+    mixed = write_pairs("mixed.csv", [ghosts[0], *known[:2], ghosts[1], known[2]])
+    expected = cli("score", fitted, write_pairs("known.csv", known)).out
+    for size in (1, 2, 100):
+        answer = cli("score", fitted, mixed, "--unknown", "skip", "--chunk-size", size)
+        assert answer.out == expected
+        assert "Left out: 2 rows of nodes" in answer.err
+    assert cli("score", fitted, mixed, "--unknown", "skip", "--out", tmp_path / "o.csv").code == 0
+    assert (tmp_path / "o.csv").read_text() == expected
+    assert json.loads((tmp_path / "o.csv.meta.json").read_text())["skipped"] == 2
+    only = write_pairs("only.csv", ghosts)
+    assert cli("score", fitted, only, "--unknown", "skip").out.splitlines() == expected.splitlines()[:1]
+    (tmp_path / "many").mkdir()
+    pd.read_csv(mixed).to_parquet(tmp_path / "many" / "a.parquet")
+    answer = cli("score", fitted, tmp_path / "many", "--out", tmp_path / "scored", "--unknown", "skip")
+    assert "3 pairs of 1 files" in answer.message
+    assert "Left out: 2 rows of nodes" in answer.message
+    written = pd.read_parquet(tmp_path / "scored" / "a.parquet")
+    assert written.probability.tolist() == pd.read_csv(tmp_path / "o.csv").probability.tolist()
+    loop = write_pairs("loop.csv", [*ghosts, ("user-001", "user-001")])
+    fails("score", fitted, loop, "--unknown", "skip", parts=("'user-001' with itself in line 4",))
+    fails("score", fitted, mixed, "--unknown", "drop", parts=("unknown must be one of error, skip",))
 
 
 def test_columns_by_name(cli, fails, fitted, tmp_path):

@@ -95,7 +95,7 @@ def test_a_whole_run_keeps_the_positions_with_the_model(num_features, tmp_path):
     outcome = run_experiment(config, data)
     expected = laplacian_eigenmaps(split_links(data, seed=0).graph.edge_index, 150, 32)
     model, message = outcome.artifact.model, outcome.artifact.graph
-    assert outcome.toggle_method == "kernel"
+    assert outcome.metrics["toggle_method"] == "kernel"
     found = model.positions if num_features == 0 else message.x[:, num_features:]
     assert torch.equal(found, expected)
     save_model(model, tmp_path)

@@ -170,7 +170,7 @@ def test_a_whole_run_and_its_artifact(num_features, tmp_path):
     data = simulate_graph(150, num_edges=900, num_features=num_features, seed=0)
     config = RunConfig("simulated", "seal", epochs=1, calibrators=("uncalibrated", "platt"))
     outcome = run_experiment(config, data)
-    assert outcome.toggle_method == "pairwise"
+    assert outcome.metrics["toggle_method"] == "pairwise"
     split = split_links(data, seed=0)
     preset = MODELS["seal"].presets["default"].model
     assert outcome.artifact.model.sort_k == SEAL.options_for(split, **preset)["sort_k"]

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch_geometric import nn as pyg
 
-from linkcal.exceptions import InputError, UnsupportedModelError
+from linkcal.exceptions import InputError, SlowToggleWarning, UnsupportedModelError
 from linkcal.models import GCN, GIN, SAGE, VGAE
-from linkcal.toggle import ToggledEmbeddings, toggle_edges
+from linkcal.toggle import ToggledEmbeddings, _engine, toggle_edges
 from linkcal.toggle._engine import embed_and_score
 from refusals import refuses, unsupported
 
@@ -32,6 +32,29 @@ def toggle(model: nn.Module, pairs: torch.Tensor = CASE.pairs, **options) -> Tog
 def assert_identical(a: ToggledEmbeddings, b: ToggledEmbeddings) -> None:
     for name in ("absent", "present", "logit_absent", "logit_present", "in_graph"):
         assert torch.equal(getattr(a, name), getattr(b, name)), name
+
+
+class AllNodes(GCN):
+    """Each embedding also holds the mean of all: any link changes every node."""
+
+    decode_returns = "logits"
+
+    def encode(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        z = super().encode(x, edge_index)
+        return z + z.mean(dim=0)
+
+
+def test_whole_passes_that_take_long_are_announced(monkeypatch, recwarn):
+    """Once, with the time, where the caller did not choose them."""
+    model = seeded(lambda: AllNodes(4), 0)
+    assert toggle(model).method == "naive"
+    assert not recwarn
+    monkeypatch.setattr(_engine, "LONG", 0.0)
+    with pytest.warns(SlowToggleWarning, match=rf"AllNodes has no exact .* {CASE.pairs.size(1)} pairs take"):
+        toggle(model)
+    assert [warning.category for warning in recwarn] == []
+    toggle(model, method="naive")
+    toggle(model_of(GCN))
 
 
 # --- refusals ---------------------------------------------------------------------------------------------

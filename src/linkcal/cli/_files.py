@@ -23,21 +23,27 @@ def side_file(out: Path) -> Path:
     return out.with_name(out.name + ".meta.json")
 
 
+def log_skipped(skipped: int) -> None:
+    """One line where pairs were not scored."""
+    if skipped:
+        log(f"Left out: {skipped:,} rows of nodes that the graph does not have.")
+
+
 def score_file(
     function: ScoringFunction, pairs: Path, out: Path | None, watch: Callable[..., Any] = iter, **table: Any
-) -> tuple[int, str]:
-    """Score the pairs of a file, `table` is for ``read_pairs``; give their number, and the SHA-256 of OUT."""
+) -> tuple[int, int, str]:
+    """Score the pairs of a file, `table` is for ``read_pairs``: how many, rows left out, SHA-256 of OUT."""
     from linkcal.data import read_pairs
 
-    total, chunks = 0, read_pairs(pairs, function.load()[1], **table)
+    total, skipped, chunks = 0, 0, read_pairs(pairs, function.load()[1], **table)
     with csv_rows(out, "source", "target", *function.columns, raw_ids=table["raw_ids"]) as writer:
         for chunk in watch(chunks):
             found = [column.tolist() for column in function.score_pairs(chunk.edge_label_index)]
             writer.writerows(zip(chunk.source.to_pylist(), chunk.target.to_pylist(), *found, strict=True))
-            total += len(chunk)
+            total, skipped = total + len(chunk), skipped + chunk.skipped
         if out is not None:  # whatever comes between, no table has the side file of another
             side_file(out).unlink(missing_ok=True)
-    return total, writer.sha256
+    return total, skipped, writer.sha256
 
 
 def score_files(
@@ -72,21 +78,26 @@ def score_files(
             f"pairs must be files that can be scored, got {len(failures)} of {len(files)} that cannot, the "
             f"first {failures[0]} (results of the others are in {out})"
         )
-    log(f"{sum(counts):,} pairs of {len(jobs)} files ({len(files) - len(jobs)} were finished before): {out}")
+    total, skipped = (sum(each[i] for each in counts) for i in range(2))
+    before = f"({len(files) - len(jobs)} were finished before)"
+    log(f"{total:,} pairs of {len(jobs)} files {before}: {out}")
+    log_skipped(skipped)
     log(note["statement"])
 
 
-def _attempt(function: ScoringFunction, table: dict[str, Any], job: tuple[Path, Path]) -> int | str:
-    """Number of pairs of a file, or why there is none: that does not stop the others."""
+def _attempt(
+    function: ScoringFunction, table: dict[str, Any], job: tuple[Path, Path]
+) -> tuple[int, int] | str:
+    """Pairs of a file and rows left out, or why there are none: that does not stop the others."""
     from linkcal.exceptions import LinkcalError
 
     try:
-        return score_file(function, *job, **table)[0]
+        return score_file(function, *job, **table)[:2]
     except (LinkcalError, OSError) as error:
         return f"{job[0].name}: {error}"
 
 
-def _by_ray(attempt: partial[int | str], jobs: list[tuple[Path, Path]]) -> Iterator[Any]:
+def _by_ray(attempt: partial[Any], jobs: list[tuple[Path, Path]]) -> Iterator[Any]:
     """One task a job. Workers have as many threads as this process: sums are cut over them."""
     import ray
     import torch

@@ -167,11 +167,18 @@ def _valid_for(found: CalibratedScores, base_rate: float | None) -> str:
     return f"Probabilities {end}."
 
 
-def select_scores(folder: Path, pairs: Path, fdr: float, out: Path | None, base_rate: float | None) -> None:
+def select_scores(
+    folder: Path, pairs: Path, fdr: float, out: Path | None, base_rate: float | None, ends: tuple[str, str]
+) -> None:
     """`linkcal select` on a folder without a model: null scores are its test pairs without a link."""
+    from linkcal.exceptions import InputError
     from linkcal.scores import CalibratedScores
 
     found = CalibratedScores.load(folder)
+    for option, given in zip(("source", "target"), ends, strict=True):
+        if given not in (option, found.info[option]):  # the option's default, or what the folder knows
+            known = f"{found.info[option]!r}, as when the scores were calibrated"
+            raise InputError(f"--{option} must be {known}, got {given!r}")
     columns = found.select(pairs, fdr=fdr, base_rate=base_rate)
     chosen, names = columns["selected"], ("source", "target", "probability", "p_value")
     with csv_rows(out, *names) as writer:

@@ -24,7 +24,7 @@ from linkcal.cli._console import (
     with_counter,
     with_table_format,
 )
-from linkcal.cli._files import score_file, score_files, side_file
+from linkcal.cli._files import log_skipped, score_file, score_files, side_file
 from linkcal.cli._output import csv_rows
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ _CANDIDATES = (
 _PAIRS = "Query pairs: .csv, .tsv, .parquet or .npz, or a folder of .parquet files."
 _OUT = "CSV or Parquet file, default: CSV to stdout; for a folder of pairs, a folder."
 _ENGINE = "For a folder of pairs: local, or ray: the cluster of $RAY_ADDRESS, else one on this machine."
+_UNKNOWN = "For pairs of nodes that the graph does not have: error, or skip: leave them out, say how many."
 _EXCLUDE = "Pairs never to list, as for `linkcal score`; either order in an undirected graph."
 
 
@@ -74,6 +75,7 @@ def score(
     table: dict[str, Any],
     chunk_size: ChunkSize = 100_000,
     engine: Annotated[str, typer.Option(help=_ENGINE)] = "local",
+    unknown: Annotated[str, typer.Option(help=_UNKNOWN)] = "error",
 ) -> None:
     """Calibrated probability of each query pair, in the order of the file.
 
@@ -88,7 +90,8 @@ def score(
     from linkcal.batches import scoring_function
     from linkcal.exceptions import InputError
 
-    many, table = pairs.is_dir(), {**table, "chunk_size": chunk_size}
+    check_choice(unknown, "unknown", ("error", "skip"))
+    many, table = pairs.is_dir(), {**table, "chunk_size": chunk_size, "unknown": unknown}
     if check_choice(engine, "engine", ("local", "ray")) == "ray" and not many:
         raise InputError(f"engine must be local unless PAIRS is a folder, got {engine!r}")
     if not many:
@@ -101,12 +104,13 @@ def score(
         return
     note = _provenance(function)
     watch = partial(with_counter, description="pairs scored")
-    total, digest = score_file(function, pairs, out, watch, **table)
+    total, skipped, digest = score_file(function, pairs, out, watch, **table)
+    log_skipped(skipped)
     if out is None:
         log(note["statement"])
         return
     side = side_file(out)
-    write_json({"pairs": total, "table_sha256": digest, **note}, side)
+    write_json({"pairs": total, "skipped": skipped, "table_sha256": digest, **note}, side)
     log(f"{total:,} pairs: {out}; how they were scored: {side}")
 
 
@@ -191,13 +195,14 @@ def select(
 
     check_output_file(out, pairs)
     if folder_format(folder) == "linkcal-scores":
-        of_text = any(table[name] for name in ("delimiter", "comment", "raw_ids")) or not table["header"]
-        if null or calibrator or of_text:
+        of_text = table["delimiter"] is not None or table["comment"] is not None or not table["header"]
+        if null or calibrator or of_text or table["raw_ids"]:
             raise InputError(
                 "--null, --calibrator, --delimiter, --no-header, --comment and --raw-ids must be left out "
                 "for a folder without a model"
             )
-        select_scores(folder, pairs, fdr, out, as_base_rate(base_rate))
+        ends = table["source"], table["target"]
+        select_scores(folder, pairs, fdr, out, as_base_rate(base_rate), ends)
         return
     import torch
 

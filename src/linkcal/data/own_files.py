@@ -28,7 +28,7 @@ from torch import Tensor
 
 from linkcal._core.cells import FORMULA, has_cells
 from linkcal._core.files import damage_named, listed, one_line, read_arrays
-from linkcal._core.validation import check_positive_int, count_not_finite
+from linkcal._core.validation import check_choice, check_positive_int, count_not_finite
 from linkcal.data._graph_files import EdgeList, read_graphml, read_matrix
 from linkcal.data._text import (
     DEFAULT_COLUMNS,
@@ -98,13 +98,16 @@ class PairChunk:
     ----------
     edge_label_index : Tensor [2, l], int64
     source, target, first_row : pyarrow.Array (l,), pyarrow.Array (l,) and int
-        Their ids as they stand in the file; the number of rows before them.
+        Their ids as they stand in the file; the number of pairs before them.
+    skipped : int
+        Rows of unknown nodes that were left out since the chunk before.
     """
 
     edge_label_index: Tensor
     source: Any
     target: Any
     first_row: int
+    skipped: int = 0
 
     def __len__(self) -> int:
         return self.edge_label_index.size(1)
@@ -263,11 +266,13 @@ def read_pairs(
     header: bool = True,
     comment: str | None = None,
     raw_ids: bool = False,
+    unknown: str = "error",
 ) -> Iterator[PairChunk]:
     r"""Read query pairs in the file's order, without holding the whole file in memory.
 
     InputError if an id is unknown or missing, or a node is paired with itself: raised when the first such row
-    is reached, so move an output file to its place only at the end.
+    is reached, so move an output file to its place only at the end. With ``unknown="skip"`` rows of unknown
+    nodes are left out, and counted.
 
     Parameters
     ----------
@@ -290,13 +295,16 @@ def read_pairs(
     [[[0, 2], [1, 0]], [[0], [2]]]
     """
     chunk_size = check_positive_int(chunk_size, "chunk_size")
-    text, first_row = TextOptions(delimiter, header, comment), 0
+    skip = check_choice(unknown, "unknown", ("error", "skip")) == "skip"
+    text, first_row, pairs_before = TextOptions(delimiter, header, comment), 0, 0
     file = _File(path, "pairs", ("csv", "parquet", "npz"), (source, target), text, raw_ids)
     batches = file.batches()
     for batch in batches:
         index = node_ids.lookup_pairs(*batch)
-        if (index < 0).any():
+        known, rows = (index >= 0).all(axis=0), index.shape[1]
+        if not known.all():
             file.refuse_missing_ids([parse_ids(column) for column in batch], file.columns, first_row)
+        if not (known.all() or skip):
             row, end = np.argwhere(index.T < 0)[0].tolist()
             rest = sum(int((node_ids.lookup_pairs(*other) < 0).sum()) for other in batches)
             value = batch[end][row]
@@ -305,17 +313,18 @@ def read_pairs(
                 f"unknown ids in {path}, the first {_shown(value)} in {file.place(first_row + row)}"
                 f"{node_ids.hint(end, value)}"
             )
-        same = np.flatnonzero(index[0] == index[1]).tolist()
+        same = np.flatnonzero((index[0] == index[1]) & known).tolist()
         if same:
             raise InputError(
                 f"pairs must join two different nodes, got {_shown(batch[0][same[0]])} with itself in "
                 f"{file.place(first_row + same[0])} of {path}"
             )
-        for start in range(0, index.shape[1], chunk_size):
-            some = slice(start, start + chunk_size)
+        index, batch = index[:, known], [column.filter(pa.array(known)) for column in batch]
+        for start in range(0, max(index.shape[1], int(rows > 0)), chunk_size):
+            some, skipped = slice(start, start + chunk_size), 0 if start else rows - index.shape[1]
             pairs = torch.from_numpy(index[:, some].copy())
-            yield PairChunk(pairs, batch[0][some], batch[1][some], first_row + start)
-        first_row += index.shape[1]
+            yield PairChunk(pairs, batch[0][some], batch[1][some], pairs_before + start, skipped)
+        first_row, pairs_before = first_row + rows, pairs_before + index.shape[1]
 
 
 def read_labelled_pairs(
@@ -331,7 +340,7 @@ def read_labelled_pairs(
     Parameters
     ----------
     path, node_ids, **options
-        As in :func:`read_pairs`.
+        As in :func:`read_pairs`, without `unknown`.
     label : str
         Name of the column of 1 (link) and 0 (negative).
     optional : bool
@@ -351,7 +360,7 @@ def read_labelled_pairs(
     (tensor([[0, 2],
             [1, 0]]), tensor([1., 0.]))
     """
-    chunks = [chunk.edge_label_index for chunk in read_pairs(path, node_ids, **options)]
+    chunks = [chunk.edge_label_index for chunk in read_pairs(path, node_ids, **options, unknown="error")]
     columns = options.get("source", "source"), options.get("target", "target")
     text = TextOptions(options.get("delimiter"), options.get("header", True), options.get("comment"))
     file = _File(path, "pairs", ("csv", "parquet", "npz"), columns, text, options.get("raw_ids", False))

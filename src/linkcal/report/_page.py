@@ -89,6 +89,7 @@ _HEADLINE = ("ece", "nll", "auc")
 _FACTS = {
     "dataset": "Data set", "model": "Model", "seed": "Seed", "fit_on": "Fitted on",
     "selected": "Selected calibrator", "negatives": "Kind of negatives",
+    "toggle_method": "Target links removed by method",
 }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """One model on one graph: the method chosen, verified, and prepared once for all blocks of pairs."""
 
+import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, get_args
@@ -8,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from linkcal._core.threads import fork_safe_lock
-from linkcal.exceptions import UnsupportedModelError
+from linkcal.exceptions import SlowToggleWarning, UnsupportedModelError
 from linkcal.models import PairPredictor
 from linkcal.models._view import evaluation_view
 from linkcal.models.adapter import link_embedding_of, unwrap_link_predictor
@@ -44,6 +46,8 @@ LARGE_MESSAGES = 1 << 20
 MOST_CHECKED = 1 << 10
 #: Toggled pairs on which a method is compared with one pass over the whole graph each.
 NUM_VERIFIED = 5
+#: Seconds of whole passes that ``"auto"`` announces.
+LONG = 60.0
 #: Edges whose subgraphs are verified in batches of their own.
 _ALONE = 3
 
@@ -120,9 +124,10 @@ class ToggleEngine:
             except UnsupportedModelError:
                 if method == "khop":
                     raise
-        self.method = "naive"
+        self.method, z, start = "naive", self._whole(), time.perf_counter()
         self._require_the_same_again()
-        return self._pair_by_pair, self._whole()
+        self._pass_seconds = time.perf_counter() - start if method == "auto" else 0.0
+        return self._pair_by_pair, z
 
     def _by_layers(self, *, compiled: bool) -> tuple[Endpoints, Tensor]:
         """Kernel or delta propagation, for an encoder whose convolutions are known."""
@@ -250,6 +255,15 @@ class ToggleEngine:
             )
 
     def _pair_by_pair(self, pairs: Tensor, insert: Tensor) -> tuple[Tensor, Tensor]:
+        if (seconds := self._pass_seconds * pairs.size(1)) > LONG:
+            self._pass_seconds, name = 0.0, type(unwrap_link_predictor(self.model)).__name__
+            warnings.warn(
+                f"{name} has no exact method but 'naive', one pass over the graph for each pair: "
+                f"{pairs.size(1):,} pairs take about {seconds / 60:,.0f} minutes. Fewer pairs, or an encoder "
+                "whose nodes read their neighbours alone, take less",
+                SlowToggleWarning,
+                stacklevel=5,
+            )
         found = self._naive(pairs, insert)
         self._require_the_same_again()
         return found

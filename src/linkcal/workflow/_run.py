@@ -58,8 +58,6 @@ class RunOutcome:
     ----------
     config, metrics, artifact, trained, device
         Settings, the content of ``metrics.json``, what is saved, the trained model, where it was trained.
-    toggle_method : str
-        How the test links were toggled.
     test_label, test_weight : ndarray (L,)
         Weights are None unless results are for another base rate.
     test_probability, seconds : dict of str to ndarray (L,), dict of str to float
@@ -70,7 +68,6 @@ class RunOutcome:
     metrics: dict[str, Any]
     artifact: Artifact
     trained: TrainedModel
-    toggle_method: str
     test_label: FloatArray
     test_weight: FloatArray | None
     test_probability: dict[str, FloatArray]
@@ -146,6 +143,7 @@ def run_experiment(
             more["worst_segment"] = _add_groups(results, label, probability, test)
         info = _info(config, trained.split, selected, rate)
         metrics = {**info, "seed": config.seed, "counts": trained.split.counts(), "results": results}
+        metrics["toggle_method"] = test.toggled.method
         metrics |= {**more, "warnings": {name: [str(note) for note in each] for name, each in notes.items()}}
         if truth is not None and rate is None:
             metrics["oracle"] = evaluate_links(label, truth)
@@ -157,8 +155,7 @@ def run_experiment(
     known = node_ids, split.held_out_edges(), evidence
     artifact = Artifact(model, split.graph.to("cpu"), fitted, info, *known)
     return RunOutcome(
-        config, metrics, artifact, trained, test.toggled.method, label, weight, probability, seconds,
-        str(place),
+        config, metrics, artifact, trained, label, weight, probability, seconds, str(place)
     )  # fmt: skip
 
 
@@ -266,7 +263,6 @@ def _config_record(outcome: RunOutcome) -> dict[str, Any]:
         "outcome": {
             "training": asdict(outcome.trained.result),
             "device": outcome.device,
-            "toggle_method": outcome.toggle_method,
             "seconds": outcome.seconds,
         },
         "environment": environment(),
