@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from linkcal.exceptions import InputError
 from linkcal.models import GCN
 from linkcal.toggle import _kernel as fused
-from linkcal.toggle import iter_toggled, toggle_edges
+from linkcal.toggle import toggle_edges
+from refusals import refuses
 
 from .cases import MODELS, build_case, features, seeded
 
@@ -53,38 +53,13 @@ def test_nodes_that_share_a_mark_change_nothing(places, weighted, monkeypatch):
         assert torch.equal(getattr(shared, field), getattr(alone, field)), field
 
 
-def test_iterator_gives_consecutive_blocks():
-    pairs = many_pairs()
-    whole = toggle_edges(model_of("gcn"), X, CASE.edge_index, pairs)
-    stop = 0
-    for rows, block in iter_toggled(model_of("gcn"), X, CASE.edge_index, pairs, block_size=100):
-        assert rows.start == stop
-        assert len(block) == rows.stop - rows.start
-        assert torch.equal(block.absent, whole.absent[rows])
-        stop = rows.stop
-    assert stop == pairs.size(1)
-
-
-def test_iterator_does_the_work_per_graph_once(monkeypatch):
-    model = model_of("gcn")
-    calls, given_encode = [], GCN.encode
-    monkeypatch.setattr(GCN, "encode", lambda *given: (calls.append(1), given_encode(*given))[1])
-    blocks = iter_toggled(model, X, CASE.edge_index, many_pairs(), block_size=50)
-    passes = len(calls)  # z, and one for each pair that the kernel is verified on
-    assert 1 < passes <= 6
-    assert len(list(blocks)) == 9
-    assert len(calls) == passes
-
-
-def test_iterator_checks_at_the_call():
-    with pytest.raises(InputError, match="block_size must be a whole number >= 1, got 0"):
-        iter_toggled(model_of("gcn"), X, CASE.edge_index, CASE.pairs, block_size=0)
-    with pytest.raises(InputError, match="two different nodes"):
-        iter_toggled(model_of("gcn"), X, CASE.edge_index, torch.tensor([[1], [1]]))
+def test_wrong_blocks_and_pairs():
+    given = (model_of("gcn"), X, CASE.edge_index)
+    refuses("block_size must be a whole number >= 1, got 0", toggle_edges, *given, CASE.pairs, block_size=0)
+    refuses("two different nodes", toggle_edges, *given, torch.tensor([[1], [1]]))
 
 
 def test_no_pairs():
     empty = torch.empty(2, 0, dtype=torch.int64)
     model = seeded(lambda: GCN(4, 5, 3), 0)
     assert toggle_edges(model, X, CASE.edge_index, empty).absent.shape == (0, 3)
-    assert [rows for rows, _ in iter_toggled(model, X, CASE.edge_index, empty)] == [slice(0, 0)]

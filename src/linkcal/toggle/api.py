@@ -1,6 +1,5 @@
 """The public functions: link embeddings of every pair without and with the target link."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from linkcal.models.adapter import check_weights
 from linkcal.toggle._engine import METHODS, Method, PairwiseToggle, ToggleEngine
 from linkcal.toggle.result import ToggledEmbeddings
 
-__all__ = ["BLOCK_SIZE", "METHODS", "iter_toggled", "toggle_edges", "toggle_engine", "toggle_in_blocks"]
+__all__ = ["BLOCK_SIZE", "METHODS", "toggle_edges", "toggle_engine", "toggle_in_blocks"]
 
 #: Pairs toggled at once unless the caller says otherwise.
 BLOCK_SIZE = 1 << 16
@@ -117,43 +116,6 @@ def toggle_edges(
     return toggle_in_blocks(engine, edge_label_index, block_size=block_size)
 
 
-def iter_toggled(
-    model: nn.Module,
-    x: Tensor,
-    edge_index: Tensor,
-    edge_label_index: Tensor,
-    *,
-    block_size: int = BLOCK_SIZE,
-    **options: Any,
-) -> Iterator[tuple[slice, ToggledEmbeddings]]:
-    """Toggle pairs block by block, for results that do not fit into memory.
-
-    Arguments are checked and the work per graph is done once, at the call; the model, `x` and `edge_index`
-    must not change while the blocks are read.
-
-    Parameters
-    ----------
-    model, x, edge_index, edge_label_index, block_size, **options
-        As in :func:`toggle_edges`; errors too.
-
-    Yields
-    ------
-    rows, toggled : slice and ToggledEmbeddings
-        Columns of `edge_label_index`, in order, and their block. Without pairs there is one empty block.
-
-    Examples
-    --------
-    >>> from linkcal.models import GCN
-    >>> path, pairs = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.tensor([[0, 0, 1], [1, 2, 2]])
-    >>> for rows, toggled in iter_toggled(GCN(3), torch.eye(3), path, pairs, block_size=2):
-    ...     print(rows, toggled.in_graph.tolist())
-    slice(0, 2, None) [True, False]
-    slice(2, 3, None) [True]
-    """
-    engine = toggle_engine(model, x, edge_index, **options)
-    return _blocks(engine, edge_label_index, block_size)
-
-
 def toggle_engine(
     model: nn.Module,
     x: Tensor,
@@ -196,26 +158,19 @@ def toggle_in_blocks(
     engine: ToggleEngine | PairwiseToggle, pairs: Tensor, *, block_size: int = BLOCK_SIZE
 ) -> ToggledEmbeddings:
     """Toggle pairs [2, L] by a prepared engine and put the blocks together."""
-    number, whole = len(pairs[0]), None
-    for rows, toggled in _blocks(engine, pairs, block_size):
+    size = check_positive_int(block_size, "block_size")
+    pairs = check_no_self_pairs(check_edge_index(pairs, engine.graph.num_nodes, "edge_label_index"))
+    number, whole = pairs.size(1), None
+    for start in range(0, max(number, 1), size):
+        toggled = engine.toggle(pairs[:, start : start + size])
         if len(toggled) == number:
             return toggled
         if whole is None:
             whole = toggled.map(lambda part: part.new_empty(number, *part.shape[1:]))
         for place, part in zip(whole.tensors(), toggled.tensors(), strict=True):
-            place[rows] = part
+            place[start : start + size] = part
     assert whole is not None  # there is always a block, if an empty one
     return whole
-
-
-def _blocks(
-    engine: ToggleEngine | PairwiseToggle, pairs: Tensor, block_size: int
-) -> Iterator[tuple[slice, ToggledEmbeddings]]:
-    size = check_positive_int(block_size, "block_size")
-    pairs = check_no_self_pairs(check_edge_index(pairs, engine.graph.num_nodes, "edge_label_index"))
-    starts = range(0, max(pairs.size(1), 1), size)
-    parts = (slice(start, min(start + size, pairs.size(1))) for start in starts)
-    return ((rows, engine.toggle(pairs[:, rows])) for rows in parts)
 
 
 def _check_x(x: Tensor) -> None:
