@@ -17,29 +17,29 @@ PROBS = np.array([0.2] * 10 + [0.9] * 90)
 
 
 def test_points_are_the_curve_and_outliers_are_marked():
-    artists = plot_reliability((LABELS, PROBS), n_bins=2)
-    np.testing.assert_allclose(artists.line.get_xydata(), [[0.2, 0.3], [0.9, 1 / 3]])
-    np.testing.assert_allclose(artists.inside.get_offsets(), [[0.2, 0.3]])
-    np.testing.assert_allclose(artists.outside.get_offsets(), [[0.9, 1 / 3]])
+    axes = plot_reliability((LABELS, PROBS), n_bins=2)
+    np.testing.assert_allclose(axes.lines[1].get_xydata(), [[0.2, 0.3], [0.9, 1 / 3]])
+    np.testing.assert_allclose(axes.collections[0].get_offsets(), [[0.2, 0.3]])
+    np.testing.assert_allclose(axes.collections[1].get_offsets(), [[0.9, 1 / 3]])
 
 
 def test_band_is_the_band_of_the_curve():
     curve = reliability_curve(LABELS, PROBS, n_bins=2)
-    artists = plot_reliability(curve, level=0.9)
+    axes = plot_reliability(curve, level=0.9)
     lower, upper = curve.null_band(0.9)
-    boxes = [(r.get_x(), r.get_width(), r.get_y(), r.get_height()) for r in artists.band.patches]
+    boxes = [(r.get_x(), r.get_width(), r.get_y(), r.get_height()) for r in axes.patches]
     np.testing.assert_allclose(
         boxes, [(0.0, 0.5, lower[0], upper[0] - lower[0]), (0.5, 0.5, lower[1], upper[1] - lower[1])]
     )
 
 
 def test_certain_and_right_predictions_are_inside_their_band():
-    artists = plot_reliability(([0, 1, 1], [0.0, 1.0, 1.0]))
-    assert len(artists.outside.get_offsets()) == 0
+    axes = plot_reliability(([0, 1, 1], [0.0, 1.0, 1.0]))
+    assert len(axes.collections[1].get_offsets()) == 0
 
 
 def test_counts_are_shares_of_the_weight():
-    axes = plot_reliability((LABELS, PROBS), n_bins=2).axes.figure.add_subplot()
+    axes = plot_reliability((LABELS, PROBS), n_bins=2).figure.add_subplot()
     bars = _plot_counts(reliability_curve(LABELS, PROBS, n_bins=2), axes)
     np.testing.assert_allclose([bar.get_height() for bar in bars.patches], [0.1, 0.9])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,14 +19,12 @@ from linkcal.metrics import ReliabilityCurve, calibration_floor, reliability_cur
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import PathCollection
     from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 __all__ = [
-    "BAND", "DIAGONAL", "INSIDE", "LINE", "OUTSIDE", "STRIP", "TEXT", "ReliabilityArtists",
-    "plot_reliability", "reliability_figure", "save_figure",
+    "BAND", "DIAGONAL", "INSIDE", "LINE", "OUTSIDE", "STRIP", "TEXT", "plot_reliability",
+    "reliability_figure", "save_figure",
 ]  # fmt: skip
 
 
@@ -41,26 +39,6 @@ TEXT = "#1F2933"
 
 # Keeps bars of a single value visible.
 _MIN_WIDTH = 0.012
-
-
-class ReliabilityArtists(NamedTuple):
-    """What :func:`plot_reliability` drew, to restyle it.
-
-    Parameters
-    ----------
-    axes : matplotlib Axes
-    diagonal, line : Line2D
-    inside, outside : PathCollection
-        Points of the curve inside and outside the noise band.
-    band : BarContainer
-    """
-
-    axes: Axes
-    diagonal: Line2D
-    line: Line2D
-    inside: PathCollection
-    outside: PathCollection
-    band: BarContainer
 
 
 def _as_curve(data: Any, options: Mapping[str, Any]) -> ReliabilityCurve:
@@ -89,7 +67,7 @@ def _new_figure(**options: Any) -> Figure:
 
 def plot_reliability(
     data: ReliabilityCurve | tuple[Any, Any], ax: Axes | None = None, *, level: float = 0.95, **options: Any
-) -> ReliabilityArtists:
+) -> Axes:
     """Draw mean predicted probability against observed frequency, one point for each bin.
 
     Points below the diagonal are predictions that are too high. With probability `level`, a calibrated
@@ -99,16 +77,20 @@ def plot_reliability(
     ----------
     data : ReliabilityCurve or tuple (y_true, y_prob)
     ax : matplotlib Axes, optional
-        Default: those of a new figure (``artists.axes.figure``).
+        Default: those of a new figure.
     level : float in (0, 1)
         Probability of the band, for each bin.
     **options
         As in :func:`linkcal.metrics.reliability_curve`, if `data` is not a curve.
 
+    Returns
+    -------
+    matplotlib Axes
+
     Examples
     --------
-    >>> artists = plot_reliability(([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9]), n_bins=2)
-    >>> artists.line.get_xydata().round(2).tolist()
+    >>> axes = plot_reliability(([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9]), n_bins=2)
+    >>> axes.lines[1].get_xydata().round(2).tolist()
     [[0.25, 0.5], [0.85, 1.0]]
     """
     curve = _as_curve(data, options)
@@ -117,19 +99,19 @@ def plot_reliability(
     outlier = (curve.frequency < lower - 1e-9) | (curve.frequency > upper + 1e-9)
     axes = _new_figure(figsize=(4.5, 4.5), layout="constrained").add_subplot() if ax is None else ax
     centre, width = _bars(curve)
-    bars = axes.bar(centre, np.maximum(upper - lower, 0.008), width, bottom=lower, color=BAND, zorder=1)
-    (diagonal,) = axes.plot([0, 1], [0, 1], color=DIAGONAL, lw=1.0, ls=(0, (4, 3)), zorder=2)
-    (line,) = axes.plot(curve.mean_prob, curve.frequency, color=LINE, lw=1.2, zorder=3)
-    inside = axes.scatter(
-        curve.mean_prob[~outlier], curve.frequency[~outlier],
-        s=20, c=INSIDE, edgecolors="white", linewidths=0.6, zorder=4,
-    )  # fmt: skip
-    outside = axes.scatter(
-        curve.mean_prob[outlier], curve.frequency[outlier],
-        s=26, c=OUTSIDE, marker="D", edgecolors="white", linewidths=0.6, zorder=4,
-    )  # fmt: skip
+    points: dict[str, Any] = {"edgecolors": "white", "linewidths": 0.6, "zorder": 4}
+    inside: dict[str, Any] = {"s": 20, "c": INSIDE, "label": "bin inside the noise band"}
+    outside: dict[str, Any] = {"s": 26, "c": OUTSIDE, "label": "bin outside it", "marker": "D"}
+    for there, look in ((~outlier, inside), (outlier, outside)):
+        axes.scatter(curve.mean_prob[there], curve.frequency[there], **points, **look)
+    label = f"where {100 * level:g} % of calibrated predictors fall"
+    height = np.maximum(upper - lower, 0.008)
+    axes.bar(centre, height, width, bottom=lower, color=BAND, zorder=1, label=label)
+    dashed: dict[str, Any] = {"color": DIAGONAL, "lw": 1.0, "ls": (0, (4, 3)), "zorder": 2}
+    axes.plot([0, 1], [0, 1], **dashed, label="perfect calibration")
+    axes.plot(curve.mean_prob, curve.frequency, color=LINE, lw=1.2, zorder=3)
     _dress(axes, curve)
-    return ReliabilityArtists(axes, diagonal, line, inside, outside, bars)
+    return axes
 
 
 def _dress(axes: Axes, curve: ReliabilityCurve) -> None:
@@ -216,10 +198,10 @@ def reliability_figure(
             strip.set_axis_off()
             continue
         curve = curves[name]
-        artists = plot_reliability(curve, main, level=level)
+        drawn = plot_reliability(curve, main, level=level)
         _plot_counts(curve, strip)
         _label_panel(main, strip, curve, floors[name], highest, first_column=column == 0)
-    _label_figure(figure, columns, artists, title, level)
+    _label_figure(figure, columns, drawn, title)
     if path is not None:
         save_figure(figure, path, dpi=dpi)
     return figure
@@ -266,18 +248,12 @@ def _label_panel(
     strip.set_yticklabels(["0", f"{100 * top:.0f} %"] if first_column else [])
 
 
-def _label_figure(
-    figure: Figure, columns: int, artists: ReliabilityArtists, title: str | None, level: float
-) -> None:
+def _label_figure(figure: Figure, columns: int, drawn: Axes, title: str | None) -> None:
     if title is not None:
         figure.suptitle(title, fontsize=13, color=TEXT)
-    handles: list[Any] = [artists.inside, artists.outside, artists.band, artists.diagonal]
-    names = [
-        "bin inside the noise band", "bin outside it",
-        f"where {100 * level:g} % of calibrated predictors fall", "perfect calibration",
-    ]  # fmt: skip
     note = "n: pairs; strips: share of all pairs; noise: ECE that calibrated\n"
     note += "predictors stay below in 95 of 100 test sets of this size"
+    handles, names = drawn.get_legend_handles_labels()
     legend = figure.legend(
         handles, names, loc="outside lower center", ncols=4 if columns >= 3 else columns, frameon=False,
         fontsize=9, labelcolor=TEXT, title=note, title_fontsize=8,
