@@ -40,7 +40,7 @@ SMALL = "small"
 #: What the harness measures of each point: seconds, peak memory of the process, load of the last minute.
 USAGE = ("wall_s", "processor_s", "peak_gib", "load")
 _PATHS = {
-    "store": "store of `linkcal-lab sweep`, which lacking trainings are added to; of `mutation`: any folder",
+    "store": "store of `linkcal-lab sweep`, which lacking trainings are added to; of `mutation`: any folder"
 }
 
 

@@ -14,13 +14,7 @@ from scipy.special import expit, logit
 
 from linkcal.calibrators import StructuralCalibrator, StructureOnly
 from linkcal.features import COLUMN_GROUPS, STRUCTURAL_COLUMNS, LinkScores, link_segments
-from linkcal.metrics import (
-    evaluate_links,
-    group_calibration,
-    model_value,
-    negative_log_likelihood,
-    roc_auc,
-)
+from linkcal.metrics import evaluate_links, group_calibration, model_value, negative_log_likelihood, roc_auc
 from linkcal_lab.learners import LEARNERS
 
 #: Columns of `in-n-out-plus` until paths were added to them.

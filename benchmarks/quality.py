@@ -23,10 +23,7 @@ from linkcal.calibrators import Platt, StructuralCalibrator, StructureOnly, base
 from linkcal.data import NEGATIVE_KINDS, NegativeSampler, pair_keys
 from linkcal.data._heart import candidate_keys
 from linkcal.exceptions import LinkcalWarning
-from linkcal.metrics import (
-    evaluate_links,
-    mean_reciprocal_rank,
-)
+from linkcal.metrics import evaluate_links, mean_reciprocal_rank
 from linkcal.predictor import CalibratedLinkPredictor
 
 FloatArray = NDArray[np.float64]

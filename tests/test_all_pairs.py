@@ -15,12 +15,7 @@ from linkcal import CalibratedLinkPredictor, Platt, StructuralCalibrator
 from linkcal import all_pairs as products
 from linkcal.all_pairs import Best, most_probable_pairs, top_paths, top_products
 from linkcal.data import Graph, LinkPairs, LinkSplit, pair_keys, simulate_graph, split_links
-from linkcal.exceptions import (
-    FewLinksWarning,
-    InputError,
-    LinkcalWarning,
-    NotFittedError,
-)
+from linkcal.exceptions import FewLinksWarning, InputError, LinkcalWarning, NotFittedError
 from linkcal.features import STRUCTURAL_COLUMNS
 from linkcal.models import GCN, PEG, SAGE, TrainingConfig, make_model, train_link_predictor
 from refusals import refuses, unsupported

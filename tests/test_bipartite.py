@@ -126,10 +126,7 @@ def test_splits_hold_source_and_target_pairs_only(rated, kind):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (
-            {"node_type": [0, 0, 1]},
-            "must join a source node .* with a target .*, got 1 between nodes of one",
-        ),
+        ({"node_type": [0, 0, 1]}, "must join a source node .* with a target .*, got 1 between nodes of one"),
         ({"node_type": [0, 1, 2]}, r"must hold 0 .* and 1 .*, got \[0, 1, 2\]; of a graph with more types"),
         ({"node_type": [0, 0, 0]}, r"both and nothing else, got \[0\]"),
         ({"node_type": [0, 1]}, r"node_type must hold integers \[num_nodes = 3\], got .* \[2\]"),

@@ -69,20 +69,10 @@ def test_two_types_have_embeddings_of_their_own(folder, tmp_path):
     ("ids", "x", "options", "message"),
     [
         (range(50), X, {"decoder": "hinge"}, "decoder must be one of"),
-        (
-            range(50),
-            X,
-            {"decoder": "distmult"},
-            r"relation must be a .npy file of shape \(6,",
-        ),
+        (range(50), X, {"decoder": "distmult"}, r"relation must be a .npy file of shape \(6,"),
         (range(50), X, {"relation": "W.npy"}, "relation must be left out for the decoder dot"),
         (range(50), X, {"decoder": "distmult", "relation": "W.npy"}, r"numbers of shape \(6,\) below 1e\+75"),
-        (
-            range(50),
-            X,
-            {"decoder": "distmult", "relation": "odd.npy"},
-            "must be a .npy file of numbers",
-        ),
+        (range(50), X, {"decoder": "distmult", "relation": "odd.npy"}, "must be a .npy file of numbers"),
         (
             range(50),
             X[:, :5],

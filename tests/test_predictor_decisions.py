@@ -189,8 +189,7 @@ def test_threshold_tested_on_labels_moves_with_the_base_rate(fitted, small_split
     share = y[z >= found.logit].mean().item()
     assert share > found.precision
     with pytest.raises(
-        InputError,
-        match=r"precision must be .* at best about .* with 234 links and 234 negatives",
+        InputError, match=r"precision must be .* at best about .* with 234 links and 234 negatives"
     ):
         fitted.threshold_for(small_split.test, precision=0.99, base_rate=0.001)
 

@@ -13,13 +13,7 @@ from linkcal import CalibratedScores, _folder, calibrate_scores
 from linkcal.calibrators import Platt, base_rate_offset
 from linkcal.data import read_edges, simulate_graph, split_links
 from linkcal.decisions import IntervalCalibrator
-from linkcal.exceptions import (
-    ArtifactError,
-    BaseRateWarning,
-    InputError,
-    LinkcalWarning,
-    RareClassWarning,
-)
+from linkcal.exceptions import ArtifactError, BaseRateWarning, InputError, LinkcalWarning, RareClassWarning
 from linkcal.metrics import expected_calibration_error
 from linkcal.scores import SCORE_CALIBRATORS
 
@@ -325,8 +319,7 @@ def test_a_written_folder_gives_the_same_numbers(tmp_path, found):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["artifact.json", "calibrators.json", "calibrators.safetensors", "evidence.safetensors"],
+    "name", ["artifact.json", "calibrators.json", "calibrators.safetensors", "evidence.safetensors"]
 )
 def test_an_altered_or_missing_file_is_refused(tmp_path, found, name):
     found.save(tmp_path / "saved")

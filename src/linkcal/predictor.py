@@ -35,12 +35,7 @@ from linkcal.decisions._thresholds import weights_at_base_rate
 from linkcal.exceptions import InputError, LinkcalWarning, NotFittedError
 from linkcal.features import COLUMN_NAMES, FitOn, LinkScorer, LinkScores, link_segments
 from linkcal.features._scores import scored_state
-from linkcal.metrics import (
-    CalibrationAlarm,
-    PopulationTest,
-    calibration_alarm,
-    same_population,
-)
+from linkcal.metrics import CalibrationAlarm, PopulationTest, calibration_alarm, same_population
 from linkcal.metrics.intervals import intervals_record
 from linkcal.metrics.registry import evaluate_at_base_rate
 from linkcal.models import DecodeReturns, as_link_predictor

@@ -80,11 +80,7 @@ def in_scope(records: pd.DataFrame, scope: Scope) -> pd.DataFrame:
 
 
 def seed_values(
-    records: pd.DataFrame,
-    metric: str,
-    *,
-    fit_on: str | None = None,
-    part: str = "test",
+    records: pd.DataFrame, metric: str, *, fit_on: str | None = None, part: str = "test"
 ) -> pd.DataFrame:
     """Values of one metric, a row for each trained and calibrated model, a column for each calibrator.
 

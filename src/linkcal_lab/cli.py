@@ -48,8 +48,7 @@ Protocol = Annotated[
     ),
 ]
 ProtocolFitOn = Annotated[
-    str | None,
-    typer.Option("--fit-on", help="val, stacked, train-loo or train; default: the protocol's."),
+    str | None, typer.Option("--fit-on", help="val, stacked, train-loo or train; default: the protocol's.")
 ]
 
 
@@ -121,8 +120,7 @@ def search(
     seed: Seed = 0,
     sampler: Annotated[str, typer.Option("--sampler", help="grid or tpe.")] = "grid",
     trials: Annotated[
-        int | None,
-        typer.Option("--trials", help="Trials in all; default: the whole grid (144), 50 for tpe."),
+        int | None, typer.Option("--trials", help="Trials in all; default: the whole grid (144), 50 for tpe.")
     ] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Bound on the searched epochs.")] = None,
     storage: Annotated[

@@ -9,14 +9,7 @@ import pandas as pd
 
 from linkcal.calibrators import CALIBRATORS
 from linkcal.metrics.registry import COLUMNS
-from linkcal_lab.aggregate import (
-    base_model,
-    fit_on_order,
-    in_order,
-    row_order,
-    seed_values,
-    summarise,
-)
+from linkcal_lab.aggregate import base_model, fit_on_order, in_order, row_order, seed_values, summarise
 from linkcal_lab.formats import (
     MISSING,
     Entry,

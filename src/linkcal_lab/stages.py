@@ -27,13 +27,7 @@ from linkcal.features import LinkScores, calibration_part, score_links
 from linkcal.models import load_model, save_model
 from linkcal.workflow import split_graph, to_json
 from linkcal.workflow._run import environment
-from linkcal.workflow._steps import (
-    fit_calibrators,
-    fit_links,
-    train_model,
-    true_probability,
-    warn_of_limits,
-)
+from linkcal.workflow._steps import fit_calibrators, fit_links, train_model, true_probability, warn_of_limits
 from linkcal_lab.cells import Cell, TrainingJob
 from linkcal_lab.patterns import measure_completely
 from linkcal_lab.records import METRICS_FILE, write_metrics
@@ -328,11 +322,7 @@ class _Result:
 
 
 def calibrate_and_store(
-    store: Store,
-    calibration: Calibration,
-    wanted: Mapping[Cell, Sequence[str]],
-    *,
-    resources: dict[str, Any],
+    store: Store, calibration: Calibration, wanted: Mapping[Cell, Sequence[str]], *, resources: dict[str, Any]
 ) -> dict[tuple[Cell, str], Exception]:
     """Fit, measure and write the calibrators of cells that are fitted on the same part.
 

@@ -253,11 +253,7 @@ def test_toggle_and_finished_points_are_kept(run, benchmarks, monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        ((), "name a case"),
-        (("negatives",), "needs --store"),
-        (("toggle",), "set LINKCAL_DATA_ROOT"),
-    ],
+    [((), "name a case"), (("negatives",), "needs --store"), (("toggle",), "set LINKCAL_DATA_ROOT")],
 )
 def test_what_is_missing(words, message, benchmarks, monkeypatch):
     monkeypatch.delenv("LINKCAL_DATA_ROOT", raising=False)

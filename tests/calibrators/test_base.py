@@ -224,8 +224,7 @@ def test_identity_is_the_sigmoid():
 
 
 @pytest.mark.parametrize(
-    "calibrator",
-    [Histogram(strategy="equal"), InNOut(gamma="ratio"), InNOut(scaling="multiply")],
+    "calibrator", [Histogram(strategy="equal"), InNOut(gamma="ratio"), InNOut(scaling="multiply")]
 )
 def test_unknown_names_and_options_are_refused(calibrator):
     refuses("must be one of", calibrator.fit, *overconfident())

@@ -10,11 +10,7 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from linkcal._core.maths import bernoulli_nll
-from linkcal.calibrators import (
-    EmbeddingMLP,
-    InNOut,
-    calibrator_name,
-)
+from linkcal.calibrators import EmbeddingMLP, InNOut, calibrator_name
 from linkcal.exceptions import BaseRateWarning, ConvergenceWarning
 from refusals import damaged, refuses
 

@@ -157,10 +157,7 @@ def test_ogbl_ddi_is_the_official_split():
             {"edge": np.array([[3, 4, 5]]), "edge_neg": np.array(VALID)},
             r"'edge' of .* must have shape \[2, L\], got \[3, 1\]",
         ),
-        (
-            {"edge": np.array([3, 4])},
-            "must be as ogb publishes it, got .*ogbl_collab: .* 1-D tensor",
-        ),
+        ({"edge": np.array([3, 4])}, "must be as ogb publishes it, got .*ogbl_collab: .* 1-D tensor"),
         # Out of range as a negative: this one would have become the pair (6, 2).
         ({"edge": np.array(VALID), "edge_neg": np.array([[0, 50]])}, "'edge_neg' of .* = 8, got 50"),
     ],

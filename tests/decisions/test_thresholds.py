@@ -147,10 +147,7 @@ def test_weights_give_labels_the_base_rate(rate):
 
 def test_what_cannot_be_reached_is_said_in_one_line():
     rng = np.random.default_rng(0)
-    with pytest.raises(
-        InputError,
-        match=r"precision .* at best about 0\.\d+ with 10 links and 10 negatives",
-    ):
+    with pytest.raises(InputError, match=r"precision .* at best about 0\.\d+ with 10 links and 10 negatives"):
         certified_threshold(*sample(rng, 10, 10), precision=0.95)
     far_off = np.r_[np.full(100, 40.0), np.full(100, 30.0)], np.repeat([1, 0], 100)
     with pytest.raises(

@@ -91,8 +91,7 @@ def test_changed_times_are_named(store, place, keys, value):
 
 
 @pytest.mark.parametrize(
-    ("keys", "value"),
-    [(("config", "dataset"), "cora"), (("config", "seed"), 3), (("calibration_seed",), 1)],
+    ("keys", "value"), [(("config", "dataset"), "cora"), (("config", "seed"), 3), (("calibration_seed",), 1)]
 )
 def test_a_cell_in_the_place_of_another_is_refused(store, keys, value):
     change(store / CELL / "config.json", *keys, value=value)

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from linkcal.data import DATASETS, simulate_graph
 from linkcal.exceptions import InputError, LinkcalWarning
 from linkcal.features import FIT_ON
 from linkcal.metrics import EVALUATION_KEYS
-from linkcal.models import MODELS, make_training_config
+from linkcal.models import MODELS
 from linkcal.workflow import RunConfig, run_experiment, split_graph
 from linkcal.workflow._steps import build_model
 from linkcal_lab.protocols import PROTOCOLS, departures, find_protocol, run_config
@@ -30,7 +31,7 @@ def test_every_name_in_a_protocol_exists(name):
     assert set(protocol.split_exceptions) <= set(DATASETS)
     for model, settings in protocol.training.items():
         assert protocol.preset in MODELS[model].presets
-        make_training_config(model, preset=protocol.preset, **settings)
+        replace(MODELS[model].presets[protocol.preset].training, **settings)
     for calibrator, params in protocol.calibrators.items():
         assert make_calibrator(calibrator, **params).get_params().items() >= dict(params).items()
     assert set(protocol.headline_exceptions) <= set(CALIBRATORS)

@@ -146,10 +146,7 @@ def test_equal_mass_bins_of_distinct_scores_have_equal_counts():
     np.testing.assert_array_equal(curve.upper, ordered[:, -1])
 
 
-@given(
-    counts=st.lists(st.integers(1, 30), min_size=1, max_size=30),
-    n_bins=st.integers(1, 20),
-)
+@given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=30), n_bins=st.integers(1, 20))
 def test_equal_mass_bins_never_split_a_group_nor_merge_two_heavy_ones(counts: list[int], n_bins: int):
     values = np.arange(1, len(counts) + 1) / 64
     p = np.repeat(values, counts)

@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 
 from linkcal import metrics
 from linkcal.exceptions import FewNegativesWarning
-from linkcal.metrics import (
-    EVALUATION_KEYS,
-    METRICS,
-    MetricSpec,
-    calibration_floor,
-    evaluate_links,
-)
+from linkcal.metrics import EVALUATION_KEYS, METRICS, MetricSpec, calibration_floor, evaluate_links
 from linkcal.metrics.registry import COLUMNS
 from refusals import refuses
 

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from linkcal.data import LinkSplit, load_dataset, split_links
 from linkcal.metrics import expected_calibration_error
-from linkcal.models import make_model, make_training_config, train_link_predictor
+from linkcal.models import MODELS, make_model, train_link_predictor
 
 pytestmark = [pytest.mark.realdata, pytest.mark.slow]
 
@@ -30,7 +30,7 @@ def test_default_preset_reaches_the_expected_auc(name, lowest, split):
     model = make_model(name, graph.x.size(1), seed=0)
     graph = model.prepare(graph)
     split = replace(split, graph=graph)
-    train_link_predictor(model, split, make_training_config(name), seed=0)
+    train_link_predictor(model, split, MODELS[name].presets["default"].training, seed=0)
     with torch.no_grad():
         logit = model(graph.node_input, graph.edge_index, test.edge_label_index)
     assert roc_auc_score(test.edge_label, logit) >= lowest

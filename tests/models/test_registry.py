@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from linkcal.exceptions import InputError
-from linkcal.models import MODELS, Preset, TrainingConfig, make_model, make_training_config
+from linkcal.models import MODELS, Preset, TrainingConfig, make_model
 
 NAMES = list(MODELS)
 
@@ -12,7 +12,7 @@ def test_paper_preset_of_sage():
     model = make_model("sage", 7, preset="paper").config
     assert [model[f"{name}_channels"] for name in ("hidden", "out")] == [128, 64]
     assert model["num_layers"] == 2
-    assert make_training_config("sage", preset="paper") == TrainingConfig(1000, lr=0.01, patience=None)
+    assert MODELS["sage"].presets["paper"].training == TrainingConfig(1000, lr=0.01, patience=None)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -29,17 +29,10 @@ def test_weights_follow_the_seed_and_leave_the_global_generator_alone(name):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: make_model("vage", 3),
-            "gcn, sage, gin, vgae, peg, seal; got 'vage'.*did you mean 'vgae'",
-        ),
+        (lambda: make_model("vage", 3), "gcn, sage, gin, vgae, peg, seal; got 'vage'.*did you mean 'vgae'"),
         (lambda: make_model("gcn", 3, preset="papr"), "preset must be one of .*did you mean 'paper'"),
         (lambda: make_model("gcn", 3, hidden=4), "argument of gcn must be one of hidden_channels"),
         (lambda: make_model("gcn", 3, seed=-1), "seed must be a whole number >= 0, got -1"),
-        (
-            lambda: make_training_config("gcn", epoch=3),
-            "setting must be one of .*did you mean 'epochs'",
-        ),
     ],
 )
 def test_unknown_names(call, message):

@@ -58,10 +58,9 @@ def test_subgraphs_are_made_batch_by_batch(monkeypatch):
     sizes = []
     monkeypatch.setattr(seal, "_MAX_BATCH_NODES", 12)
     embed = model._embed_batch
-    model._embed_batch = lambda features, batch: (
-        sizes.append(batch.nodes.numel()),
-        embed(features, batch),
-    )[1]
+    model._embed_batch = lambda features, batch: (sizes.append(batch.nodes.numel()), embed(features, batch))[
+        1
+    ]
     torch.testing.assert_close(model(x, EDGES, pairs), expected, rtol=0, atol=1e-6)
     assert len(sizes) > 15
     assert max(sizes) <= 12

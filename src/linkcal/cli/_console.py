@@ -167,9 +167,7 @@ _DELIMITER = "Character between columns of a text file, ' ' for blanks and tabs;
 Delimiter = Annotated[str | None, typer.Option(help=_DELIMITER)]
 _NO_HEADER = "The first row is data: columns are named 1, 2, ..., and the first two hold the nodes."
 NoHeader = Annotated[bool, typer.Option("--no-header", help=_NO_HEADER)]
-_COMMENT = (
-    "Start of lines to skip, '' for none; default: lines at the top that start with # or % and a blank."
-)
+_COMMENT = "Start of lines to skip, '' for none; default: the first lines that start with # or % and a blank."
 Comment = Annotated[str | None, typer.Option(help=_COMMENT)]
 _RAW_IDS = (
     "Read and write ids as they are. By default one that a spreadsheet would take for a formula (=, +, -, @, "
@@ -322,9 +320,8 @@ def end_after_interrupt(name: str, seconds: float = 1.5) -> None:
         os._exit(INTERRUPTED)
 
     def report(unraisable: sys.UnraisableHookArgs) -> None:
-        if not isinstance(
-            unraisable.exc_value, KeyboardInterrupt
-        ):  # Ctrl-C within a callback, which loses it
+        # Ctrl-C within a callback, which loses it, is reported by the thread.
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
             sys.__unraisablehook__(unraisable)
 
     sys.unraisablehook = report

@@ -40,15 +40,7 @@ from linkcal.data._text import (
     zip_member,
 )
 from linkcal.data.graph import Graph, bipartite_features
-from linkcal.data.node_ids import (
-    BipartiteIds,
-    NodeIds,
-    is_id_type,
-    is_missing,
-    look_alikes,
-    parse_ids,
-    spelt,
-)
+from linkcal.data.node_ids import BipartiteIds, NodeIds, is_id_type, is_missing, look_alikes, parse_ids, spelt
 from linkcal.data.split import LinkPairs
 from linkcal.exceptions import InputError, LinkcalWarning
 

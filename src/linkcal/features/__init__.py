@@ -15,11 +15,7 @@ from linkcal.features._scores import (
     link_segments,
     score_links,
 )
-from linkcal.features._structure import (
-    PAIR_STRUCTURE,
-    pair_structure,
-    structural_features,
-)
+from linkcal.features._structure import PAIR_STRUCTURE, pair_structure, structural_features
 
 __all__ = [
     "ATTRIBUTE_COLUMNS", "COLUMN_GROUPS", "COLUMN_NAMES", "FEATURE_KINDS", "FIT_ON",

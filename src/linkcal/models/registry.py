@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from linkcal._core.random import torch_streams_forked
@@ -67,8 +67,8 @@ def _paper(hidden: int, out: int, layers: int, lr: float, epochs: int, batch: in
     return Preset(model, TrainingConfig(epochs=epochs, lr=lr, patience=None, batch_size=batch))
 
 
-def _spec(cls: type[GraphModel], description: str, *, default: Preset, paper: Preset) -> ModelSpec:
-    return ModelSpec(cls, description, {"default": default, "paper": paper})
+def _spec(cls: type[GraphModel], description: str, **presets: Preset) -> ModelSpec:
+    return ModelSpec(cls, description, presets)
 
 
 # Narrow layers, smaller subgraphs and fewer epochs keep a training within minutes of one core.
@@ -164,25 +164,6 @@ def make_model(
         check_choice(key, f"argument of {name}", known)
     with torch_streams_forked(check_positive_int(seed, "seed", minimum=0), "initialisation"):
         return cls(in_channels, num_nodes=num_nodes, **arguments)
-
-
-def make_training_config(name: str, *, preset: str = "default", **overrides: Any) -> TrainingConfig:
-    """Training settings of a model's preset.
-
-    Parameters
-    ----------
-    name, preset, **overrides
-        As in :func:`make_model`, but fields of :class:`TrainingConfig` (`epochs`, `lr`, ...) are replaced.
-
-    Examples
-    --------
-    >>> make_training_config("vgae", epochs=10).epochs
-    10
-    """
-    settings = asdict(_preset(name, preset).training)
-    for key in overrides:
-        check_choice(key, "training setting", settings)
-    return TrainingConfig(**{**settings, **overrides})
 
 
 def _preset(name: str, preset: str) -> Preset:

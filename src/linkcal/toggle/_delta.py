@@ -171,12 +171,7 @@ def split_by_cost(cost: Tensor, budget: int) -> list[slice]:
 
 
 def _toggle_block(
-    encoder: Encoder,
-    caches: Caches,
-    graph: ToggleGraph,
-    pairs: Tensor,
-    insert: Tensor,
-    insert_weight: float,
+    encoder: Encoder, caches: Caches, graph: ToggleGraph, pairs: Tensor, insert: Tensor, insert_weight: float
 ) -> tuple[Tensor, Tensor]:
     pairs = pairs.contiguous()
     key = torch.arange(pairs.size(1), device=pairs.device) * graph.num_nodes + pairs

@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from linkcal.calibrators import CALIBRATORS, make_calibrator
 from linkcal.data import NEGATIVE_KINDS
 from linkcal.exceptions import InputError
 from linkcal.features import FIT_ON
-from linkcal.models import MODELS, TrainingConfig, make_training_config
+from linkcal.models import MODELS, TrainingConfig
 
 #: Hyper-parameters by name in a form that can stand in a frozen record: sorted pairs.
 Hyperparameters = tuple[tuple[str, int | float | bool | None], ...]
@@ -158,7 +158,7 @@ def check_hyperparameters(
             continue  # TrainingConfig refuses all but a bool there
         if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
             raise InputError(f"{name} must be a number or null, got {value!r}")
-    make_training_config(model, preset=preset, **{name: pairs[name] for name in pairs if name in TRAINING})
+    replace(MODELS[model].presets[preset].training, **{n: pairs[n] for n in pairs if n in TRAINING})
     return tuple(sorted(pairs.items()))
 
 
