@@ -53,19 +53,6 @@ def test_equals_brute_force_with_ties_for_any_chunk(data):
     assert score.tolist() == sorted(score.tolist(), reverse=True)
 
 
-def test_case_08_small_twin_equals_brute_force():
-    rng = np.random.default_rng(0)
-    z = torch.from_numpy(rng.standard_normal((1000, 16)).astype(np.float32))
-    graph = Graph.from_edges(torch.from_numpy(rng.integers(0, 1000, (2, 5000))), 1000)
-    pairs, score = top_products(z, graph, 100, chunk_size=10_000)
-    full = z.double() @ z.double().T
-    full[graph.edge_index[0], graph.edge_index[1]] = -torch.inf
-    full[torch.tril_indices(1000, 1000).unbind()] = -torch.inf
-    best = full.flatten().topk(100)
-    assert (pairs[0] * 1000 + pairs[1]).tolist() == best.indices.tolist()
-    torch.testing.assert_close(score, best.values, rtol=1e-12, atol=0)
-
-
 @pytest.mark.parametrize("weight", [None, torch.linspace(-2, 2, 4)])
 def test_blocks_of_short_nodes_are_skipped(weight, monkeypatch):
     computed = []

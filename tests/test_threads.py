@@ -34,22 +34,6 @@ def blas_counts():
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
-def test_settings_are_put_back_after_an_error(count):
-    numba_before = numba.get_num_threads()
-    seen = []
-
-    def fail():
-        with numba_threads(1):
-            seen.append(numba.get_num_threads())
-            raise RuntimeError("inside")
-
-    with pytest.raises(RuntimeError, match="inside"):
-        fail()
-    assert seen == [1]
-    assert torch.get_num_threads() == count
-    assert numba.get_num_threads() == numba_before
-
-
 def test_the_first_block_of_a_process_leaves_torch_with_its_threads():
     """Numba starts its threads when it is first asked for their number, and may change torch's count then."""
     code = (

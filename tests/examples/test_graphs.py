@@ -5,10 +5,13 @@ from pathlib import Path
 
 import torch
 
+from linkcal import toggle_edges
+from linkcal.data import graph_from_hetero
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def run(name: str, **options: int) -> dict[str, float]:
+def run(name: str, **options: int):
     path = EXAMPLES / f"{name}.py"
     assert len(path.read_text().splitlines()) < 60
     with torch.random.fork_rng():
@@ -35,6 +38,31 @@ def test_weighted(capsys):
     result = run("weighted", epochs=20)
     assert result["calibrated"] < result["uncalibrated"]
     assert "toggled by method 'kernel'" in capsys.readouterr().out
+
+
+def test_hetero(capsys):
+    """And the toggled logits are those of the hetero model on data without the rating."""
+    model, data, result = run("hetero")
+    assert result["in-n-out-plus"] < result["uncalibrated"]
+    assert "toggled by naive" in capsys.readouterr().out
+    graph, kinds = graph_from_hetero(data.edge_type_subgraph([("user", "rates", "item")])), data.edge_types
+    pairs = graph.pairs[:, [0, 7, 30]]
+    toggled = toggle_edges(model, graph.node_input, graph.edge_index, pairs)
+    for (user, item), found in zip(
+        (pairs - torch.tensor([[0], [150]])).T.tolist(), toggled.logit_absent, strict=True
+    ):
+        rated = data[kinds[0]].edge_index
+        without = rated[:, (rated != torch.tensor([[user], [item]])).any(dim=0)]
+        assert without.size(1) == rated.size(1) - 1
+        arcs = {kinds[0]: without, ("item", "rated_by", "user"): without.flip(0)}
+        arcs |= {
+            kinds[1]: data[kinds[1]].edge_index,
+            ("item", "marked_by", "tag"): data[kinds[1]].edge_index.flip(0),
+        }
+        with torch.no_grad():
+            h = model.first(data.x_dict, arcs)
+            h = model.second({kind: part.relu() for kind, part in h.items()}, arcs)
+        torch.testing.assert_close((h["user"][user] * h["item"][item]).sum(), found, rtol=1e-5, atol=1e-5)
 
 
 def test_temporal(capsys):

@@ -159,17 +159,6 @@ def test_wilcoxon_of_five_and_twenty_five():
     assert set(cells(table, "cora", "vgae")[:-1]) == {MISSING}
 
 
-def test_a_significantly_worse_method_is_called_so():
-    rows = [
-        record(train_seed=i, calibrator=name, value=base + i * slope)
-        for name, base, slope in (("bbq", 0.1, 0.0), ("in-n-out", 0.2, 0.001))
-        for i in range(6)
-    ]
-    line = cells(tables_of(frame(*rows))["wilcoxon-in-n-out-val"], "cora", "gcn")
-    assert line[5] == "0.0312 yes (worse)"
-    assert line[6] == "1 no"
-
-
 def test_pattern_shares():
     over, calibrated = CalibrationPattern.OVER_POSITIVE_UNDER_NEGATIVE, CalibrationPattern.CALIBRATED
     rows = [
@@ -192,15 +181,6 @@ def shuffled() -> dict[str, Table]:
 @pytest.mark.parametrize("format_", SUFFIXES)
 def test_the_same_records_give_the_same_bytes(shuffled, tables, format_):
     assert [render(t, format_) for t in shuffled.values()] == [render(t, format_) for t in tables.values()]
-
-
-def test_joined_settings_are_rows_with_the_published_values_below():
-    rows = [record(), record(settings="preset=paper", value=0.3)]
-    table = tables_of(frame(*rows), join_other_settings=True)["ece-val"]
-    texts = [[cell.text for cell in row] for row in table.rows]
-    place = next(i for i, row in enumerate(texts) if row[1] == "gcn~preset=paper")
-    assert "30.00" in texts[place]
-    assert "6.90 \N{PLUS-MINUS SIGN} 0.79" in texts[place + 1]
 
 
 def test_files(tmp_path):
