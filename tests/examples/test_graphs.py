@@ -3,6 +3,7 @@
 import runpy
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from linkcal import toggle_edges
@@ -63,6 +64,22 @@ def test_hetero(capsys):
             h = model.first(data.x_dict, arcs)
             h = model.second({kind: part.relu() for kind, part in h.items()}, arcs)
         torch.testing.assert_close((h["user"][user] * h["item"][item]).sum(), found, rtol=1e-5, atol=1e-5)
+
+
+def test_lightgcn(tmp_path, capsys):
+    """A small file like MovieLens-100k's: ids of both types overlap, tastes are 3 hidden numbers."""
+    rng = np.random.default_rng(0)
+    score = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 120)) + rng.gumbel(size=(300, 120))
+    rows = [f"{u + 1}\t{i + 1}\t4\t881250949" for u, i in zip(*np.nonzero(score > 2.5), strict=True)]
+    names = ("user_id:token", "item_id:token", "rating:float", "timestamp:float")
+    (tmp_path / "small.inter").write_text("\n".join(["\t".join(names), *rows]) + "\n")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        main = runpy.run_path(str(EXAMPLES / "lightgcn.py"))["main"]
+        found = main(tmp_path / "small.inter", epochs=150).metrics
+    assert found["toggle_method"] == "kernel"
+    assert found["results"]["in-n-out-plus"]["nll"] < found["results"]["uncalibrated"]["nll"]
+    assert "in-n-out-plus" in capsys.readouterr().out
 
 
 def test_temporal(capsys):

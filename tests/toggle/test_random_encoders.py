@@ -56,6 +56,8 @@ CONVS = {
     "gcn": lambda: pyg.GCNConv(4, 4),
     "gcn without loops": lambda: pyg.GCNConv(4, 4, add_self_loops=False),
     "gcn sum": lambda: pyg.GCNConv(4, 4, normalize=False, bias=False),
+    "light": pyg.LGConv,
+    "light sum": lambda: pyg.LGConv(normalize=False),
     "sage": lambda: pyg.SAGEConv(4, 4),
     "sage sum": lambda: pyg.SAGEConv(4, 4, aggr="sum", root_weight=False),
     "sage projected": lambda: pyg.SAGEConv(4, 4, project=True, normalize=True),

@@ -49,11 +49,11 @@ FloatArray = NDArray[np.float32]
 
 #: File endings by format. Text and graphs may be packed, which a further ending says.
 _FORMATS = {
-    "csv": "csv", "tsv": "csv", "txt": "csv", "edges": "csv", "edgelist": "csv", "parquet": "parquet",
-    "pq": "parquet", "npz": "npz", "npy": "npy", "mtx": "mtx", "graphml": "graphml",
+    "csv": "csv", "tsv": "csv", "inter": "csv", "txt": "csv", "edges": "csv", "edgelist": "csv",
+    "parquet": "parquet", "pq": "parquet", "npz": "npz", "npy": "npy", "mtx": "mtx", "graphml": "graphml",
 }  # fmt: skip
 _PACKINGS = (".gz", ".bz2", ".zip")
-_DELIMITERS = {"csv": ",", "tsv": "\t"}
+_DELIMITERS = {"csv": ",", "tsv": "\t", "inter": "\t"}
 #: Bytes of a CSV file that are parsed at a time; bounds the memory of streaming.
 _BLOCK = 8 << 20
 #: Fewer edges may have no node in both columns by chance, and cannot be split.

@@ -23,6 +23,7 @@ from torch_geometric.nn import (
     GCNConv,
     GINConv,
     GraphConv,
+    LGConv,
     MessagePassing,
     SAGEConv,
     TransformerConv,
@@ -193,6 +194,10 @@ def _gcn(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Any:
     return trace.sums(kind, x, conv.lin, conv.bias, self_loop_fill=fill if looped else None)
 
 
+def _lg(trace: _Trace, conv: Any, x: Tensor, _: Kind) -> Any:
+    return trace.sums("gcn" if conv.normalize else "sum", x, None, None)
+
+
 def _sage(trace: _Trace, conv: Any, x: Tensor, kind: Kind) -> Tensor:
     sent = conv.lin(x).relu() if conv.project else x
     out: Tensor = trace.sums(kind, sent, conv.lin_l, conv.lin_l.bias)
@@ -293,7 +298,7 @@ def _linear(module: Any) -> Any:
 
 _KNOWN: dict[type, Callable[[_Trace, Any, Tensor, Kind], Tensor]] = {
     GCNConv: _gcn, SAGEConv: _sage, GraphConv: _graph_conv, GINConv: _gin, GATConv: _gat, GATv2Conv: _gat_v2,
-    TransformerConv: _transformer,
+    LGConv: _lg, TransformerConv: _transformer,
 }  # fmt: skip
 
 
@@ -373,9 +378,13 @@ def _linear_terms(node: Node) -> list[tuple[Any, Matrix]] | None:
     ):
         return [(part, None) for part in args]
     part, factor = args if isinstance(args[0], Node) else args[::-1]
-    if node.name in ("mul", "__rmul__") and isinstance(part, Node) and type(factor) in (int, float):
+    if node.name in ("mul", "__rmul__") and isinstance(part, Node) and _is_number(factor):
         return [(part, _matrix(None, part) * factor)]
     return None
+
+
+def _is_number(factor: Any) -> bool:
+    return type(factor) in (int, float) or (isinstance(factor, Tensor) and factor.ndim == 0)
 
 
 def _weight_and_bias(node: Node) -> tuple[Tensor, Tensor | None]:
