@@ -65,7 +65,8 @@ def load_graph(name: str, seed: int = 0) -> Graph:
         table = pd.read_csv(_shipped("recbole", "dataset_example/ml-100k/ml-100k.inter"), sep="\t")
         (viewer, viewers), (film, films) = (pd.factorize(table[c]) for c in table.columns[:2])
         index, number = np.stack([viewer, film + len(viewers)]), len(viewers) + len(films)
-        return Graph.from_edges(index, number, name=name, node_type=torch.arange(number) >= len(viewers))
+        kind, time = torch.arange(number) >= len(viewers), table["timestamp:float"].to_numpy()
+        return Graph.from_edges(index, number, name=name, node_type=kind, edge_time=time)
     if name == "umls":  # medical concepts joined by any relation, of PyPI's package pykeen
         files = [_shipped("pykeen", f"datasets/umls/{part}.txt") for part in ("train", "valid", "test")]
         table = pd.concat([pd.read_csv(path, sep="\t", header=None) for path in files])
