@@ -101,16 +101,6 @@ def test_true_probabilities_rank_the_test_links_well_but_not_perfectly():
     assert 0.87 < np.mean(scores) < 0.93
 
 
-def test_features_tell_the_blocks_apart():
-    graph = simulate_graph(seed=1)
-    x, block = graph.x, graph.truth.block
-    centre = torch.stack([x[block == b][::2].mean(dim=0) for b in range(7)])
-    held_out = torch.cat([torch.nonzero(block == b)[1::2, 0] for b in range(7)])
-    predicted = (x[held_out] @ (centre + 1e-3).log().T).argmax(dim=1)
-    accuracy = (predicted == block[held_out]).double().mean()
-    assert accuracy > 0.6  # chance: 1 / 7
-
-
 def test_same_seed_same_graph_and_features_do_not_move_edges():
     first, second = simulate_graph(300, seed=5), simulate_graph(300, seed=5)
     assert torch.equal(first.edge_index, second.edge_index)
@@ -137,9 +127,3 @@ def test_size_is_a_parameter():
 def test_bad_arguments(arguments, message):
     with pytest.raises(InputError, match=message):
         simulate_graph(**arguments)
-
-
-def test_one_block():
-    graph = simulate_graph(100, num_blocks=1, num_edges=150, num_features=8)
-    assert graph.x.shape == (100, 8)
-    assert 100 < graph.num_pairs < 190

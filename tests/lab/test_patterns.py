@@ -67,12 +67,6 @@ def test_a_probability_of_one_half_is_a_negative_prediction(share):
     assert calibration_pattern(y, p) is (P.UNDERCONFIDENT if share < 100 else P.OVERCONFIDENT)
 
 
-def test_a_few_links_are_no_left_arm():
-    base = [(0.4, 100, 400), (0.9, 300, 400)]
-    assert calibration_pattern(*links((0.05, 9, 9), *base)) is not P.U_SHAPED
-    assert calibration_pattern(*links((0.05, 20, 20), *base)) is P.U_SHAPED
-
-
 def test_calibrated_links_are_called_so_19_times_in_20():
     rng = np.random.default_rng(0)
     hits = 0

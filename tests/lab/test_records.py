@@ -76,11 +76,6 @@ def test_missing_values_and_values_that_are_nan_are_told_apart(tmp_path):
     assert again["value"].tolist()[1:] == [0.1 + 0.2, -np.inf]
 
 
-def test_records_of_nothing_are_an_error(tmp_path):
-    refuses("store must hold a finished cell, got none", read_records, tmp_path)
-    refuses("which is not there", read_records, tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -134,12 +129,3 @@ def test_what_is_read_is_what_was_written(predictions, tmp_path):
             read = getattr(again, kind)[part]
             assert read.dtype == values.dtype
             assert np.array_equal(read, values)
-
-
-def test_missing_arrays_and_wrong_shapes_are_named(predictions, tmp_path):
-    path = tmp_path / "p.npz"
-    np.savez(path, calibrator=np.array(("uncalibrated", "platt")))
-    refuses("predictions must have the array 'val_label', got 'calibrator'", read_predictions, path)
-    predictions.probability["test"] = predictions.probability["test"][:, :7]
-    write_predictions(predictions, path)
-    refuses(r"arrays \(2, 50\) of calibrators and test links, got \(2, 7\)", read_predictions, path)

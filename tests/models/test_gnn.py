@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.nn import VGAE as PygVGAE
 
 from linkcal.exceptions import InputError
-from linkcal.models import GCN, GIN, MODELS, PEG, SAGE, SEAL, VGAE, LinkPredictor
+from linkcal.models import GCN, MODELS, PEG, SAGE, SEAL, VGAE, LinkPredictor
 from refusals import refuses
 
 CLASSES = [spec.cls for spec in MODELS.values() if issubclass(spec.cls, LinkPredictor)]
@@ -160,12 +160,6 @@ def test_sage_by_hand():
     assert model.decode(z, torch.tensor([[0], [1]])).tolist() == [25.5]
 
 
-def test_gin_collapses_to_nothing_without_edges_but_keeps_own_features(x):
-    model = build(GIN, num_layers=1)
-    none = torch.empty(2, 0, dtype=torch.int64)
-    torch.testing.assert_close(model.encode(x, none), model.gnn.convs[0].nn(x), rtol=0, atol=0)
-
-
 def test_vgae_samples_in_training_mode_and_takes_the_mean_otherwise(x, edge_index):
     model = build(VGAE)
     with torch.random.fork_rng(devices=[]):
@@ -192,15 +186,6 @@ def test_vgae_auxiliary_loss_is_pygs_kl_over_the_nodes_and_handed_out_once(x, ed
     torch.testing.assert_close(loss, reference / N, rtol=1e-5, atol=1e-7)
     assert model.auxiliary_loss() is None
     copy.deepcopy(model)
-
-
-@pytest.mark.parametrize("cls", CLASSES)
-def test_product_form_gives_the_decoder_logits(cls, x, edge_index, pairs):
-    model = build(cls)
-    z = model.encode(x, edge_index)
-    weight, bias = model.product_form()
-    logit = (z[pairs[0]] * weight * z[pairs[1]]).sum(1) + bias
-    torch.testing.assert_close(logit, model.decode(z, pairs), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["decode", "head", "link_embedding"])

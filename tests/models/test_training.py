@@ -180,24 +180,6 @@ def test_early_stopping(split):
     assert result.best_val_auc == 0.5
 
 
-def test_reports_and_measured_epochs(split):
-    reports = []
-    config = TrainingConfig(epochs=5, eval_every=2)
-    result = train_link_predictor(small("gcn"), split, config, progress=reports.append)
-    assert [(r.epoch, r.epochs) for r in reports] == [(epoch, 5) for epoch in range(1, 6)]
-    assert [(r.epoch, r.val_auc) for r in reports if r.val_auc is not None] == list(result.val_auc)
-    assert [epoch for epoch, _ in result.val_auc] == [2, 4, 5]  # the last one always
-    assert reports[-1].loss == result.final_loss
-    assert not result.stopped_early
-
-
-def test_first_loss_of_a_zero_model_is_log_two(split):
-    losses = []
-    config = TrainingConfig(epochs=1)
-    train_link_predictor(Recorder(), split, config, progress=lambda r: losses.append(r.loss))
-    assert losses[0] == pytest.approx(np.log(2.0), rel=1e-6)
-
-
 def test_models_from_elsewhere(split):
     torch.manual_seed(0)
     config = TrainingConfig(epochs=40, lr=0.02)
