@@ -192,6 +192,14 @@ def test_unwritable_output_folder_is_refused_before_the_work(fails, files, tmp_p
     assert not out.exists()
 
 
+def test_a_symmetric_list_is_no_directed_graph(cli, fails, write_pairs, tmp_path):
+    edges = write_pairs("both.csv", [*RING, *((v, u) for u, v in RING)])
+    options = ("--directed", "--model", "gcn", "--epochs", 2, "--out", tmp_path / "out")
+    fails("fit", edges, *options, parts=("the reverse of each edge", "--symmetric"))
+    assert cli("fit", edges, *options, "--symmetric").code == 0
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["config"]["symmetric"] is True
+
+
 @pytest.mark.parametrize("options", [(), ("--directed",)])
 def test_direction_is_kept_in_splitting_scoring_and_ranking(cli, write_pairs, tmp_path, options):
     edges, out = write_pairs("ring.csv", RING), tmp_path / "out"

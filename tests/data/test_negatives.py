@@ -241,7 +241,7 @@ def test_parts_of_a_split_are_disjoint_and_of_the_kind(graph, seed, kind):
     if graph.num_pairs < 5:
         return
     eligible = set(_eligible(graph, kind))
-    options = {"val_fraction": 0.2, "test_fraction": 0.2, "seed": seed, "negatives": kind}
+    options = {"symmetric": True, "val_fraction": 0.2, "test_fraction": 0.2, "seed": seed, "negatives": kind}
     if len(eligible) < graph.num_pairs:
         with pytest.raises(ShortageError):
             split_links(graph, **options)

@@ -62,6 +62,7 @@ def test_split_is_leak_proof(graph, seed, per_positive):
     positives["train"] = graph.num_pairs - sum(positives.values())
     negatives = {part: round(per_positive * n) for part, n in positives.items()}
     options = {"val_fraction": 0.2, "test_fraction": 0.2, "negatives_per_positive": per_positive}
+    options |= {"symmetric": True}
     if min(negatives.values()) == 0:
         refuses("at least one negative", split_links, graph, **options)
         return
@@ -261,3 +262,17 @@ def test_int32_pairs_are_converted():
     index = torch.tensor([[0], [1]])
     assert LinkPairs(index.int(), torch.ones(1)).edge_label_index.dtype == torch.int64
     assert LinkPairs(index, torch.ones(1)).edge_label_index is index
+
+
+def test_a_symmetric_list_is_split_as_directed_only_where_asked():
+    ring = torch.stack([torch.arange(61), (torch.arange(61) + 1) % 61])
+    both = torch.cat([ring, ring.flip(0)], dim=1)
+    refuses(
+        "declare it undirected, or pass symmetric=True",
+        split_links,
+        Graph.from_edges(both, 61, directed=True),
+    )
+    split_links(Graph.from_edges(both[:, 1:], 61, directed=True))
+    split = split_links(Graph.from_edges(both, 61, directed=True), symmetric=True)
+    links = split.test.edge_label_index[:, split.test.edge_label == 1]
+    assert split.graph.has_pairs(links.flip(0)).any()

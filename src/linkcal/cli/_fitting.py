@@ -72,6 +72,9 @@ def run(
     run_on_graph(config, graph, folder, device, json, {**source, **preset_source(preset)}, wide=wide)
 
 
+_SYMMETRIC = "Take a directed list that has the reverse of each edge: held-out links keep theirs as edges."
+
+
 @with_options("training", training_options)
 @with_table_format
 def fit(
@@ -80,6 +83,7 @@ def fit(
     features: Annotated[Path | None, typer.Option(help=_FEATURES)] = None,
     model: Model = "sage",
     directed: Directed = False,
+    symmetric: Annotated[bool, typer.Option("--symmetric", help=_SYMMETRIC)] = False,
     bipartite: Annotated[bool | None, typer.Option(help=_BIPARTITE)] = None,
     target_features: Annotated[Path | None, typer.Option(help=_TARGET_FEATURES)] = None,
     weight: Annotated[str | None, typer.Option(help=_WEIGHT, metavar="COLUMN")] = None,
@@ -99,7 +103,7 @@ def fit(
     name, preset = edges.name.split(".")[0], training["preset"]
     # Not the name of a known data set, whose reduced preset settings are not meant for this graph.
     dataset = f"{name}-file" if name in DATASETS else name
-    config = _config(dataset, model, training, by_time=time is not None)
+    config = _config(dataset, model, training, by_time=time is not None, symmetric=symmetric)
     check_output_folder(out, new=not force)
     named = read_edges(
         edges, features=features, directed=directed, bipartite=bipartite, target_features=target_features,
@@ -116,12 +120,12 @@ def fit(
     run_on_graph(config, named.graph, out, device, json, record, wide=wide, node_ids=named.node_ids)
 
 
-def _config(dataset: str, model: str, training: dict[str, Any], *, by_time: bool) -> RunConfig:
+def _config(dataset: str, model: str, training: dict[str, Any], **flags: Any) -> RunConfig:
     from linkcal.workflow import RunConfig, preset_options
 
     preset = training["preset"]
     named = {"preset": "default"} if preset is None else preset_options(preset, model)
-    return RunConfig(dataset=dataset, model=model, by_time=by_time, **{**training, **named})
+    return RunConfig(dataset=dataset, model=model, **flags, **{**training, **named})
 
 
 def preset_source(preset: str | None) -> dict[str, Any]:

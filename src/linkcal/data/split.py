@@ -195,6 +195,7 @@ def split_links(
     negatives_per_positive: float = 1.0,
     negatives: NegativeKind = "uniform",
     seed: int = 0,
+    symmetric: bool = False,
 ) -> LinkSplit:
     """Split the links of `graph` into training, validation and test pairs, each with sampled negatives.
 
@@ -213,6 +214,8 @@ def split_links(
     negatives : {"uniform", "degree", "two-hop", "heart"}
         As in :func:`~linkcal.data.sample_negatives`; degrees and common neighbours are those of the FULL
         graph, with `time` of the edges up to the end of the part; a bipartite graph has no two-hop ones.
+    symmetric : bool
+        Whether a directed graph may have the reverse of each edge, which held-out links then keep as edges.
         HeaRT negatives are drawn for the links of their part, scored on the message-passing graph.
         Training draws its own uniform negatives in each epoch.
     seed : int
@@ -264,6 +267,11 @@ def split_links(
             "out: split first, then prepare the message-passing graph (model.prepare(split.graph))",
             EdgeFeaturesWarning,
             stacklevel=2,
+        )
+    if graph.directed and not symmetric and bool(graph.has_pairs(graph.pairs.flip(0)).all()):
+        raise InputError(
+            "a directed graph must not have the reverse of each edge, got one that has: held-out links would "
+            "stay message-passing edges; declare it undirected, or pass symmetric=True (--symmetric)"
         )
     warn_of_two_types(graph)
     sizes = _positives_per_part(graph.num_pairs, val_fraction, test_fraction)

@@ -378,13 +378,10 @@ def _linear_terms(node: Node) -> list[tuple[Any, Matrix]] | None:
     ):
         return [(part, None) for part in args]
     part, factor = args if isinstance(args[0], Node) else args[::-1]
-    if node.name in ("mul", "__rmul__") and isinstance(part, Node) and _is_number(factor):
+    number = type(factor) in (int, float) or (isinstance(factor, Tensor) and factor.ndim == 0)
+    if node.name in ("mul", "__rmul__") and isinstance(part, Node) and number:
         return [(part, _matrix(None, part) * factor)]
     return None
-
-
-def _is_number(factor: Any) -> bool:
-    return type(factor) in (int, float) or (isinstance(factor, Tensor) and factor.ndim == 0)
 
 
 def _weight_and_bias(node: Node) -> tuple[Tensor, Tensor | None]:

@@ -294,10 +294,9 @@ class Trace:
         if name in _IN_PLACE:
             name = name[:-1]
             function = getattr(Tensor, name, None) or getattr(F, name)
-        if name not in _RESHAPING:
-            for part in leaves((args, kwargs)):
-                if isinstance(part, Count):
-                    part._refuse()
+        counts = [part for part in leaves((args, kwargs)) if isinstance(part, Count)]
+        if counts and name not in _RESHAPING:
+            counts[0]._refuse()
         out = function(*mapped(_as_meta, args), **mapped(_as_meta, kwargs))
         whole, first = out if isinstance(out, Tensor) else out[0], args[0]
         if not _is_row_wise(name, args, kwargs, whole) or whole.ndim == 0 or whole.size(0) != self.num_nodes:

@@ -61,7 +61,7 @@ class RunConfig:
         In ``linkcal.calibrators.CALIBRATORS``.
     hyperparameters, calibrator_params : mapping or pairs
         In place of the preset's, for model and training; in place of a calibrator's defaults, by calibrator.
-    forward_only, normalise_features, by_time : bool
+    forward_only, normalise_features, by_time, symmetric : bool
         Keep only the stored edges with row < column (``load_dataset(forward_only=True)``); make every node's
         stored features sum to one; neither changes an official split. Split by ``Graph.edge_time``, not at
         random.
@@ -92,6 +92,7 @@ class RunConfig:
     normalise_features: bool = False
     calibrator_params: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
     by_time: bool = False
+    symmetric: bool = False
 
     def __post_init__(self) -> None:
         check_choice(self.model, "model", MODELS)
@@ -109,7 +110,7 @@ class RunConfig:
         check_choice(self.negatives, "negatives", NEGATIVE_KINDS)
         if self.base_rate is not None:
             check_base_rate(self.base_rate, self.negatives)
-        for name in ("forward_only", "normalise_features", "by_time"):
+        for name in ("forward_only", "normalise_features", "by_time", "symmetric"):
             check_flag(getattr(self, name), name)
         if not self.calibrators:
             raise InputError(f"calibrators must name one of {', '.join(CALIBRATORS)}, got none")

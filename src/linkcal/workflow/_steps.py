@@ -64,7 +64,7 @@ def split_graph(config: RunConfig, graph: Graph | LinkSplit) -> LinkSplit:
     if config.by_time and graph.edge_time is None:
         raise InputError(f"by_time must be False for {config.dataset}, whose edges have no times, got True")
     time = graph.edge_time if config.by_time else None
-    names = ("val_fraction", "test_fraction", "negatives_per_positive", "negatives", "seed")
+    names = ("val_fraction", "test_fraction", "negatives_per_positive", "negatives", "seed", "symmetric")
     return split_links(graph, time=time, **{name: getattr(config, name) for name in names})
 
 
