@@ -44,7 +44,7 @@ class AllNodes(GCN):
 
 def test_whole_passes_that_take_long_are_announced(monkeypatch, recwarn):
     """Once, with the time, where the caller did not choose them."""
-    model = seeded(lambda: AllNodes(4, decode_returns="logits"), 0)
+    model = seeded(lambda: AllNodes(4), 0)
     assert toggle(model).method == "naive"
     assert not recwarn
     monkeypatch.setattr(_engine, "LONG", 0.0)
