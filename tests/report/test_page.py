@@ -104,7 +104,8 @@ def test_says_what_the_model_adds_and_where_the_selected_calibrator_is_wrong(tmp
 
 
 def test_names_what_the_calibrators_were_fitted_on(tmp_path):
-    text = render(tmp_path, metrics={**METRICS, "fit_on": "train"}).text
+    text = render(tmp_path, metrics={**METRICS, "fit_on": "train", "toggle_method": "naive"}).text
+    assert "was computed by the method naive." in text
     assert "fitted to easier scores than those they are tested on" in text
 
 

@@ -90,7 +90,6 @@ _HEADLINE = ("ece", "nll", "auc")
 _FACTS = {
     "dataset": "Data set", "model": "Model", "seed": "Seed", "fit_on": "Fitted on",
     "selected": "Selected calibrator", "negatives": "Kind of negatives",
-    "toggle_method": "Target links removed by method",
 }  # fmt: skip
 
 
@@ -195,7 +194,7 @@ def write_report(
         fit_on=_FIT_ON.get(str(metrics.get("fit_on")), metrics.get("fit_on")),
         base_rate=_base_rate(metrics, counts), selected=metrics.get("selected"),
         groups=metrics.get("groups") or {}, only_scores=metrics.get("model") == "scores",
-        negatives=metrics.get("negatives") or "uniform",
+        negatives=metrics.get("negatives") or "uniform", toggle_method=metrics.get("toggle_method"),
         findings=[*headline(metrics), *_findings(results), *_of_groups(metrics)],
         interval_level=metrics.get("interval_level"), columns=columns, rows=rows,
         has_missing=any(cell.text == "n/a" for cells in rows.values() for cell in cells),
