@@ -81,8 +81,9 @@ def test_select_knows_the_columns_of_the_folder(cli, fails, scores, tmp_path):
     ends = "--source", "u", "--target", "v"
     folder = tmp_path / "out"
     assert cli("calibrate", tmp_path / "named.csv", "--logit", "score", *ends, "--out", folder).code == 0
-    ask = "select", folder, tmp_path / "named.csv", "--fdr", 0.4
-    by_default, named = (cli(*ask, *some) for some in ((), ends))
+    by_default, named = (
+        cli("select", folder, tmp_path / "named.csv", "--fdr", 0.5, *some) for some in ((), ends)
+    )
     assert by_default.out == named.out
     assert len(named.rows) > 0
     fails("select", folder, tmp_path / "named.csv", "--target", "w", parts=("must be 'v'",))

@@ -197,7 +197,7 @@ def test_unknown_nodes_are_counted_and_nothing_is_written(fails, fitted, write_p
 
 
 def test_unknown_nodes_can_be_left_out(cli, fails, fitted, write_pairs, tmp_path):
-    """The rest as if they were not there, from files and folders; what loops is still refused."""
+    """The rest as if they were not there, from files and folders; missing ids and loops are refused."""
     known = [("user-001", "user-002"), ("user-003", "user-010"), ("user-004", "user-005")]
     ghosts = [("ghost", "user-001"), ("ghost", "ghost")]
     mixed = write_pairs("mixed.csv", [ghosts[0], *known[:2], ghosts[1], known[2]])

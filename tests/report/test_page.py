@@ -172,8 +172,8 @@ def test_reliability_diagrams_show_what_matplotlib_draws(tmp_path, tested, weigh
             drawn[attributes["class"]].append(attributes.get("d") or float(attributes["height"]))
     expected = {"near": [], "far": []}
     for number, p in enumerate(probability.values()):
-        artists = plot_reliability((label, p), sample_weight=weight)
-        for name, points in (("near", artists.inside), ("far", artists.outside)):
+        inside, outside = plot_reliability((label, p), sample_weight=weight).axes.collections
+        for name, points in (("near", inside), ("far", outside)):
             expected[name] += points.get_offsets().tolist()
         steps = np.array(re.findall(r"[\d.]+", drawn["steps"][number]), dtype=float).reshape(-1, 2)
         x, y = (steps[:, 0] - 30) / 200, (205 - steps[:, 1]) / 200

@@ -46,7 +46,7 @@ _CANDIDATES = (
 _PAIRS = "Query pairs: .csv, .tsv, .parquet or .npz, or a folder of .parquet files."
 _OUT = "CSV or Parquet file, default: CSV to stdout; for a folder of pairs, a folder."
 _ENGINE = "For a folder of pairs: local, or ray: the cluster of $RAY_ADDRESS, else one on this machine."
-_UNKNOWN = "For pairs of nodes that are not in the graph: error, or skip to leave them out and count them."
+_UNKNOWN = "For pairs of nodes that the graph does not have: error, or skip: leave them out, say how many."
 _EXCLUDE = "Pairs never to list, as for `linkcal score`; either order in an undirected graph."
 
 
