@@ -7,7 +7,7 @@ import sys
 import pytest
 
 #: What the extra "gnn" brings.
-GNN = {"torch", "torch_geometric", "numba", "pandas", "pyarrow", "networkx"}
+GNN = {"torch", "torch_geometric", "numba", "pandas", "pyarrow", "networkx", "matplotlib"}
 _BLOCK = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -58,6 +58,7 @@ NEEDS = {
     "main(['run', '--dataset', 'cora'])": "linkcal: error: linkcal run needs ",
     "main(['score', 'a', 'b'])": "linkcal: error: linkcal score needs ",
     "main(['calibrate', 's.parquet'])": "linkcal: error: a Parquet file needs pyarrow: ",
+    "from linkcal import plots; plots.plot_reliability(([0, 1], [0.2, 0.7]))": "a figure needs matplotlib: ",
     "linkcal.CalibratedLinkPredictor": "linkcal.CalibratedLinkPredictor needs ",
     "linkcal.InNOut().fit([[0.0, 1.0], [1.0, 0.0]] * 9, [0, 1] * 9)": "a calibrator with a network needs ",
 }

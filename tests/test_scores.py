@@ -297,7 +297,7 @@ def test_halves_with_other_shares_of_links_are_reported():
 
 def test_a_written_folder_gives_the_same_numbers(tmp_path, found):
     paths = found.write(tmp_path / "run", source={"path": "s.csv"})
-    assert sorted(paths) == ["artifact", "config", "figure", "metrics", "report"]
+    assert sorted(paths) == ["artifact", "config", "metrics", "report"]
     loaded = CalibratedScores.load(tmp_path / "run")
     query = asked([-1.0, 0.0, 2.0])
     for options in ({}, {"base_rate": 0.01, "interval": 0.8}, {"calibrator": "isotonic"}):

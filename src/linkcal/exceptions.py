@@ -74,7 +74,7 @@ class MissingExtraError(LinkcalError, ImportError):
 
 #: Extra of each package that ``pip install linkcal`` alone does not bring.
 _EXTRAS = dict.fromkeys(("torch", "torch_geometric", "numba", "networkx", "pandas"), "gnn")
-_EXTRAS |= {"pyarrow": "parquet", "ray": "ray"}
+_EXTRAS |= {"pyarrow": "parquet", "ray": "ray", "matplotlib": "plots"}
 
 
 def missing_extra(error: Exception, what: str) -> MissingExtraError | None:

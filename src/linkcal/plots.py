@@ -1,6 +1,6 @@
 """Figures of calibration.
 
-matplotlib is imported when the first figure is drawn; no global state, window or setting is touched.
+matplotlib (extra ``plots``) is imported when the first figure is drawn; no global state is touched.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from linkcal._core.files import written_whole
 from linkcal._core.validation import check_positive_int
-from linkcal.exceptions import InputError
+from linkcal.exceptions import InputError, extra_needed
 from linkcal.metrics import ReliabilityCurve, calibration_floor, reliability_curve
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def _bars(curve: ReliabilityCurve) -> tuple[Any, Any]:
 
 
 def _new_figure(**options: Any) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    with extra_needed("a figure"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
     figure = Figure(**options)
     FigureCanvasAgg(figure)
     return figure

@@ -240,7 +240,7 @@ class CalibratedScores:
     def write(
         self, folder: str | os.PathLike[str], *, source: dict[str, Any] | None = None
     ) -> dict[str, Path]:
-        """Write ``artifact/``, ``reliability.png``, ``config.json``, ``report.html`` and ``metrics.json``.
+        """Write ``artifact/``, ``config.json``, ``report.html`` and ``metrics.json``.
 
         `source` (JSON values) says in ``config.json`` where the scores are from. Returns the paths by name.
         """
@@ -257,8 +257,8 @@ class CalibratedScores:
             "calibrators": {name: each.get_params() for name, each in self.calibrators.items()},
             "environment": {name: version(name) for name in packages} | {"platform": platform.platform()},
         }
-        title, tested = f"scores of {self.info['dataset']}", (self.test.label, p, self._weight())
-        options: dict[str, Any] = {"title": title, "heading": f"Calibrated {title}", "config": config}
+        heading, tested = f"Calibrated scores of {self.info['dataset']}", (self.test.label, p, self._weight())
+        options: dict[str, Any] = {"heading": heading, "config": config}
         return write_results(folder, self.save, tested, metrics=self.metrics, **options)
 
     # What the methods above share.

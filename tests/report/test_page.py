@@ -1,14 +1,15 @@
 """The report: its table, complete, escaped, self-contained, and never half-written."""
 
-import base64
 import math
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from linkcal.exceptions import InputError
-from linkcal.plots import reliability_figure
+from linkcal.plots import plot_reliability
 from linkcal.report import write_report
 from linkcal.report._page import build_table, headline
 
@@ -103,7 +104,8 @@ def test_says_what_the_model_adds_and_where_the_selected_calibrator_is_wrong(tmp
 
 
 def test_names_what_the_calibrators_were_fitted_on(tmp_path):
-    text = render(tmp_path, metrics={**METRICS, "fit_on": "train"}).text
+    text = render(tmp_path, metrics={**METRICS, "fit_on": "train", "toggle_method": "naive"}).text
+    assert "was computed by the method naive." in text
     assert "fitted to easier scores than those they are tested on" in text
 
 
@@ -135,20 +137,75 @@ def test_user_text_is_escaped(tmp_path):
     assert page.text.count("alert") >= 5
 
 
-def test_is_self_contained(tmp_path):
-    figure = reliability_figure([0, 1], {"a": [0.2, 0.8]}, tmp_path / "figure.png", dpi=40)
-    assert len(figure.axes) == 2
-    png = (tmp_path / "figure.png").read_bytes()
-    page = render(tmp_path, figure_png=tmp_path / "figure.png")
-    images = [attributes for tag, attributes in page.tags if tag == "img"]
-    assert len(images) == 1
-    kind, data = images[0]["src"].split(",")
-    assert kind == "data:image/png;base64"
-    assert base64.b64decode(data) == png
-    assert images[0]["alt"]
-    loading = [a for tag, a in page.tags for key in a if key in ("href", "src") and tag != "img"]
-    assert loading == []
-    assert {"link", "iframe"}.isdisjoint(tag for tag, _ in page.tags)
+@pytest.fixture(scope="module")
+def tested():
+    """Labels, and probabilities that are right and too large, by name."""
+    rng = np.random.default_rng(0)
+    p = rng.beta(1.5, 1.5, 3000).round(2)
+    return (rng.random(3000) < p).astype(float), {"platt": p, "uncalibrated": p**0.4}, None
+
+
+def test_is_self_contained(tmp_path, tested):
+    page = render(tmp_path, tested=tested)
+    assert [a for _, a in page.tags for key in a if key in ("href", "src")] == []
+    assert {"link", "iframe", "img"}.isdisjoint(tag for tag, _ in page.tags)
+
+
+def monotone(p, label, weight):
+    """Distinct values, and the largest over starts of the smallest mean over ends of runs around each."""
+    values, place = np.unique(p, return_inverse=True)
+    mass, links = (np.append(0, np.bincount(place, w).cumsum()) for w in (weight, weight * label))
+    start, end = np.mgrid[: len(values), 1 : len(values) + 1]
+    some = start < end
+    mean = np.where(some, (links[end] - links[start]) / (mass[end] - mass[start] + ~some), np.inf)
+    return values, np.array([mean[: i + 1, i:].min(axis=1).max() for i in range(len(values))])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_reliability_diagrams_show_what_matplotlib_draws(tmp_path, tested, weighted):
+    """Points, which of them are outside the band, and the best monotone fit."""
+    label, probability, _ = tested
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, 3000) if weighted else None
+    drawn = {tag: [] for tag in ("near", "far", "steps", "band")}
+    for tag, attributes in render(tmp_path, tested=(label, probability, weight)).tags:
+        if tag in ("path", "rect") and attributes.get("class") in drawn:
+            drawn[attributes["class"]].append(attributes.get("d") or float(attributes["height"]))
+    expected = {"near": [], "far": []}
+    for number, p in enumerate(probability.values()):
+        inside, outside = plot_reliability((label, p), sample_weight=weight).axes.collections
+        for name, points in (("near", inside), ("far", outside)):
+            expected[name] += points.get_offsets().tolist()
+        steps = np.array(re.findall(r"[\d.]+", drawn["steps"][number]), dtype=float).reshape(-1, 2)
+        x, y = (steps[:, 0] - 30) / 200, (205 - steps[:, 1]) / 200
+        values, fit = monotone(p, label, np.ones(3000) if weight is None else weight)
+        np.testing.assert_allclose(np.interp(values, x, y), fit, atol=0.02)  # a flank is 0.1 of 200 wide
+        assert np.abs(np.interp(values, x, y) - fit).mean() < 1e-3
+    for name, points in expected.items():
+        found = [place.groups() for path in drawn[name] if (place := re.match(r"M([\d.]+) ([\d.]+)m", path))]
+        x, y = np.array(found, dtype=float).T
+        np.testing.assert_allclose(np.stack([x - 30, 205 - y], axis=1) / 200, points, atol=3e-4)
+    assert len(expected["near"]) > 11 < len(expected["far"])
+    assert len(drawn["band"]) == sum(map(len, expected.values()))
+
+
+def test_what_a_probability_means_is_counted(tmp_path, tested):
+    label, probability, _ = tested
+    metrics = METRICS | {"selected": "platt"}
+    text = render(tmp_path, metrics=metrics, tested=tested).text
+    raw = probability["uncalibrated"]
+    near = np.abs(raw - 0.8) <= 0.05
+    ends = binomtest(int(label[near].sum()), int(near.sum())).proportion_ci(method="exact")
+    span = f"{100 * ends.low:.0f} to {100 * ends.high:.0f} %, of {near.sum()} pairs"
+    assert f"80 % {100 * label[near].mean():.0f} % ({span})" in text
+    assert (np.abs(raw - 0.1) <= 0.05).sum() < 30
+    assert "10 % fewer than 30 pairs" in text
+    both = np.stack(list(probability.values()))
+    counts = [(np.abs(both - at / 10) <= 0.05).sum(axis=1).min() for at in range(5, 10)]
+    assert f"When the model says about {50 + 10 * int(np.argmax(counts))} %, links occur in " in text
+    # Weights stand for another base rate, and then the test pairs are no sample of what is said.
+    weighted = render(tmp_path, metrics=metrics, tested=(*tested[:2], np.ones(3000))).text
+    assert "What a probability means" not in weighted
+    assert "Links among them 20 %" in weighted
 
 
 @pytest.mark.parametrize(
@@ -156,7 +213,7 @@ def test_is_self_contained(tmp_path):
     [
         ({"metrics": {}}, InputError, "metrics must hold 'results' with at least one calibrator, got none"),
         ({"config": {"a": object()}}, TypeError, "Object of type object is not JSON serializable"),
-        ({"figure_png": "nowhere.png"}, FileNotFoundError, "nowhere.png"),
+        ({"tested": ([0, 2], {"a": [0.2, 0.8]}, None)}, InputError, "y_true must hold only 0 and 1"),
     ],
 )
 def test_bad_input_is_named_and_the_old_page_stays(tmp_path, changes: dict, error: type, message: str):

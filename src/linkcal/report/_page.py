@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from scipy.stats import binomtest
+from sklearn.isotonic import IsotonicRegression
 
 from linkcal._core.files import folder_written_whole, write_json, written_whole
 from linkcal.exceptions import InputError
+from linkcal.metrics import reliability_curve
 from linkcal.metrics.registry import COLUMNS, ResultColumn
 from linkcal.plots import reliability_figure
 
@@ -89,7 +90,6 @@ _HEADLINE = ("ece", "nll", "auc")
 _FACTS = {
     "dataset": "Data set", "model": "Model", "seed": "Seed", "fit_on": "Fitted on",
     "selected": "Selected calibrator", "negatives": "Kind of negatives",
-    "toggle_method": "Target links removed by method",
 }  # fmt: skip
 
 
@@ -132,13 +132,8 @@ class Evaluation:
 
     def write_report(self, path: str | os.PathLike[str]) -> Path:
         """Write the report page, with reliability diagrams; whole or not at all."""
-        label, probability, weight = self.tested
         title = f"Calibrated link probabilities: {self.metrics['model']} on {self.metrics['dataset']}"
-        with TemporaryDirectory() as folder:
-            figure = Path(folder, "reliability.png")
-            reliability_figure(label, probability, figure, sample_weight=weight)
-            rest: dict[str, Any] = {"figure_png": figure, "tested": self.tested, "config": {}}
-            return write_report(path, title=title, metrics=self.metrics, **rest)
+        return write_report(path, title=title, metrics=self.metrics, config={}, tested=self.tested)
 
 
 def write_report(
@@ -147,7 +142,6 @@ def write_report(
     title: str,
     metrics: Mapping[str, Any],
     config: Mapping[str, Any],
-    figure_png: str | os.PathLike[str] | None = None,
     tested: tuple[Any, Mapping[str, Any], Any] | None = None,
 ) -> Path:
     """Write the report of one run as a self-contained HTML page; equal arguments give equal files.
@@ -166,11 +160,9 @@ def write_report(
         them).
     config : dict
         JSON values, printed as they are.
-    figure_png : path-like, optional
-        PNG file of the reliability figure.
     tested : tuple, optional
         Labels (L,) of the test pairs, probabilities (L,) by calibrator, and weights (L,) or None: for the
-        first sentence, the choice of a threshold and the histograms.
+        first sentence, the choice of a threshold, the histograms and the reliability diagrams.
 
     Returns
     -------
@@ -189,10 +181,12 @@ def write_report(
     )  # fmt: skip
     script = environment.get_template("report.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    meanings = [] if tested is None else _meanings(str(metrics.get("selected")), *tested)
     page = environment.get_template("report.html.jinja").render(
         script=script,
         script_hash=f"sha256-{digest}",
-        in_words=None if tested is None else _in_words(str(metrics.get("selected")), *tested),
+        in_words=_in_words(meanings, str(metrics.get("selected"))),
+        meanings=meanings if any("fewer" not in text for row in meanings for text in row[2]) else [],
         curve=None if tested is None else _threshold_curve(str(metrics.get("selected")), *tested),
         title=title,
         facts=[(label, metrics[key]) for key, label in _FACTS.items() if metrics.get(key) is not None],
@@ -200,11 +194,11 @@ def write_report(
         fit_on=_FIT_ON.get(str(metrics.get("fit_on")), metrics.get("fit_on")),
         base_rate=_base_rate(metrics, counts), selected=metrics.get("selected"),
         groups=metrics.get("groups") or {}, only_scores=metrics.get("model") == "scores",
-        negatives=metrics.get("negatives") or "uniform",
+        negatives=metrics.get("negatives") or "uniform", toggle_method=metrics.get("toggle_method"),
         findings=[*headline(metrics), *_findings(results), *_of_groups(metrics)],
         interval_level=metrics.get("interval_level"), columns=columns, rows=rows,
         has_missing=any(cell.text == "n/a" for cells in rows.values() for cell in cells),
-        figure=None if figure_png is None else base64.b64encode(Path(figure_png).read_bytes()).decode(),
+        panels=[] if tested is None else _panels(*tested),
         counts=counts, config=json.dumps(config, indent=2, ensure_ascii=False),
     )  # fmt: skip
     with written_whole(path) as temporary:
@@ -216,30 +210,41 @@ def write_report(
 _FEWEST, _NEAR = 30, 0.05
 
 
-def _in_words(selected: str, label: Any, probability: Mapping[str, Any], weight: Any) -> str | None:
-    """What a probability of the model meant among the test pairs, and what the same one means calibrated."""
-    if weight is not None or not {"uncalibrated", selected} <= probability.keys():
+# A percentage, the fewest pairs near it, and how often these are links: of the model, of the calibrator.
+_Meaning = tuple[int, int, list[str]]
+
+
+def _meanings(selected: str, label: Any, probability: Mapping[str, Any], weight: Any) -> list[_Meaning]:
+    """What each probability meant among the test pairs; nothing for another base rate than theirs."""
+    names = dict.fromkeys(("uncalibrated", selected))
+    if weight is not None or not names.keys() <= probability.keys():
+        return []
+    y, rows = np.asarray(label), []
+    for percent in range(10, 100, 10):
+        counts, texts = [], []
+        for name in names:
+            links = y[np.abs(np.asarray(probability[name]) - percent / 100) <= _NEAR]
+            counts.append(links.size)
+            if links.size < _FEWEST:
+                texts.append(f"fewer than {_FEWEST} pairs")
+                continue
+            ends = binomtest(int(links.sum()), links.size).proportion_ci(0.95, method="exact")
+            texts.append(
+                f"{100 * links.mean():.0f} % ({100 * ends.low:.0f} to {100 * ends.high:.0f} %, of "
+                f"{links.size:,} pairs)"
+            )
+        rows.append((percent, min(counts), texts))
+    return rows
+
+
+def _in_words(rows: list[_Meaning], selected: str) -> str | None:
+    """The row from 50 % on that rests on the most pairs, as a sentence."""
+    percent, fewest, texts = max(rows[4:], key=lambda row: row[1], default=(0, 0, []))
+    if fewest < _FEWEST:
         return None
-    y, both = np.asarray(label), [np.asarray(probability[name]) for name in ("uncalibrated", selected)]
-    counts = {at / 10: min(int((np.abs(p - at / 10) <= _NEAR).sum()) for p in both) for at in range(5, 10)}
-    at = max(counts, key=lambda each: counts[each])
-    if counts[at] < _FEWEST:
-        return None
-    texts = []
-    for p in both:
-        links = y[np.abs(p - at) <= _NEAR]
-        ends = binomtest(int(links.sum()), links.size).proportion_ci(0.95, method="exact")
-        texts.append(
-            f"{100 * links.mean():.0f} % ({100 * ends.low:.0f} to {100 * ends.high:.0f} %, of {links.size:,} "
-            "test pairs)"
-        )
-    before, after = texts
-    if selected == "uncalibrated":
-        return f"When the model says about {100 * at:.0f} %, links occur in {before}."
-    return (
-        f"When the model says about {100 * at:.0f} %, links occur in {before}; after calibration, where "
-        f"{selected} says so, in {after}."
-    )
+    sentence = f"When the model says about {percent} %, links occur in {texts[0]}"
+    after = [f"; after calibration, where {selected} says so, in {text}" for text in texts[1:]]
+    return "".join([sentence, *after, "."])
 
 
 def _threshold_curve(
@@ -264,6 +269,26 @@ def _threshold_curve(
         "highest": f"{100 * highest:.3g}",
         "links": (bars[0] / highest).tolist(), "negatives": (bars[1] / highest).tolist(),
     }  # fmt: skip
+
+
+def _panels(label: Any, probability: Mapping[str, Any], weight: Any) -> list[dict[str, Any]]:
+    """What each reliability diagram shows: bins, the band of calibrated ones, and CORP (arXiv 2008.03033)."""
+    panels = []
+    for name, p in probability.items():
+        curve, fit = reliability_curve(label, p, sample_weight=weight), IsotonicRegression()
+        fit.fit(np.asarray(p), label, sample_weight=weight)
+        low, high = curve.null_band()
+        columns = {
+            "lower": curve.lower, "upper": curve.upper, "low": low, "high": high, "prob": curve.mean_prob,
+            "links": curve.frequency, "share": curve.weight / curve.weight.max(), "count": curve.count,
+            # The tolerance forgives rounding, as in `plot_reliability`.
+            "far": (curve.frequency < low - 1e-9) | (curve.frequency > high + 1e-9),
+        }  # fmt: skip
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        steps = list(zip(fit.X_thresholds_, fit.y_thresholds_, strict=True))
+        bins = [dict(zip(columns, row, strict=True)) for row in rows]
+        panels.append({"name": name, "bins": bins, "steps": steps})
+    return panels
 
 
 def _base_rate(metrics: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -354,28 +379,30 @@ def write_results(
     save: Callable[[Path], None],
     tested: tuple[Any, Mapping[str, Any], Any],
     *,
-    title: str,
     heading: str,
     metrics: Mapping[str, Any],
     config: Mapping[str, Any],
+    figure_title: str | None = None,
 ) -> dict[str, Path]:
     """Write a run's files; `save` writes the artifact, `tested` has labels, probabilities and weights.
+
+    ``reliability.png`` is among them if it has a title.
 
     All are written whole or not at all, ``metrics.json`` last: a folder that has it is a finished run. A new
     folder appears, and an earlier run is replaced, in one step; other files stay.
     """
     out, (label, probability, weight) = Path(folder), tested
-    names = {"artifact": ARTIFACT_FOLDER, "figure": "reliability.png", "config": "config.json"}
-    names |= {"report": "report.html", "metrics": _METRICS}
+    names = {"artifact": ARTIFACT_FOLDER, "config": "config.json", "report": "report.html"}
+    names |= {} if figure_title is None else {"figure": "reliability.png"}
+    names["metrics"] = _METRICS
 
     def write(place: Path) -> None:
         paths = {what: place / name for what, name in names.items()}
         save(paths["artifact"])
-        reliability_figure(label, probability, paths["figure"], title=title, sample_weight=weight)
+        if figure_title is not None:
+            reliability_figure(label, probability, paths["figure"], title=figure_title, sample_weight=weight)
         write_json(config, paths["config"])
-        figure = paths["figure"]
-        rest: dict[str, Any] = {"figure_png": figure, "tested": tested}
-        write_report(paths["report"], title=heading, metrics=metrics, config=config, **rest)
+        write_report(paths["report"], title=heading, metrics=metrics, config=config, tested=tested)
         write_json(metrics, paths["metrics"])
 
     if holds_run(out) or not out.exists():

@@ -247,7 +247,7 @@ def write_outputs(
     title = f"{outcome.config.model} on {outcome.config.dataset}"
     return write_results(
         folder, lambda path: save_artifact(outcome.artifact, path),
-        (outcome.test_label, outcome.test_probability, outcome.test_weight), title=title,
+        (outcome.test_label, outcome.test_probability, outcome.test_weight), figure_title=title,
         heading=f"Calibrated link probabilities: {title}", metrics=outcome.metrics,
         config={"input": source or {}, **_config_record(outcome)},
     )  # fmt: skip
