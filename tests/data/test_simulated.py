@@ -45,20 +45,6 @@ def test_every_pair_has_its_exact_probability():
     assert (np.abs(seen[row, col] / repeats - p) < 4 * standard_error).all()
 
 
-def test_two_pairs_are_independent():
-    # Covariance of two pairs that share a node, of a multigraph dense enough for many repeats.
-    rng = np.random.default_rng(1)
-    theta, block, omega = np.array([1.5, 1.0, 0.8]), np.zeros(3, dtype=np.int64), np.array([[0.9]])
-    repeats = 4000
-    hits = np.zeros((repeats, 2))
-    for i in range(repeats):
-        edges = set(map(tuple, _draw_edges(theta, block, omega, rng).T.tolist()))
-        hits[i] = [(0, 1) in edges, (0, 2) in edges]
-    p = hits.mean(axis=0)
-    covariance = np.cov(hits.T)[0, 1]
-    assert abs(covariance) < 4 * np.sqrt(np.prod(p * (1 - p)) / repeats)
-
-
 def test_probabilities_are_calibrated_in_one_large_graph():
     # In each tenth of the pairs of 600 nodes (by probability), edges match the sum of probabilities.
     graph = simulate_graph(600, num_edges=4000, num_features=0, seed=7)

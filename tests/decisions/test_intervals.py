@@ -10,8 +10,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.calibrators.samples import overconfident
 
 from linkcal.calibrators import Platt, StructuralCalibrator
-from linkcal.decisions import IntervalCalibrator, monotone_interval
-from linkcal.decisions._intervals import clopper_pearson, ranking_scores
+from linkcal.decisions import IntervalCalibrator
+from linkcal.decisions._intervals import clopper_pearson, monotone_interval, ranking_scores
 from linkcal.exceptions import InputError, NotFittedError
 from refusals import refuses
 

@@ -7,7 +7,6 @@ import pytest
 from tests.lab.sample import CALIBRATORS, frame, record, sweep, tables_of
 
 from linkcal_lab.formats import MISSING, SUFFIXES, Table, render
-from linkcal_lab.patterns import CalibrationPattern
 from linkcal_lab.published import published_values
 from linkcal_lab.records import read_records
 from linkcal_lab.tables import build_tables, choose_tables, write_tables
@@ -93,17 +92,6 @@ def test_test_links_stand_beside_each_row():
         assert line[3].text == "527 + 527-528"
 
 
-def test_a_calibrator_that_lacks_seeds_is_named_and_not_best():
-    rows = [record(train_seed=i, calibrator="platt", value=0.2 + i / 100) for i in range(3)]
-    rows.append(record(train_seed=0, calibrator="beta", value=0.1))
-    table = tables_of(frame(*rows))["ece-val"]
-    line = dict(zip(table.header[4:], cells(table, "cora", "gcn", "ours")[1:], strict=True))
-    assert line["beta"] == "10.00 (n = 1)"
-    best = table.data[table.data["best"]]
-    assert best["calibrator"].tolist() == ["platt"]
-    assert "over 3 values" in table.caption
-
-
 def test_performance_counts_each_training_once(tables):
     table = tables["gnn-performance"]
     text = dict(zip(table.header[2:], cells(table, "cora", "vgae"), strict=True))
@@ -157,20 +145,6 @@ def test_wilcoxon_of_five_and_twenty_five():
     assert data["alternative"].tolist() == ["two-sided", "greater"] * 2
     assert data["nested"].tolist() == [False, False, True, True]
     assert set(cells(table, "cora", "vgae")[:-1]) == {MISSING}
-
-
-def test_pattern_shares():
-    over, calibrated = CalibrationPattern.OVER_POSITIVE_UNDER_NEGATIVE, CalibrationPattern.CALIBRATED
-    rows = [
-        record(train_seed=i, calibrator="uncalibrated", metric="pattern", value=float(code))
-        for i, code in enumerate([over, over, over, calibrated])
-    ]
-    found = tables_of(frame(*rows))
-    assert cells(found["patterns"], "val", "over-positive-under-negative") == ["75 %", "58 %"]
-    assert cells(found["patterns"], "val", "u-shaped") == ["0 %", "25 %"]
-    assert cells(found["patterns"], "val", "calibrated") == ["25 %", MISSING]
-    expected = ["over-positive-under-negative 3/4, calibrated 1/4"]
-    assert cells(found["patterns-by-row"], "cora", "gcn") == expected
 
 
 @pytest.fixture(scope="module")

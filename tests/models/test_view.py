@@ -79,14 +79,3 @@ def test_attributes_that_cannot_be_copied_are_shared():
     view = evaluation_view(model)
     assert view.lock is model.lock
     assert view.seen[0] is model.seen[0]
-
-
-def test_what_a_view_keeps_is_not_on_the_model():
-    class Counts(nn.Module):
-        def forward(self, x):
-            self.calls = getattr(self, "calls", 0) + 1
-            return x
-
-    model = Counts()
-    evaluation_view(model)(torch.ones(1))
-    assert not hasattr(model, "calls")

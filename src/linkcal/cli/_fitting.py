@@ -43,6 +43,7 @@ Directed = Annotated[bool, typer.Option("--directed", help="Treat (u, v) and (v,
 _WEIGHT = "Column of EDGES with edge weights above 0, for models that read them (gcn, vgae)."
 _TIME = "Column of EDGES with times (numbers or ISO dates): the last links are tested, and train nothing."
 _BY_TIME = "Test the last links of a data set with edge times (bitcoin-alpha, bitcoin-otc)."
+_SYMMETRIC = "Take a directed list that has the reverse of each edge: held-out links keep theirs as edges."
 _TARGET_FEATURES = "Features of the target nodes with --bipartite; --features are those of the source nodes."
 
 
@@ -70,9 +71,6 @@ def run(
     folder = out or Path("runs") / f"{dataset}-{model}-{config.fit_on}{kind}-seed{config.seed}"
     source = {"dataset": dataset, "data_root": None if data_root is None else str(data_root.resolve())}
     run_on_graph(config, graph, folder, device, json, {**source, **preset_source(preset)}, wide=wide)
-
-
-_SYMMETRIC = "Take a directed list that has the reverse of each edge: held-out links keep theirs as edges."
 
 
 @with_options("training", training_options)

@@ -1,6 +1,6 @@
 """What a fitted predictor does beyond a probability: select pairs, find thresholds, give intervals."""
 
-from linkcal.decisions._intervals import IntervalCalibrator, monotone_interval
+from linkcal.decisions._intervals import IntervalCalibrator
 from linkcal.decisions._thresholds import (
     LinkThreshold,
     certified_threshold,
@@ -11,5 +11,5 @@ from linkcal.decisions._thresholds import (
 
 __all__ = [
     "IntervalCalibrator", "LinkThreshold", "certified_threshold", "conformal_p_values", "expected_threshold",
-    "monotone_interval", "select_links",
+    "select_links",
 ]  # fmt: skip

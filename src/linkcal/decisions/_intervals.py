@@ -30,34 +30,14 @@ def clopper_pearson(successes: Any, trials: Any, tail: float) -> tuple[FloatArra
 def monotone_interval(
     score: Any, label: Any, query: Any, *, level: float = 0.9
 ) -> tuple[FloatArray, FloatArray]:
-    """Interval for the probability of a link at a score, if that does not fall with the score.
+    """Both ends (n,) for the probability of a link at `query` (n,), if it does not fall with the score.
 
-    Parameters
-    ----------
-    score, label : array-like of shape (m,)
-        Of m >= 1 calibration links; labels are 0 and 1.
-    query : array-like of shape (n,)
-        Scores at which the probability is wanted.
-    level : float in (0, 1)
-
-    Returns
-    -------
-    low, high : ndarray of shape (n,), in [0, 1]
-
-    Notes
-    -----
     Let ``r(s) = P(link | score = s)`` be non-decreasing and the labels independent given the scores. Links of
     a window that ends at s have probabilities of at most r(s), so the exact lower bound of Clopper and
     Pearson for that window stays below r(s) with its nominal probability; likewise above. Three windows on
     each side, of ``n^(2/3)`` times 1/2, 1 and 2 links, share the error by Bonferroni. So for every sample
     size the interval covers r(s) with probability at least `level`: for one score, not for all at once. It is
     widened to the bounds of a window around the score, which saves most of the coverage where r falls.
-
-    Examples
-    --------
-    >>> low, high = monotone_interval(range(100), [0] * 50 + [1] * 50, [10, 90], level=0.9)
-    >>> low.round(2).tolist(), high.round(2).tolist()
-    ([0.0, 0.82], [0.17, 1.0])
     """
     s, q = check_scores(score), check_scores(query, "query")
     y = check_binary_labels(label, len(s), "label")

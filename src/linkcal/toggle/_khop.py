@@ -97,7 +97,7 @@ class _Outside(Trace):
         return Count.of("nodes", fact, self) if name in ("numel", "nelement") else fact
 
     def passed(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a layer returns, of the shape that it returns for two nodes and their edge."""
+        """Rows of the shape that a layer returns for two nodes and their edge."""
 
         def given(part: Any) -> Any:
             if isinstance(part, Recorder) and part._node is None:
@@ -111,22 +111,18 @@ class _Outside(Trace):
                 return part[:2]
             return 2 if isinstance(part, Count) else part
 
-        out = _plain(layer)(layer, *mapped(given, args), **mapped(given, kwargs))
+        plain: Any = type(layer).__mro__[1]
+        out = plain.forward(layer, *mapped(given, args), **mapped(given, kwargs))
         if not isinstance(out, Tensor) or out.ndim == 0 or out.size(0) != 2:
             raise UnsupportedModelError("a layer does not return one row per node")
         return self.rows(out.shape[1:], out.dtype)
-
-
-def _plain(layer: Any) -> Any:
-    base: Any = type(layer).__mro__[1]
-    return base.forward
 
 
 def _passed_over(layer: Any, *args: Any, **kwargs: Any) -> Any:
     """In the place of ``forward`` of message passing."""
     recorder = next((part for part in leaves((args, kwargs)) if isinstance(part, Recorder)), None)
     if recorder is None:
-        return _plain(layer)(layer, *args, **kwargs)
+        return type(layer).__mro__[1].forward(layer, *args, **kwargs)  # type: ignore[attr-defined]
     with recorder._trace.keeping_errors():
         return recorder._trace.passed(layer, args, kwargs)  # type: ignore[attr-defined]
 

@@ -61,13 +61,12 @@ _FACTS = {
 #: What turns values into numbers.
 _READING = {"item", "tolist", "numpy", "equal", "allclose", "__array__", "__bool__", "__float__", "__int__"}
 #: What reads several nodes or numbers, unless it is called as above.
-_MIXING = {
-    *_COMPUTING, *_READING, "sort", "argsort", "topk", "kthvalue", "median", "quantile", "cumsum", "cumprod",
-    "roll", "flip", "var", "std", "var_mean", "std_mean", "argmax", "argmin", "any", "all", "count_nonzero",
-    "index_select", "gather", "prod", "cummax", "cummin", "logcumsumexp", "nanmean", "nansum", "mode",
-    "unique", "T", "mT", "t", "einsum", "tensordot", "bmm", "addmm", "dot", "outer", "cov", "corrcoef",
-    "cdist", "scaled_dot_product_attention", "conv1d", "interpolate", "instance_norm",
-}  # fmt: skip
+_MIXED = """
+    sort argsort topk kthvalue median quantile cumsum cumprod roll flip var std var_mean std_mean argmax mode
+    any all count_nonzero index_select gather prod cummax cummin logcumsumexp nanmean nansum unique T mT t dot
+    einsum tensordot bmm addmm outer cov corrcoef cdist scaled_dot_product_attention conv1d argmin interpolate
+"""
+_MIXING = {*_COMPUTING, *_READING, *_MIXED.split()}
 # Functions of torch.nn.functional alone: torch has others under the same names.
 _FUNCTIONAL = {"batch_norm", "layer_norm", "group_norm", "normalize", *_DROPOUT}
 _NAMES: dict[Any, str] = {
