@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sklearn.metrics import roc_auc_score
 from torch import nn
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GCNConv, LightGCN
 
 from linkcal import CalibratedLinkPredictor, InNOut, Isotonic, Platt, StructuralCalibrator
 from linkcal.data import Graph, LinkPairs, split_links
@@ -25,7 +25,7 @@ from linkcal.exceptions import (
 )
 from linkcal.features import STRUCTURAL_COLUMNS, calibration_links, score_links
 from linkcal.models import TrainingConfig, make_model, train_link_predictor
-from refusals import damaged, refuses, unfitted
+from refusals import damaged, refuses, unfitted, unsupported
 
 
 class UserModel(nn.Module):
@@ -470,6 +470,26 @@ def test_few_calibration_links_are_warned_of_once_at_the_callers_line(trained_gc
     with warnings.catch_warnings():
         warnings.simplefilter("error", FewLinksWarning)
         CalibratedLinkPredictor(trained_gcn, Platt()).fit(small_split)  # 300 of each
+
+
+@pytest.mark.parametrize("rows", [250, 350])
+def test_learned_embeddings_have_a_row_for_each_node(small_split, rows):
+    class Rows(LightGCN):
+        decode_returns = "logits"
+
+        def encode(self, x, edge_index):
+            return self.get_embedding(edge_index % rows)  # else PyG reads beyond the rows
+
+        def decode(self, z, edge_label_index):
+            return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
+
+    split = split_links(Graph.from_edges(small_split.graph.pairs, 300), seed=0)
+    ours, users = make_model("gcn", 8, num_nodes=rows), Rows(rows, 8, 2)
+    refuses(
+        f"must have num_nodes = 300 without x, got {rows}", CalibratedLinkPredictor(ours, Platt()).fit, split
+    )
+    text = rf"encode must return a tensor of shape \[300, d\], a row per node, got .* \[{rows}, 8\]"
+    unsupported(text, CalibratedLinkPredictor(users, Platt()).fit, split)
 
 
 # A table and a page for a model of one's own.

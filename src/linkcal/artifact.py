@@ -176,7 +176,7 @@ def load_artifact(folder: str | os.PathLike[str], model: nn.Module | None = None
     calibrators = _folder.read_calibrators(source)
     node_ids = read_ids(source, names)
     with refusing(source, "hold parts that belong together"):
-        _check_fits(model, graph, node_ids)
+        check_fits(model, graph, node_ids)
         _check_info(head["info"], calibrators)
     found = Fingerprint(model, graph)
     if head["fingerprint"] != {"weights": found.weights, "graph": found.graph}:
@@ -253,7 +253,7 @@ def check_ids(graph: Graph, node_ids: NodeIds | BipartiteIds | None) -> None:
         raise InputError(f"node ids must be as many as nodes, {graph.num_nodes}, got {len(node_ids)}")
 
 
-def _check_fits(model: nn.Module, graph: Graph, node_ids: NodeIds | BipartiteIds | None) -> None:
+def check_fits(model: nn.Module, graph: Graph, node_ids: NodeIds | BipartiteIds | None) -> None:
     """Refuse parts that do not belong together, before arrays of their sizes are made."""
     check_ids(graph, node_ids)
     if not isinstance(model, GraphModel):

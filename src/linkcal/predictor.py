@@ -26,7 +26,7 @@ from linkcal._core.validation import (
     warn_of_few_links,
 )
 from linkcal._scoring import BaseRate, Evidence, Fingerprint, FitLinks
-from linkcal.artifact import Artifact, load_artifact, save_artifact
+from linkcal.artifact import Artifact, check_fits, load_artifact, save_artifact
 from linkcal.calibrators import Calibrator, base_rate_offset, calibrator_name
 from linkcal.data import BipartiteIds, Graph, LinkPairs, LinkSplit, NodeIds, pair_keys
 from linkcal.data.negatives import in_sorted
@@ -193,6 +193,7 @@ class CalibratedLinkPredictor(nn.Module):
         if base_rate is not None:
             rate = _scoring.resolved_base_rate(base_rate, split.graph, split.negatives)
             stated = {"base_rate": rate, "base_rate_origin": _scoring.base_rate_origin(base_rate)}
+        check_fits(self.model, split.graph, None)
         warn_of_missing_weights(self.predictor, split.graph)
         place = next(self.predictor.parameters(), split.graph.edge_index).device
         split = replace(split, **{part: getattr(split, part).to(place) for part in ("graph", "train", "val")})

@@ -99,6 +99,7 @@ def test_case_a2_string(tmp_path, options):
     named = read_edges(path, **options)
     assert names_of(named) == {frozenset(row) for row in rows}
     assert named.node_ids.decode(range(3)).to_pylist() == sorted({node for row in rows for node in row})
+    assert read_edges(path, weight="combined_score", **options).graph.edge_weight.tolist() == [900.0] * 4
 
 
 @pytest.mark.filterwarnings("ignore:column .* is not read")

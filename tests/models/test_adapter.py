@@ -192,7 +192,10 @@ class TestAsLinkPredictor:
     def test_encode_must_give_a_matrix(self):
         adapted = as_link_predictor(Dot(), "logits")
         unsupported(
-            r"Dot.encode must return .*\[N, d\], got torch.*\[3\]", adapted.encode, torch.zeros(3), NO_EDGES
+            r"Dot.encode must return .*\[3, d\], a row per node, got torch.*\[3\]",
+            adapted.encode,
+            torch.zeros(3),
+            NO_EDGES,
         )
 
     def test_pyg_vgae_in_eval_mode_is_repeatable_and_has_its_kl(self):

@@ -58,8 +58,8 @@ class AdaptedLinkPredictor(nn.Module):
     def encode(self, x: Tensor, edge_index: Tensor, **options: Any) -> Tensor:
         """Node embeddings z [N, d] of the wrapped module; `options` (``edge_weight=``) are passed to it."""
         z = cast("Any", self.module).encode(x, edge_index, **options)
-        if not isinstance(z, Tensor) or z.ndim != 2:
-            raise self._wrong_output("encode", "tensor of shape [N, d]", z)
+        if not isinstance(z, Tensor) or z.ndim != 2 or z.size(0) != x.size(0):
+            raise self._wrong_output("encode", f"tensor of shape [{x.size(0)}, d], a row per node", z)
         self._num_nodes = z.size(0)
         return z
 
